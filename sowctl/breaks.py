@@ -32,14 +32,14 @@ class unbroken:  # noqa: N801 - used as a function
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> None:
-        if _region() is not None:
+        if _current_region() is not None:
             return
         for number in _ENDING:
             handler = signal.getsignal(number)
             if not callable(handler):
                 continue
             try:
-                signal.signal(number, self._note)
+                signal.signal(number, self._note_signal)
             except ValueError:
                 return  # not the main thread
             self._handlers[number] = handler
@@ -55,7 +55,7 @@ class unbroken:  # noqa: N801 - used as a function
         if kind is None:
             self.deliver()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
         if self.open or self._pending is not None:
             self._handlers[number](number, frame)
         else:
@@ -72,7 +72,7 @@ class breakable:  # noqa: N801 - used as a function
     """A part of an :class:`unbroken` region in which signals are raised as they come."""
 
     def __enter__(self) -> None:
-        self._region = _region()
+        self._region = _current_region()
         if self._region is not None:
             self._region.open = True
             self._region.deliver()
@@ -82,6 +82,6 @@ class breakable:  # noqa: N801 - used as a function
             self._region.open = False
 
 
-def _region() -> unbroken | None:
+def _current_region() -> unbroken | None:
     """The region that this thread is in."""
     return _regions[-1] if _regions and _regions[-1].thread == get_ident() else None

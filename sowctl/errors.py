@@ -59,10 +59,10 @@ class SowError(Exception):
         return f"{where}{self.message}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.code, self.message, self.place, self.hint, self.excerpt, self.facts)
+        return _restore_error, (type(self), self.code, self.message, self.place, self.hint, self.excerpt, self.facts)
 
 
-def _restore(
+def _restore_error(
     kind: type[SowError],
     code: str,
     message: str,
@@ -176,11 +176,11 @@ def codes_memory(kind: type[T]) -> type[T]:
     """
     for name, method in list(vars(kind).items()):
         if isinstance(method, FunctionType) and (not name.startswith("_") or name == "__iter__"):
-            setattr(kind, name, _coded(method))
+            setattr(kind, name, _check_code(method))
     return kind
 
 
-def _coded(method: Callable[..., Any]) -> Callable[..., Any]:
+def _check_code(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def coded(*arguments: Any, **keywords: Any) -> Any:
         try:

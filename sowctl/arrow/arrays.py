@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sowctl.values.times import LATEST
+from sowctl.values.times import MAX_MICROS
 
 if TYPE_CHECKING:
     import numpy
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Numbers = numpy.ndarray[Any, Any]
 
 
-KEPT = 16 << 20
+MAX_POOLED_BYTES = 16 << 20
 """Bytes of the largest piece of memory that a reading process keeps for the next batch."""
 
 
@@ -29,7 +29,7 @@ def keep_memory() -> None:
     """
     import numpy as np
 
-    np.empty(KEPT, "u1")
+    np.empty(MAX_POOLED_BYTES, "u1")
 
 
 def decimals(keys: Numbers) -> pyarrow.Array:
@@ -45,7 +45,7 @@ def decimals(keys: Numbers) -> pyarrow.Array:
 
 def nullable_decimals(keys: Numbers, present: Numbers) -> pyarrow.Array:
     """DECIMAL(20,0), NULL where not ``present``."""
-    return _masked(decimals(keys), present)
+    return _mask_array(decimals(keys), present)
 
 
 def longs(numbers: Numbers) -> pyarrow.Array:
@@ -58,7 +58,7 @@ def longs(numbers: Numbers) -> pyarrow.Array:
 
 def nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     """BIGINT, NULL where not ``present``."""
-    return _masked(longs(numbers), present)
+    return _mask_array(longs(numbers), present)
 
 
 def doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
@@ -67,7 +67,7 @@ def doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     import pyarrow as pa
 
     data = pa.py_buffer(np.ascontiguousarray(numbers, "<f8"))
-    return _masked(pa.Array.from_buffers(pa.float64(), len(numbers), [None, data]), present)
+    return _mask_array(pa.Array.from_buffers(pa.float64(), len(numbers), [None, data]), present)
 
 
 def coded(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) -> pyarrow.Array:
@@ -81,24 +81,24 @@ def coded(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) ->
     made = pa.Array.from_buffers(kind, len(codes), [None, pa.py_buffer(codes)])
     words = pa.Array.from_buffers(pa.large_string(), absent, [None, pa.py_buffer(starts), pa.py_buffer(texts)])
     # A code that no text has would be read from beyond its end.
-    return pa.DictionaryArray.from_arrays(_masked(made, codes != absent), words)
+    return pa.DictionaryArray.from_arrays(_mask_array(made, codes != absent), words)
 
 
 def instants(micros: Numbers) -> pyarrow.Array:
     """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which nothing shows, is the last one before."""
     import pyarrow as pa
 
-    if len(micros) and micros.max() > LATEST:
-        micros = micros.clip(max=LATEST)
+    if len(micros) and micros.max() > MAX_MICROS:
+        micros = micros.clip(max=MAX_MICROS)
     return longs(micros).view(pa.timestamp("us", tz="UTC"))
 
 
 def stamps(micros: Numbers) -> pyarrow.Array:
     """TIMESTAMP of microseconds UTC at which records end, NULL for never (:func:`sowctl.values.times.format_end`)."""
-    return _masked(instants(micros), (micros != 0) & (micros <= LATEST))
+    return _mask_array(instants(micros), (micros != 0) & (micros <= MAX_MICROS))
 
 
-def _masked(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
+def _mask_array(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
     import pyarrow as pa
 
     if present.all():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.jsoncolumns import odd_text
 from sowctl.errors import SowError, UsageError
-from sowctl.messages.native import JSON, Cell, Form, encoded, form_of, name_of, scalar, stamp
+from sowctl.messages.native import JSON_FORM, Cell, Form, encoded, form_of, name_of, scalar, stamp
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageEncoder", "interval_text", "json_cell", "root_of", "stamp", "wrapping"]
 
 
-UNWRITABLE = (SowError, ValueError, TypeError, OverflowError, RecursionError)
+UNWRITABLE_ERRORS = (SowError, ValueError, TypeError, OverflowError, RecursionError)
 """What making a message raises where its type cannot hold the members."""
 
 
@@ -53,14 +53,14 @@ class MessageEncoder:
         member that the type cannot hold."""
         try:
             return encoded(members, self._kind, self._above, _no_lists)
-        except UNWRITABLE as problem:
-            raise self._named(members, problem) from None
+        except UNWRITABLE_ERRORS as problem:
+            raise self._name_member(members, problem) from None
 
-    def _named(self, members: dict[str, Any], problem: Exception) -> Exception:
+    def _name_member(self, members: dict[str, Any], problem: Exception) -> Exception:
         for name, value in members.items():
             try:
                 encoded({name: value}, self._kind, self._above, _no_lists)
-            except UNWRITABLE as own:
+            except UNWRITABLE_ERRORS as own:
                 if str(own) != str(problem):
                     continue
                 if isinstance(problem, SowError):
@@ -90,8 +90,8 @@ def wrapping(names: Sequence[str], root: str | None) -> str | None:
     )
 
 
-def _struct(fields: Sequence[pyarrow.Field], form: Form) -> Cell:
-    cells = [(field.name, _cell(field.type, form)) for field in fields]
+def _struct_encoder(fields: Sequence[pyarrow.Field], form: Form) -> Cell:
+    cells = [(field.name, _cell_encoder(field.type, form)) for field in fields]
 
     def struct(row: Any) -> Any:
         # NULL fields are left out, so that in a delta they keep their values (behaviour 1.3).
@@ -100,7 +100,7 @@ def _struct(fields: Sequence[pyarrow.Field], form: Form) -> Cell:
     return struct
 
 
-def _cell(kind: pyarrow.DataType, form: Form) -> Cell:
+def _cell_encoder(kind: pyarrow.DataType, form: Form) -> Cell:
     """What a value of this type is in a message, None for NULL."""
     import pyarrow.types as t
 
@@ -108,12 +108,12 @@ def _cell(kind: pyarrow.DataType, form: Form) -> Cell:
     if t.is_integer(kind) or t.is_boolean(kind) or t.is_string(kind):
         return lambda value: value
     if t.is_struct(kind):
-        made = _struct(list(kind), form)
+        made = _struct_encoder(list(kind), form)
     elif t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
-        item = _cell(kind.value_type, form)
+        item = _cell_encoder(kind.value_type, form)
         made = lambda value: [item(one) for one in value]  # noqa: E731 - one of many
     elif t.is_map(kind):
-        key, inner = _cell(kind.key_type, form), _cell(kind.item_type, form)
+        key, inner = _cell_encoder(kind.key_type, form), _cell_encoder(kind.item_type, form)
         made = lambda value: {  # noqa: E731
             name_of(key(name)): found for name, one in value if (found := inner(one)) is not None
         }
@@ -128,7 +128,7 @@ def _cell(kind: pyarrow.DataType, form: Form) -> Cell:
 
 def json_cell(kind: pyarrow.DataType) -> Cell:
     """What makes of a value of this type what it is in JSON; NaN and infinities are texts, to be told from NULL."""
-    return _cell(kind, Form(JSON.binary, JSON.decimal, odd_text))
+    return _cell_encoder(kind, Form(JSON_FORM.binary, JSON_FORM.decimal, odd_text))
 
 
 def interval_text(value: Any) -> str:

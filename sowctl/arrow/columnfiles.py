@@ -30,7 +30,7 @@ class ColumnFile(Struct, frozen=True):
 
 def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
     """A Parquet or Arrow file. Raises InputError ``SOW-EXC-012`` for what is none, or is damaged; so do its batches."""
-    with _readable(name, parquet):
+    with _require_readable(name, parquet):
         return _open_parquet(name, stream) if parquet else _open_arrow(name, stream)
     raise AssertionError
 
@@ -48,17 +48,17 @@ def open_frame(frame: object) -> ColumnFile:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
         what = type(frame).__name__
         raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
-    return ColumnFile(_named(reader.schema), (), _slices(map(sound_batch, reader)))
+    return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(sound_batch, reader)))
 
 
-def _slices(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def _slice_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     for batch in batches:
         for start in range(0, len(batch), BATCH_ROWS):
             yield batch.slice(start, BATCH_ROWS)
 
 
 @contextmanager
-def _readable(name: str, parquet: bool) -> Iterator[None]:
+def _require_readable(name: str, parquet: bool) -> Iterator[None]:
     import pyarrow as pa
 
     try:
@@ -79,12 +79,12 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
         _with_durations(one.type, stored) for one, stored in zip(file.schema_arrow, _stored_types(file), strict=True)
     ]
     changed = [place for place, kind in enumerate(types) if kind != file.schema_arrow.field(place).type]
-    schema = _named(_retyped(file.schema_arrow, types))
+    schema = _check_schema_names(_retype_schema(file.schema_arrow, types))
     # The older of the two knows intervals, the newer one UUIDs.
     leaves = [one.logical_type.type if one.converted_type == "NONE" else one.converted_type for one in columns]
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
-        with _readable(name, True), ExitStack() as held:
+        with _require_readable(name, True), ExitStack() as held:
             found = file.iter_batches(BATCH_ROWS)
             if any(one.physical_type == "INT96" for one in columns):
                 again = held.enter_context(_second_stream(stream))
@@ -140,7 +140,7 @@ def _with_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> 
     return kind
 
 
-def _retyped(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) -> pyarrow.Schema:
+def _retype_schema(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) -> pyarrow.Schema:
     import pyarrow as pa
 
     return pa.schema([field.with_type(kind) for field, kind in zip(schema, types, strict=True)], schema.metadata)
@@ -182,17 +182,19 @@ def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
     begin = stream.read(6)
     stream.seek(0)
     reader = ipc.open_file(stream) if begin == b"ARROW1" else ipc.open_stream(stream)
-    schema = _named(reader.schema)
+    schema = _check_schema_names(reader.schema)
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
-        with _readable(name, False):
+        with _require_readable(name, False):
             numbers = range(reader.num_record_batches) if begin == b"ARROW1" else ()
-            yield from _slices(map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader)))
+            yield from _slice_batches(
+                map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader))
+            )
 
     return ColumnFile(schema, (), batches())
 
 
-def _named(schema: pyarrow.Schema) -> pyarrow.Schema:
+def _check_schema_names(schema: pyarrow.Schema) -> pyarrow.Schema:
     """A schema whose names are UTF-8, which is seen when they are asked for. Raises UnicodeDecodeError."""
     assert len(schema.names) == len(schema)
     return schema
@@ -222,15 +224,15 @@ def _check_array(array: pyarrow.Array) -> None:
         elif t.is_decimal(kind):
             array.view(pa.binary(kind.byte_width)).validate(full=True)
         else:
-            children = _children(array)
+            children = _child_arrays(array)
             if not children:
                 raise
             for child in children:
                 _check_array(child)
-            _hollow(array).validate(full=True)
+            _empty_containers(array).validate(full=True)
 
 
-def _children(array: pyarrow.Array) -> list[pyarrow.Array]:
+def _child_arrays(array: pyarrow.Array) -> list[pyarrow.Array]:
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -246,7 +248,7 @@ def _children(array: pyarrow.Array) -> list[pyarrow.Array]:
     return [array.values] if kind.num_fields else []
 
 
-def _hollow(array: pyarrow.Array) -> pyarrow.Array:
+def _empty_containers(array: pyarrow.Array) -> pyarrow.Array:
     """An array as it is, but with nothing in its lists, structs, ...: what it refers to has to be there. Raises
     ArrowInvalid."""
     import pyarrow as pa

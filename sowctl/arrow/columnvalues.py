@@ -22,7 +22,7 @@ from sowctl.arrow.rows import MAX_EXPONENT, json_value
 from sowctl.described import DescribedStruct
 from sowctl.errors import InputError
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.native import JSON, Form, loose, name_of
+from sowctl.messages.native import JSON_FORM, Form, loose, name_of
 
 if TYPE_CHECKING:
     import numpy
@@ -36,7 +36,7 @@ _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 to 9999, since 1970."""
 _FIRST_DAY, _LAST_DAY = _FIRST_SECOND // SECONDS_PER_DAY, _LAST_SECOND // SECONDS_PER_DAY
-_YEARS = "lies outside the years 1 to 9999 (a column cast to text may hold it)"
+_YEAR_PROBLEM = "lies outside the years 1 to 9999 (a column cast to text may hold it)"
 
 
 class RefusedValue(Struct, frozen=True):
@@ -84,11 +84,11 @@ def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
     if context.depth > MAX_DEPTH:
         raise InputError("SOW-EXC-012", f"its columns have more than {MAX_DEPTH} types within each other")
     if context.variant is not None and pa.types.is_struct(kind) and _is_variant(kind):
-        return _variants(context)
+        return _variant_reader(context)
     rule: TypeRule | None
     if isinstance(kind, pa.BaseExtensionType):
         rule = EXTENSION_RULES.get(kind.extension_name, _AS_STORAGE)
-        if rule.reader not in (_storages, _tensors):
+        if rule.reader not in (_storage_reader, _tensor_reader):
             next(context.leaves, None)
     else:
         leaf = None if kind.num_fields or pa.types.is_dictionary(kind) else next(context.leaves, None)
@@ -106,7 +106,7 @@ def name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
     """The reader of a column whose values are names: of the members that maps become, of keys. Raises as
     :func:`value_reader`."""
     # A name is a text whatever the format of the message.
-    form = Form(JSON.binary, JSON.decimal, odd_text)
+    form = Form(JSON_FORM.binary, JSON_FORM.decimal, odd_text)
     inner = value_reader(field, ReaderContext(form, True, leaves=context.leaves, depth=context.depth))
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
@@ -166,7 +166,7 @@ def is_nested(kind: pyarrow.DataType) -> bool:
 def is_text(kind: pyarrow.DataType) -> bool:
     """Whether the values of a type are texts or bytes."""
     rule = _arrow_rules().get(inner_type(kind).id)
-    return rule is not None and rule.reader in (_texts, _bytes)
+    return rule is not None and rule.reader in (_text_reader, _bytes_reader)
 
 
 def leaves_by_column(schema: pyarrow.Schema, leaves: Sequence[str | None]) -> dict[str, Sequence[str | None]]:
@@ -191,13 +191,13 @@ def _null_rows(array: pyarrow.Array) -> list[int]:
     return np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist()
 
 
-def _without(values: list[Any], rows: Iterable[int]) -> list[Any]:
+def _blank_rows(values: list[Any], rows: Iterable[int]) -> list[Any]:
     for row in rows:
         values[row] = None
     return values
 
 
-def _integers(array: pyarrow.Array, width: int = 64) -> Numbers:
+def _integer_reader_values(array: pyarrow.Array, width: int = 64) -> Numbers:
     """The values of an array of integers, or of what is stored as such; 0 for NULL."""
     import pyarrow as pa
 
@@ -205,7 +205,7 @@ def _integers(array: pyarrow.Array, width: int = 64) -> Numbers:
     return (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()  # type: ignore[no-any-return]
 
 
-def _refuse(rows: Numbers, nulls: Sequence[int], why: Callable[[int], str]) -> RefusedRows:
+def _refuse_rows(rows: Numbers, nulls: Sequence[int], why: Callable[[int], str]) -> RefusedRows:
     """The refused rows among those where ``rows`` is true and no value is NULL."""
     import numpy as np
 
@@ -213,7 +213,9 @@ def _refuse(rows: Numbers, nulls: Sequence[int], why: Callable[[int], str]) -> R
     return {row: RefusedValue(why(row)) for row in sorted(found)}
 
 
-def _spread(refused: RefusedRows, spans: Sequence[tuple[int, int]], nulls: Sequence[int], path: str) -> RefusedRows:
+def _spread_refused(
+    refused: RefusedRows, spans: Sequence[tuple[int, int]], nulls: Sequence[int], path: str
+) -> RefusedRows:
     """The refused rows of a list, whose items are the rows of ``refused``; ``spans`` are their first ones and ends."""
     if not refused:
         return {}
@@ -231,27 +233,27 @@ def _spread(refused: RefusedRows, spans: Sequence[tuple[int, int]], nulls: Seque
 # --- Single values
 
 
-def _nulls(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _null_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return lambda array: ([None] * len(array), {})
 
 
 def _integer_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    return lambda array: (_without(_integers(array).tolist(), _null_rows(array)), {})
+    return lambda array: (_blank_rows(_integer_reader_values(array).tolist(), _null_rows(array)), {})
 
 
-def _booleans(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _boolean_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         filled = array.fill_null(False) if array.null_count else array
-        return _without(filled.to_numpy(zero_copy_only=False).tolist(), _null_rows(array)), {}
+        return _blank_rows(filled.to_numpy(zero_copy_only=False).tolist(), _null_rows(array)), {}
 
     return read
 
 
-def _texts(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _text_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return lambda array: (array.to_numpy(zero_copy_only=False).tolist(), {})
 
 
-def _bytes(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _bytes_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     binary = context.form.binary
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
@@ -261,7 +263,7 @@ def _bytes(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return read
 
 
-def _doubles(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _double_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     odd = context.form.odd
@@ -279,12 +281,12 @@ def _doubles(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         if not finite.all():
             for row in np.flatnonzero(~finite).tolist():
                 values[row] = odd(values[row])
-        return _without(values, _null_rows(array)), {}
+        return _blank_rows(values, _null_rows(array)), {}
 
     return read
 
 
-def _decimals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _decimal_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     write = context.form.decimal
@@ -315,7 +317,7 @@ def _decimals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 # --- Times
 
 
-def _dates(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _date_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     is_short = pa.types.is_date32(kind)
@@ -324,18 +326,18 @@ def _dates(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         import numpy as np
 
         nulls = _null_rows(array)
-        numbers = _integers(array, 32 if is_short else 64).astype("i8")
+        numbers = _integer_reader_values(array, 32 if is_short else 64).astype("i8")
         days, rest = (numbers, np.zeros_like(numbers)) if is_short else np.divmod(numbers, SECONDS_PER_DAY * 1000)
         outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
-        refused = _refuse(rest != 0, nulls, lambda row: "a date with a time of day (a timestamp may hold it)")
-        refused |= _refuse(outside, nulls, lambda row: f"{_date_text(int(days[row]))} {_YEARS}")
+        refused = _refuse_rows(rest != 0, nulls, lambda row: "a date with a time of day (a timestamp may hold it)")
+        refused |= _refuse_rows(outside, nulls, lambda row: f"{_date_text(int(days[row]))} {_YEAR_PROBLEM}")
         texts = np.datetime_as_string(np.where(outside, 0, days).astype("M8[D]")).tolist()
-        return _without(texts, nulls), refused
+        return _blank_rows(texts, nulls), refused
 
     return read
 
 
-def _timestamps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _timestamp_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
 
@@ -343,24 +345,24 @@ def _timestamps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         units, digits = _UNITS_PER_SECOND[array.type.unit], _FRACTION_DIGITS[array.type.unit]
         nulls = _null_rows(array)
         # Whatever its zone, known or not, a timestamp is stored as an instant in UTC.
-        seconds, fractions = np.divmod(_integers(array), units)
+        seconds, fractions = np.divmod(_integer_reader_values(array), units)
         outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
-        refused = _refuse(outside, nulls, lambda row: f"{_second_text(int(seconds[row]))} {_YEARS}")
+        refused = _refuse_rows(outside, nulls, lambda row: f"{_second_text(int(seconds[row]))} {_YEAR_PROBLEM}")
         texts = np.datetime_as_string(np.where(outside, 0, seconds).astype("M8[s]")).tolist()
-        found = [f"{at}.{rest}Z" for at, rest in zip(texts, _fractions(fractions, digits), strict=True)]
-        return _without(found, nulls), refused
+        found = [f"{at}.{rest}Z" for at, rest in zip(texts, _format_fractions(fractions, digits), strict=True)]
+        return _blank_rows(found, nulls), refused
 
     return read
 
 
-def _fractions(fractions: Numbers, digits: int) -> list[str]:
+def _format_fractions(fractions: Numbers, digits: int) -> list[str]:
     """Parts of a second, with ``digits`` of it, as six digits; as nine where the last three are not all zero."""
     if digits <= 6:
         return [f"{one:06}" for one in (fractions * 10 ** (6 - digits)).tolist()]
     return [f"{one:09}" if one % 1000 else f"{one // 1000:06}" for one in fractions.tolist()]
 
 
-def _times(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _time_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     units = _UNITS_PER_SECOND[kind.unit]
     digits = _FRACTION_DIGITS[kind.unit]
 
@@ -368,11 +370,11 @@ def _times(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         import numpy as np
 
         nulls = _null_rows(array)
-        numbers = _integers(array, kind.bit_width)
+        numbers = _integer_reader_values(array, kind.bit_width)
         # 24:00:00 is the end of a day, as DuckDB has it.
         outside = (numbers < 0) | (numbers > SECONDS_PER_DAY * units)
         words = "is no time of a day"
-        refused = _refuse(outside, nulls, lambda row: f"{numbers[row]} {kind.unit} since midnight {words}")
+        refused = _refuse_rows(outside, nulls, lambda row: f"{numbers[row]} {kind.unit} since midnight {words}")
         seconds, fractions = np.divmod(np.where(outside, 0, numbers).astype("i8"), units)
         minutes, seconds = np.divmod(seconds, 60)
         parts = zip(
@@ -380,19 +382,19 @@ def _times(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
             (minutes % 60).tolist(),
             seconds.tolist(),
             fractions.tolist(),
-            _fractions(fractions, digits),
+            _format_fractions(fractions, digits),
             strict=True,
         )
         found = [
             f"{hour:02}:{minute:02}:{second:02}.{digits}" if rest else f"{hour:02}:{minute:02}:{second:02}"
             for hour, minute, second, rest, digits in parts
         ]
-        return _without(found, nulls), refused
+        return _blank_rows(found, nulls), refused
 
     return read
 
 
-def _durations(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _duration_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     write = context.form.decimal
     digits = _FRACTION_DIGITS[kind.unit]
 
@@ -402,14 +404,17 @@ def _durations(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         whole = found.to_integral_value()
         return write(whole if whole == found else found.normalize())
 
-    return lambda array: (_without(list(map(seconds, _integers(array).tolist())), _null_rows(array)), {})
+    return lambda array: (
+        _blank_rows(list(map(seconds, _integer_reader_values(array).tolist())), _null_rows(array)),
+        {},
+    )
 
 
-def _intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _interval_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return lambda array: ([None if value is None else interval_text(value) for value in array.to_pylist()], {})
 
 
-def _unread(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _unsupported_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     raise InputError("SOW-EXC-012", f"a column has the type {kind}, which pyarrow does not support")
 
 
@@ -452,7 +457,7 @@ def _second_text(seconds: int) -> str:
 # --- Values with values in them
 
 
-def _structs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _struct_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     fields = [kind.field(place) for place in range(kind.num_fields)]
     names = [field.name for field in fields]
     readers = [value_reader(field, context) for field in fields]
@@ -469,7 +474,7 @@ def _structs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         for row in nulls:
             refused.pop(row, None)
         rows = struct_rows(names, columns) if columns else [{} for _ in range(len(array))]
-        return _without(rows, nulls), refused
+        return _blank_rows(rows, nulls), refused
 
     return read
 
@@ -489,7 +494,7 @@ def struct_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[
     ]
 
 
-def _cut(
+def _cut_lists(
     inner: ColumnReader, items: pyarrow.Array, spans: Sequence[tuple[int, int]], nulls: Sequence[int]
 ) -> tuple[list[Any], RefusedRows]:
     """Lists of ``items`` between first ones and ends."""
@@ -498,14 +503,14 @@ def _cut(
     stop = max((end for first, end in spans if first < end), default=0)
     values, refused = inner(items.slice(start, stop - start))
     spans = [(first - start, end - start) if first < end else (0, 0) for first, end in spans]
-    return _without([values[first:end] for first, end in spans], nulls), _spread(refused, spans, nulls, "")
+    return _blank_rows([values[first:end] for first, end in spans], nulls), _spread_refused(refused, spans, nulls, "")
 
 
-def _lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _list_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     inner = value_reader(kind.value_field, context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
-        return _cut(inner, array.values, list(pairwise(array.offsets.to_numpy().tolist())), _null_rows(array))
+        return _cut_lists(inner, array.values, list(pairwise(array.offsets.to_numpy().tolist())), _null_rows(array))
 
     return read
 
@@ -519,7 +524,7 @@ def _list_views(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         spans = [(first, first + size) for first, size in zip(firsts, array.sizes.to_numpy().tolist(), strict=True)]
         for row in nulls:
             spans[row] = (0, 0)
-        return _cut(inner, array.values, spans, nulls)
+        return _cut_lists(inner, array.values, spans, nulls)
 
     return read
 
@@ -531,12 +536,12 @@ def _fixed_lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         first = array.offset
         spans = [(row * size, (row + 1) * size) for row in range(first, first + len(array))]
-        return _cut(inner, array.values, spans, _null_rows(array))
+        return _cut_lists(inner, array.values, spans, _null_rows(array))
 
     return read
 
 
-def _maps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _map_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     keys, items = name_reader(kind.key_field, context), value_reader(kind.item_field, context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
@@ -547,7 +552,7 @@ def _maps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         names, bad_names = keys(entries.field(0))
         values, bad_values = items(entries.field(1))
         bad_values = {item: RefusedValue(one.why, f"/{names[item]}{one.path}") for item, one in bad_values.items()}
-        refused = _spread(bad_names | bad_values, spans, nulls, "")
+        refused = _spread_refused(bad_names | bad_values, spans, nulls, "")
         refused = {row: RefusedValue(one.why, one.path.partition("]")[2]) for row, one in refused.items()}
         found: list[Any] = [None] * len(spans)
         for row in sorted(set(range(len(spans))) - set(nulls) - refused.keys()):
@@ -566,7 +571,7 @@ def _maps(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return read
 
 
-def _chosen(values: list[Any], bad: RefusedRows, places: Sequence[int | None]) -> tuple[list[Any], RefusedRows]:
+def _choose_values(values: list[Any], bad: RefusedRows, places: Sequence[int | None]) -> tuple[list[Any], RefusedRows]:
     """The values at ``places``, None for None, and which of these are refused."""
     found = [None if place is None else values[place] for place in places]
     if not bad:
@@ -574,7 +579,7 @@ def _chosen(values: list[Any], bad: RefusedRows, places: Sequence[int | None]) -
     return found, {row: bad[place] for row, place in enumerate(places) if place in bad}
 
 
-def _dictionaries(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _dictionary_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     inner = value_reader(pa.field("values", kind.value_type), context)
@@ -582,11 +587,14 @@ def _dictionaries(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReade
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
 
-        dictionary, places = array.dictionary, _without(_integers(array.indices).tolist(), _null_rows(array.indices))
+        dictionary, places = (
+            array.dictionary,
+            _blank_rows(_integer_reader_values(array.indices).tolist(), _null_rows(array.indices)),
+        )
         if len(dictionary) > len(places):
             # A part of a large table refers to few of its values, and some may be refused.
             used = sorted({place for place in places if place is not None})
-            kept = [dictionary.slice(start, stop - start) for start, stop in _stretches(np.array(used, "i8"))]
+            kept = [dictionary.slice(start, stop - start) for start, stop in _find_runs(np.array(used, "i8"))]
             values: list[Any] = []
             bad: RefusedRows = {}
             for part in kept:
@@ -594,13 +602,13 @@ def _dictionaries(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReade
                 bad |= {len(values) + row: one for row, one in worse.items()}
                 values += some
             numbers = {place: number for number, place in enumerate(used)}
-            return _chosen(values, bad, [None if place is None else numbers[place] for place in places])
-        return _chosen(*inner(dictionary), places)
+            return _choose_values(values, bad, [None if place is None else numbers[place] for place in places])
+        return _choose_values(*inner(dictionary), places)
 
     return read
 
 
-def _stretches(numbers: Numbers) -> Iterator[tuple[int, int]]:
+def _find_runs(numbers: Numbers) -> Iterator[tuple[int, int]]:
     """First ones and ends of the runs of ascending numbers that follow each other."""
     import numpy as np
 
@@ -610,7 +618,7 @@ def _stretches(numbers: Numbers) -> Iterator[tuple[int, int]]:
             yield int(run[0]), int(run[-1]) + 1
 
 
-def _runs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _run_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     inner = value_reader(pa.field("values", kind.value_type), context)
@@ -621,12 +629,12 @@ def _runs(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         first, count = array.find_physical_offset(), array.find_physical_length()
         ends = array.run_ends.to_numpy()[first : first + count]
         places = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), "right")
-        return _chosen(*inner(array.values.slice(first, count)), places.tolist())
+        return _choose_values(*inner(array.values.slice(first, count)), places.tolist())
 
     return read
 
 
-def _unions(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _union_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     readers = [value_reader(kind.field(place), context) for place in range(kind.num_fields)]
     codes = {code: place for place, code in enumerate(kind.type_codes)}
     is_dense = kind.mode == "dense"
@@ -658,7 +666,7 @@ def _unions(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 # --- Extensions
 
 
-def _storages(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _storage_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
     inner = value_reader(pa.field("storage", kind.storage_type), context)
@@ -671,18 +679,18 @@ def _storage_of(array: pyarrow.Array) -> pyarrow.Array:
     return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
 
 
-def _uuids(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _uuid_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return lambda array: (
         [None if value is None else str(UUID(bytes=value)) for value in _storage_of(array).to_pylist()],
         {},
     )
 
 
-def _truths(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _truth_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         storage = _storage_of(array)
-        return _without((_integers(storage) != 0).tolist(), _null_rows(storage)), {}
+        return _blank_rows((_integer_reader_values(storage) != 0).tolist(), _null_rows(storage)), {}
 
     return read
 
@@ -704,8 +712,8 @@ def _json_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
     return read
 
 
-def _tensors(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    inner = _storages(kind, context)
+def _tensor_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = _storage_reader(kind, context)
     shape, order = list(kind.shape), kind.permutation
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
@@ -715,13 +723,13 @@ def _tensors(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
         places = np.arange(size).reshape(shape)
         nested = (places if order is None else places.transpose(order)).tolist()
         values, refused = inner(array)
-        return [None if value is None else _nest(nested, value) for value in values], refused
+        return [None if value is None else _nest_values(nested, value) for value in values], refused
 
     return read
 
 
-def _nest(places: Any, values: list[Any]) -> Any:
-    return [_nest(one, values) for one in places] if isinstance(places, list) else values[places]
+def _nest_values(places: Any, values: list[Any]) -> Any:
+    return [_nest_values(one, values) for one in places] if isinstance(places, list) else values[places]
 
 
 def _is_variant(kind: pyarrow.StructType) -> bool:
@@ -729,7 +737,7 @@ def _is_variant(kind: pyarrow.StructType) -> bool:
     return any(field.name == "metadata" and b"variant" in (field.metadata or {}) for field in kind)
 
 
-def _variants(context: ReaderContext) -> ColumnReader:
+def _variant_reader(context: ReaderContext) -> ColumnReader:
     variant = context.variant
     assert variant is not None
 
@@ -754,84 +762,88 @@ _LIST = "an array; refused if the message type has no arrays"
 _DIGITS = "the number with all its digits"
 _INNER = "the value, converted by its own type"
 _STORED = "the value, converted by its storage type"
-_ODD = "NaN and infinities as above"
+_NON_FINITE_RULE = "NaN and infinities as above"
 
 
-def _rules(names: str, page: str, becomes: str, reader: ReaderMaker) -> dict[str, TypeRule]:
+def _make_rules(names: str, page: str, becomes: str, reader: ReaderMaker) -> dict[str, TypeRule]:
     return dict.fromkeys(names.split(), TypeRule(page, becomes, reader))
 
 
 RULES: dict[str, TypeRule] = {
-    **_rules("NA", "null", "nothing: the member is left out", _nulls),
-    **_rules("BOOL", "bool", "true or false", _booleans),
-    **_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_values),
-    **_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_values),
-    **_rules("HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity become these texts", _doubles),
-    **_rules("FLOAT", "float32", f"the shortest number that is equal in 32 bits; {_ODD}", _doubles),
-    **_rules("DOUBLE", "float64", f"the number; {_ODD}", _doubles),
-    **_rules("DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS, _decimals),
-    **_rules("STRING LARGE_STRING STRING_VIEW", "string, string_view", "the text", _texts),
-    **_rules("BINARY LARGE_BINARY BINARY_VIEW", "binary, binary_view", _BINARY, _bytes),
-    **_rules("FIXED_SIZE_BINARY", "fixed_size_binary", _BINARY, _bytes),
-    **_rules("DATE32 DATE64", "date32, date64", "YYYY-MM-DD; refused outside the years 1 to 9999", _dates),
-    **_rules(
+    **_make_rules("NA", "null", "nothing: the member is left out", _null_reader),
+    **_make_rules("BOOL", "bool", "true or false", _boolean_reader),
+    **_make_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_values),
+    **_make_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_values),
+    **_make_rules(
+        "HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity become these texts", _double_reader
+    ),
+    **_make_rules(
+        "FLOAT", "float32", f"the shortest number that is equal in 32 bits; {_NON_FINITE_RULE}", _double_reader
+    ),
+    **_make_rules("DOUBLE", "float64", f"the number; {_NON_FINITE_RULE}", _double_reader),
+    **_make_rules("DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS, _decimal_reader),
+    **_make_rules("STRING LARGE_STRING STRING_VIEW", "string, string_view", "the text", _text_reader),
+    **_make_rules("BINARY LARGE_BINARY BINARY_VIEW", "binary, binary_view", _BINARY, _bytes_reader),
+    **_make_rules("FIXED_SIZE_BINARY", "fixed_size_binary", _BINARY, _bytes_reader),
+    **_make_rules("DATE32 DATE64", "date32, date64", "YYYY-MM-DD; refused outside the years 1 to 9999", _date_reader),
+    **_make_rules(
         "TIMESTAMP",
         "timestamp",
         "YYYY-MM-DDTHH:MM:SS.ffffffZ in UTC, or with 9 digits; refused outside the years 1 to 9999",
-        _timestamps,
+        _timestamp_reader,
     ),
-    **_rules(
+    **_make_rules(
         "TIME32 TIME64",
         "time32, time64",
         "HH:MM:SS, with 6 or 9 digits of a second if needed; refused beyond 24:00:00",
-        _times,
+        _time_reader,
     ),
-    **_rules("DURATION", "duration", "the number of seconds with all its digits", _durations),
-    **_rules(
+    **_make_rules("DURATION", "duration", "the number of seconds with all its digits", _duration_reader),
+    **_make_rules(
         "INTERVAL_MONTH_DAY_NANO",
         "interval (month, day, ns)",
         "ISO 8601 text such as P14M3DT-0.5S",
-        _intervals,
+        _interval_reader,
     ),
-    **_rules(
+    **_make_rules(
         "INTERVAL_MONTHS INTERVAL_DAY_TIME",
         "interval (other)",
         "the whole file is refused: pyarrow does not read it",
-        _unread,
+        _unsupported_reader,
     ),
-    **_rules("LIST LARGE_LIST", "list", _LIST, _lists),
-    **_rules("LIST_VIEW LARGE_LIST_VIEW", "list_view", _LIST, _list_views),
-    **_rules("FIXED_SIZE_LIST", "fixed_size_list", _LIST, _fixed_lists),
-    **_rules("STRUCT", "struct", "an object of the fields that are not NULL", _structs),
-    **_rules("MAP", "map", "an object of the values that are not NULL, by their keys", _maps),
-    **_rules("SPARSE_UNION DENSE_UNION", "union", _INNER, _unions),
-    **_rules("DICTIONARY", "dictionary", _INNER, _dictionaries),
-    **_rules("RUN_END_ENCODED", "run_end_encoded", _INNER, _runs),
+    **_make_rules("LIST LARGE_LIST", "list", _LIST, _list_reader),
+    **_make_rules("LIST_VIEW LARGE_LIST_VIEW", "list_view", _LIST, _list_views),
+    **_make_rules("FIXED_SIZE_LIST", "fixed_size_list", _LIST, _fixed_lists),
+    **_make_rules("STRUCT", "struct", "an object of the fields that are not NULL", _struct_reader),
+    **_make_rules("MAP", "map", "an object of the values that are not NULL, by their keys", _map_reader),
+    **_make_rules("SPARSE_UNION DENSE_UNION", "union", _INNER, _union_reader),
+    **_make_rules("DICTIONARY", "dictionary", _INNER, _dictionary_reader),
+    **_make_rules("RUN_END_ENCODED", "run_end_encoded", _INNER, _run_reader),
 }
 """By the names of Arrow's types as :mod:`pyarrow.lib` has them behind ``Type_``."""
 
-_AS_STORAGE = TypeRule("all others", _STORED, _storages)
+_AS_STORAGE = TypeRule("all others", _STORED, _storage_reader)
 _UUID = "text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
 _JSON = "in json, the value (refused if it is not valid JSON); in other message types, the text"
 EXTENSION_RULES: dict[str, TypeRule] = {
-    **_rules("arrow.uuid", "arrow.uuid", _UUID, _uuids),
-    **_rules("arrow.json", "arrow.json", _JSON, _json_values),
-    **_rules("arrow.bool8", "arrow.bool8", "true or false", _truths),
-    **_rules(
+    **_make_rules("arrow.uuid", "arrow.uuid", _UUID, _uuid_reader),
+    **_make_rules("arrow.json", "arrow.json", _JSON, _json_values),
+    **_make_rules("arrow.bool8", "arrow.bool8", "true or false", _truth_reader),
+    **_make_rules(
         "arrow.fixed_shape_tensor",
         "arrow.fixed_shape_tensor",
         "nested arrays, by its shape and permutation",
-        _tensors,
+        _tensor_reader,
     ),
-    **_rules("arrow.opaque", "arrow.opaque", _STORED, _storages),
+    **_make_rules("arrow.opaque", "arrow.opaque", _STORED, _storage_reader),
 }
 """By the names of Arrow's extension types; every other extension is read as what it is stored as."""
 
 PARQUET_RULES: dict[str, TypeRule] = {
-    **_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_texts),
-    **_rules("INTERVAL", "INTERVAL", "ISO 8601 text such as P14M3DT0.5S", _parquet_intervals),
-    **_rules("UUID", "UUID", _UUID, _uuids),
-    **_rules("JSON", "JSON", _JSON, _json_values),
+    **_make_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_texts),
+    **_make_rules("INTERVAL", "INTERVAL", "ISO 8601 text such as P14M3DT0.5S", _parquet_intervals),
+    **_make_rules("UUID", "UUID", _UUID, _uuid_reader),
+    **_make_rules("JSON", "JSON", _JSON, _json_values),
 }
 """By Parquet's logical types that pyarrow does not hand on, or not in all its versions."""
 

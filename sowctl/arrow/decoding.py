@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column, make_numeric_view
+from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, coercion, column, make_numeric_view
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, plain_tree, suspects
 from sowctl.arrow.shaped import ShapedMessages
 from sowctl.messages.base import PayloadRefused
@@ -52,15 +52,15 @@ class StructDecoder:
         # msgspec takes no name with a quotation mark, a backslash or a control character, and asks several calls of
         # Python for a level of the type: then each value is looked at.
         with suppress(ValueError, RecursionError):
-            self._one = msgspec.json.Decoder(_typed(struct, [0], strict, partial))
+            self._one = msgspec.json.Decoder(_msgspec_type(struct, [0], strict, partial))
         self._trees = TreeReader(exact=exact)
         self._coerce = coercion(struct, strict=strict, partial=partial)
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
         # at.
-        self._binary = _has(struct, "is_binary")
+        self._binary = _has_type(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
-        self._signed = _has(struct, "is_floating")
+        self._signed = _has_type(struct, "is_floating")
         # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
         self._numbers = None if strict else make_numeric_view(struct)
         self._shaped = ShapedMessages(struct, self.views, strict=strict, partial=partial)
@@ -77,7 +77,7 @@ class StructDecoder:
                     return found.structs
             return self.views(payloads)
         if self._binary and isinstance(kind, TreeType):
-            return column(self._each(payloads, lambda payload: self._native(payload, kind)), self._type)
+            return column(self._decode_each(payloads, lambda payload: self._read_native(payload, kind)), self._type)
         return self.views([None if payload is None else self.view(payload, kind) for payload in payloads])
 
     def view(self, payload: bytes, kind: MessageType) -> bytes:
@@ -105,17 +105,17 @@ class StructDecoder:
 
     def views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """One struct per JSON view; NULL where there is none, or one that cannot be read."""
-        return column(self._objects(views), self._type)
+        return column(self._decode_objects(views), self._type)
 
     def whole(self, views: Sequence[bytes], joined: bytes) -> pyarrow.Array | None:
         """What :meth:`views` gives, where all can be decoded at once: each fits the type as it is written.
 
         ``joined`` are the views line by line.
         """
-        found = None if suspects(views, joined, signed=self._signed) else self._together(views)
+        found = None if suspects(views, joined, signed=self._signed) else self._decode_joined(views)
         return None if found is None else column(found, self._type)
 
-    def _together(self, views: Sequence[bytes]) -> list[Any] | None:
+    def _decode_joined(self, views: Sequence[bytes]) -> list[Any] | None:
         # Not decode_lines(): it takes two values on one line, and one on two, for two.
         if self._one is None:
             return None
@@ -125,14 +125,14 @@ class StructDecoder:
         except self._errors:
             return None
 
-    def _objects(self, views: Sequence[bytes | None]) -> list[Any]:
+    def _decode_objects(self, views: Sequence[bytes | None]) -> list[Any]:
         if None not in views and not suspects(views, signed=self._signed):
-            found = self._together(views)  # type: ignore[arg-type]  # no None in it
+            found = self._decode_joined(views)  # type: ignore[arg-type]  # no None in it
             if found is not None:
                 return found
-        return self._each(views, self._by_itself)
+        return self._decode_each(views, self._by_itself)
 
-    def _each(self, messages: Sequence[bytes | None], read: Callable[[bytes], Any]) -> list[Any]:
+    def _decode_each(self, messages: Sequence[bytes | None], read: Callable[[bytes], Any]) -> list[Any]:
         found = []
         for row, message in enumerate(messages):
             try:
@@ -149,28 +149,28 @@ class StructDecoder:
             except self._errors:
                 pass
         try:
-            return self._value(self._trees.tree(view))
+            return self._convert_tree(self._trees.tree(view))
         except Unreadable:
-            return self._unreadable()
+            return self._count_unreadable()
 
-    def _native(self, payload: bytes, kind: TreeType) -> Any:
+    def _read_native(self, payload: bytes, kind: TreeType) -> Any:
         """A message of a format with binary data, which its JSON view would show as text."""
         try:
-            return self._value(plain_tree(kind.tree(payload), kind.scalar))
+            return self._convert_tree(plain_tree(kind.tree(payload), kind.scalar))
         except PayloadRefused:
-            return self._unreadable()
+            return self._count_unreadable()
 
-    def _value(self, tree: Any) -> Any:
+    def _convert_tree(self, tree: Any) -> Any:
         if tree is None and self._strict:
             raise Misfit("null is no object")
         return self._coerce(tree)
 
-    def _unreadable(self) -> None:
+    def _count_unreadable(self) -> None:
         if self._strict:
             raise Misfit("it cannot be read")
 
 
-def _has(kind: pyarrow.DataType, test: str) -> bool:
+def _has_type(kind: pyarrow.DataType, test: str) -> bool:
     """Whether a type is one for which a test of :mod:`pyarrow.types` holds, or has such a type in it."""
     import pyarrow.types as t
 
@@ -185,7 +185,7 @@ def _has(kind: pyarrow.DataType, test: str) -> bool:
     return False
 
 
-def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bool = False) -> Any:
+def _msgspec_type(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bool = False) -> Any:
     """The annotation for msgspec that accepts exactly the values which need no second look; ``partial``: of a struct,
     which may have other members."""
     import msgspec
@@ -193,19 +193,19 @@ def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bo
 
     if t.is_struct(kind):
         counter[0] += 1
-        fields = [(f"f{place}", _nullable(field.type, counter, strict), None) for place, field in enumerate(kind)]
+        fields = [(f"f{place}", _nullable_type(field.type, counter, strict), None) for place, field in enumerate(kind)]
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
         # Fields are renamed to numbers, because names in JSON need not be names in Python. ``gc=False``: decoded values
         # are in no cycle, so the collector need not look at them.
         forbidden = strict and not partial
         return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=forbidden)
     if t.is_list(kind):
-        return list[_nullable(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
+        return list[_nullable_type(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
     if t.is_map(kind):
-        return dict[str, _nullable(kind.item_type, counter, strict)]  # type: ignore[misc]  # as above
-    if str(kind) in INTEGERS:
+        return dict[str, _nullable_type(kind.item_type, counter, strict)]  # type: ignore[misc]  # as above
+    if str(kind) in INTEGER_BITS:
         # A number outside of the type must be NULL, and a decoder without bounds would hand on one that Arrow refuses.
-        bound = 1 << INTEGERS[str(kind)]
+        bound = 1 << INTEGER_BITS[str(kind)]
         return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
     if t.is_floating(kind):
         return float
@@ -217,8 +217,8 @@ def _typed(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bo
     return msgspec.UnsetType if strict else msgspec.Raw
 
 
-def _nullable(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
+def _nullable_type(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
     import msgspec
 
-    found = _typed(kind, counter, strict)
+    found = _msgspec_type(kind, counter, strict)
     return found if found is msgspec.Raw else found | None  # a Raw in a union is not cut out

@@ -35,7 +35,7 @@ class EntryColumns:
 
     def numbers(self, name: str) -> Numbers:
         """One of the columns that are numbers and mean the same in every block."""
-        return _joined([getattr(columns, name) for columns in self._numbers])
+        return _join_columns([getattr(columns, name) for columns in self._numbers])
 
     def texts(self, name: str) -> list[bytes | None] | None:
         """One of the columns that are texts; None where no entry has one."""
@@ -53,7 +53,7 @@ class EntryColumns:
         """The transaction id of every entry."""
         import numpy as np
 
-        return _joined([np.arange(block.first_txid, block.last_txid + 1) for block in self._blocks])
+        return _join_columns([np.arange(block.first_txid, block.last_txid + 1) for block in self._blocks])
 
     @cached_property
     def lengths(self) -> Numbers:
@@ -68,12 +68,14 @@ class EntryColumns:
     @cached_property
     def topics(self) -> tuple[list[Topic], Numbers]:
         """The topics of these entries, and the place of each entry's topic among them."""
-        return self._common(lambda block: block.topics, "topics", None)
+        return self._common_dictionary(lambda block: block.topics, "topics", None)
 
     @cached_property
     def clients(self) -> tuple[list[str], Numbers]:
         """The clients of these entries, and the place of each entry's; NO_PUBLISHER where none is named."""
-        return self._common(lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER)
+        return self._common_dictionary(
+            lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER
+        )
 
     def payloads(self) -> list[memoryview]:
         """The messages of each block, back to back."""
@@ -83,7 +85,9 @@ class EntryColumns:
         """One message per entry."""
         return [message for block in self._blocks for message in block.payloads()]
 
-    def _common(self, listed: Callable[[Block], list[T]], name: str, none: int | None) -> tuple[list[T], Numbers]:
+    def _common_dictionary(
+        self, listed: Callable[[Block], list[T]], name: str, none: int | None
+    ) -> tuple[list[T], Numbers]:
         import numpy as np
 
         lists = [listed(block) for block in self._blocks]
@@ -105,7 +109,7 @@ class EntryColumns:
         return list(places), np.concatenate(columns)
 
 
-def _joined(columns: list[Numbers]) -> Numbers:
+def _join_columns(columns: list[Numbers]) -> Numbers:
     import numpy as np
 
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
@@ -133,18 +137,18 @@ def entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
         topics, places = entries.topics
         return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
     if name == "_operation":
-        return _operations(entries.operations)
+        return _operation_array(entries.operations)
     if name == "_client":
         clients, places = entries.clients
         return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(entries.count, pa.string())
     if name == "_bookmark":
-        return pa.array(_bookmarks(entries, owner), pa.string())
+        return pa.array(_bookmark_array(entries, owner), pa.string())
     if name == "_sequence":
         return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
     return arrays.texts(entries.texts(_TEXTS[name]), entries.count)
 
 
-def _bookmarks(entries: EntryColumns, owner: int) -> list[str]:
+def _bookmark_array(entries: EntryColumns, owner: int) -> list[str]:
     # Entries without a client have a bookmark of their instance (behaviour 11.54).
     clients, places = entries.clients
     ids = {place: client_hash(client) for place, client in enumerate(clients)}
@@ -152,7 +156,7 @@ def _bookmarks(entries: EntryColumns, owner: int) -> list[str]:
     return [str(bookmark_of(ids.get(place), sequence, txid, owner)) for place, sequence, txid in rows]
 
 
-def _operations(codes: Numbers) -> pyarrow.Array:
+def _operation_array(codes: Numbers) -> pyarrow.Array:
     if (codes == PUBLISH).all():
         return arrays.constant("publish", len(codes))
     # Codes count from 1 without a gap, in the order of the table.

@@ -27,7 +27,7 @@ def evolved(declared: str, seen: dict[str, Shape]) -> str:
     whole = _NESTED.match(body)
     if whole is not None and whole[1].lower() == "struct" and body.endswith(">"):
         body = body[whole.end() : -1]
-    return ", ".join(_fields(body, seen, ""))
+    return ", ".join(_parse_fields(body, seen, ""))
 
 
 def distinct(seen: Inference) -> str:
@@ -46,11 +46,11 @@ def _require_distinct(shape: Shape, place: str) -> None:
     elif isinstance(shape, dict):
         known = dict[str, str]()
         for name, inner in shape.items():
-            _note(known, name, place)
+            _note_name(known, name, place)
             _require_distinct(inner, f"{place}/{name}")
 
 
-def _note(known: dict[str, str], name: str, place: str) -> None:
+def _note_name(known: dict[str, str], name: str, place: str) -> None:
     """Add a name to those that are ``known`` by their lower case."""
     other = known.setdefault(name.lower(), name)
     if other != name:
@@ -61,9 +61,9 @@ def _note(known: dict[str, str], name: str, place: str) -> None:
         )
 
 
-def _fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
+def _parse_fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
     known, declared = dict[str, str](), set[str]()
-    for text in _cut(body):
+    for text in _split_fields(body):
         found = _NAME.match(text)
         kind = text[found.end() :].strip() if found is not None else ""
         if found is None or not kind:
@@ -73,29 +73,29 @@ def _fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
         known.setdefault(name.lower(), name)
         declared.add(name)
         inner = f"{place}/{name}"
-        yield f"{_quoted(name)}: {_merged(kind, seen[name], inner)}" if name in seen else text.strip()
+        yield f"{_quote_name(name)}: {_merge_types(kind, seen[name], inner)}" if name in seen else text.strip()
     for name, shape in seen.items():
         if name not in declared:
-            _note(known, name, place)
+            _note_name(known, name, place)
             _require_distinct(shape, f"{place}/{name}")
-            yield f"{_quoted(name)}: {ddl_of(shape)}"
+            yield f"{_quote_name(name)}: {ddl_of(shape)}"
 
 
-def _merged(kind: str, shape: Shape, place: str) -> str:
+def _merge_types(kind: str, shape: Shape, place: str) -> str:
     """A declared type with what was seen in its place; any but structs, and arrays of them, stay as they are."""
     found = _NESTED.match(kind)
     if found is None:
         return kind
-    end = _end(kind, found.end())
+    end = _find_bracket_end(kind, found.end())
     inner, rest = kind[found.end() : end], kind[end:]
     if found[1].lower() == "struct" and isinstance(shape, dict):
-        return f"STRUCT<{', '.join(_fields(inner, shape, place))}{rest}"
+        return f"STRUCT<{', '.join(_parse_fields(inner, shape, place))}{rest}"
     if found[1].lower() == "array" and isinstance(shape, list):
-        return f"ARRAY<{_merged(inner.strip(), shape[0], place)}{rest}"
+        return f"ARRAY<{_merge_types(inner.strip(), shape[0], place)}{rest}"
     return kind
 
 
-def _cut(body: str) -> Iterator[str]:
+def _split_fields(body: str) -> Iterator[str]:
     """The parts between commas that stand in no brackets and no quotation marks."""
     depth, start, quote = 0, 0, ""
     for at, sign in enumerate(body):
@@ -114,7 +114,7 @@ def _cut(body: str) -> Iterator[str]:
         yield body[start:]
 
 
-def _end(kind: str, start: int) -> int:
+def _find_bracket_end(kind: str, start: int) -> int:
     """Where the bracket closes that was opened before ``start``."""
     depth, quote = 1, ""
     for at in range(start, len(kind)):
@@ -130,7 +130,7 @@ def _end(kind: str, start: int) -> int:
     raise _no_fields(kind)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 

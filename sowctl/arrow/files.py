@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 if TYPE_CHECKING:
     import pyarrow
 
-ROWS = 122_880
+ROW_GROUP_ROWS = 122_880
 """Rows of a row group of Parquet, as DuckDB makes them: readers skip whole groups by what they hold."""
-BYTES = 64 << 20
+MAX_ROW_GROUP_BYTES = 64 << 20
 """Bytes of columns that are held for one, at most."""
 
 
@@ -59,23 +59,23 @@ def _name_empty_objects(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> p
     columns = [
         one
         if one.type.equals(field.type)
-        else pa.array([_name(value, one.type) for value in one.to_pylist()], field.type)
+        else pa.array([_column_name(value, one.type) for value in one.to_pylist()], field.type)
         for one, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _name(value: Any, kind: pyarrow.DataType) -> Any:
+def _column_name(value: Any, kind: pyarrow.DataType) -> Any:
     import pyarrow.types as t
 
     if value is None:
         return None
     if t.is_struct(kind):
-        return {field.name: _name(value[field.name], field.type) for field in kind} if kind.num_fields else "{}"
+        return {field.name: _column_name(value[field.name], field.type) for field in kind} if kind.num_fields else "{}"
     if t.is_list(kind):
-        return [_name(item, kind.value_type) for item in value]
+        return [_column_name(item, kind.value_type) for item in value]
     if t.is_map(kind):
-        return [(key, _name(item, kind.item_type)) for key, item in value]
+        return [(key, _column_name(item, kind.item_type)) for key, item in value]
     return value
 
 
@@ -99,20 +99,20 @@ class Parquet:
         self._held.append(batch)
         self._rows += len(batch)
         self._bytes += batch.nbytes
-        if self._rows >= ROWS or self._bytes >= BYTES:
-            self._group()
+        if self._rows >= ROW_GROUP_ROWS or self._bytes >= MAX_ROW_GROUP_BYTES:
+            self._write_group()
 
-    def _group(self) -> None:
+    def _write_group(self) -> None:
         import pyarrow as pa
 
         held, self._held = self._held, []
         self._rows = self._bytes = 0
-        self._writer.write_table(pa.Table.from_batches(held), row_group_size=ROWS)
+        self._writer.write_table(pa.Table.from_batches(held), row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> None:
         """Write what is held, and the end of the file."""
         if self._held:
-            self._group()
+            self._write_group()
         self._writer.close()
 
     def abandon(self) -> None:

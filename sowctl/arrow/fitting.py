@@ -16,7 +16,7 @@ from sowctl.arrow.jsontrees import TreeReader, Unreadable, suspects, text_of
 if TYPE_CHECKING:
     import pyarrow
 
-_SHOWN = 60
+_MAX_SHOWN_CHARACTERS = 60
 """Characters of a value that the reason repeats."""
 
 
@@ -28,7 +28,7 @@ class Fitting:
 
     def __init__(self, struct: pyarrow.StructType) -> None:
         self._trees = TreeReader()
-        self._check = _checked(struct)
+        self._check = _make_check(struct)
         # A type whose values are all read at once tells by that whether they fit; of dates, decimals and bytes it
         # keeps the text, which is looked at one by one.
         self._at_once = StructDecoder(struct) if _is_plain(struct) else None
@@ -42,11 +42,11 @@ class Fitting:
                 return {}
         found = {}
         for place, view in enumerate(views):
-            if view is not None and (why := self._why(view)) is not None:
+            if view is not None and (why := self._find_reason(view)) is not None:
                 found[place] = why
         return found
 
-    def _why(self, view: bytes) -> str | None:
+    def _find_reason(self, view: bytes) -> str | None:
         try:
             value = self._trees.tree(view)
         except Unreadable:
@@ -70,31 +70,33 @@ def _is_plain(kind: pyarrow.DataType) -> bool:
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_string(kind))
 
 
-def _checked(kind: pyarrow.DataType) -> Callable[[Any], None]:
+def _make_check(kind: pyarrow.DataType) -> Callable[[Any], None]:
     """Raises :class:`Misfit` for a value that does not fit."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
-        return _members([(field.name, _checked(field.type)) for field in kind], kind)
+        return _make_member_check([(field.name, _make_check(field.type)) for field in kind], kind)
     if t.is_list(kind):
-        return _items(_checked(kind.value_type), list, kind)
+        return _make_item_check(_make_check(kind.value_type), list, kind)
     if t.is_map(kind):
-        return _items(_checked(kind.item_type), dict, kind)
+        return _make_item_check(_make_check(kind.item_type), dict, kind)
     coerce = coercion(kind)
 
     def value_fits(value: Any) -> None:
         if value is not None and coerce(value) is None:
-            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
+            raise Misfit(f"{_shorten_value(value)} is no {type_name(kind)}")
 
     return value_fits
 
 
-def _members(members: list[tuple[str, Callable[[Any], None]]], kind: pyarrow.DataType) -> Callable[[Any], None]:
+def _make_member_check(
+    members: list[tuple[str, Callable[[Any], None]]], kind: pyarrow.DataType
+) -> Callable[[Any], None]:
     def fits(value: Any) -> None:
         if value is None:
             return
         if not isinstance(value, dict):
-            raise Misfit(f"{_shown(value)} is no object")
+            raise Misfit(f"{_shorten_value(value)} is no object")
         for name, check in members:
             try:
                 check(value.get(name))
@@ -105,14 +107,14 @@ def _members(members: list[tuple[str, Callable[[Any], None]]], kind: pyarrow.Dat
     return fits
 
 
-def _items(
+def _make_item_check(
     check: Callable[[Any], None], container: type[list[Any]] | type[dict[str, Any]], kind: pyarrow.DataType
 ) -> Callable[[Any], None]:
     def fits(value: Any) -> None:
         if value is None:
             return
         if not isinstance(value, container):
-            raise Misfit(f"{_shown(value)} is no {type_name(kind)}")
+            raise Misfit(f"{_shorten_value(value)} is no {type_name(kind)}")
         items: Iterable[Any] = value.values() if isinstance(value, dict) else value
         for item in items:
             check(item)
@@ -120,9 +122,9 @@ def _items(
     return fits
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     from msgspec import Raw
     from msgspec.json import encode
 
     text = text_of(value) if isinstance(value, Raw) else encode(value).decode(errors="replace")
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "..."

@@ -30,12 +30,12 @@ MOST_FIELDS = 10_000
 MAX_COLUMN_DEPTH = 50
 """Objects and arrays within each other that have columns of their own; what lies deeper is a text of JSON. Files of
 Arrow end at 64 levels, and some readers before."""
-_LONG = 1 << 63
-_EXACT = 1 << 53
+_LONG_LIMIT = 1 << 63
+_MAX_EXACT_INTEGER = 1 << 53
 """Up to here a double holds every whole number."""
-_DIGITS = 38
+_MAX_DECIMAL_DIGITS = 38
 """Digits of the largest DECIMAL."""
-_SHORT = 16
+_MAX_SAFE_DIGITS = 16
 """Characters up to which a number without an exponent is surely kept by a double: 15 digits and a point."""
 _TOO_MANY = 1000
 """Stands for more digits than any type has."""
@@ -48,14 +48,14 @@ class Inference:
     """
 
     def __init__(self, names: Collection[str] | None = None, *, exact: bool = False) -> None:
-        self._seen = _Seen()
+        self._seen = _SeenValues()
         self._exact = exact
         self._names = names
 
     def add(self, views: Iterable[bytes]) -> None:
         """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MOST_FIELDS`."""
         trees, seen = TreeReader(exact=self._exact), self._seen
-        budget = _Budget(seen.count())
+        budget = _FieldBudget(seen.count())
         for view in views:
             try:
                 value = trees.tree(view)
@@ -68,7 +68,7 @@ class Inference:
 
     def merge(self, other: Inference) -> None:
         """Add what was seen elsewhere, its members behind those that are known. Raises as :meth:`add`."""
-        self._seen.merge(other._seen, _Budget(self._seen.count()))
+        self._seen.merge(other._seen, _FieldBudget(self._seen.count()))
 
     def __bool__(self) -> bool:
         """Whether any message had fields."""
@@ -80,7 +80,7 @@ class Inference:
 
     def members(self) -> dict[str, Shape]:
         """The fields that were seen, with their types."""
-        shape = self._shape()
+        shape = self._build_shape()
         return shape if isinstance(shape, dict) else {}
 
     def single(self) -> frozenset[str]:
@@ -89,13 +89,13 @@ class Inference:
 
     def ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
-        return ddl_of(self._shape())
+        return ddl_of(self._build_shape())
 
     def struct(self) -> pyarrow.StructType:
         """The Arrow type of :meth:`ddl`."""
-        return _arrow(self._shape())
+        return _arrow_type(self._build_shape())
 
-    def _shape(self) -> Shape:
+    def _build_shape(self) -> Shape:
         # A message is an object, also where none was seen.
         self._seen.objects = True
         return self._seen.shape()
@@ -117,13 +117,13 @@ def misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
     return InputError("SOW-SPK-082", f"{place}: {words}", hint=hint)
 
 
-class _Budget:
+class _FieldBudget:
     """How many fields there are, and may be."""
 
     def __init__(self, spent: int) -> None:
         self._spent = spent
 
-    def field(self, depth: int) -> _Seen:
+    def field(self, depth: int) -> _SeenValues:
         """A new field at this depth."""
         self._spent += 1
         if self._spent > MOST_FIELDS:
@@ -132,10 +132,10 @@ class _Budget:
                 f"the messages have more than {MOST_FIELDS:,} fields, the maximum for inference",
                 hint="declare the fields; declare an object whose names are data as MAP<STRING, ...>",
             )
-        return _Seen(depth)
+        return _SeenValues(depth)
 
 
-class _Seen:
+class _SeenValues:
     """The values in one place of the messages. All flags and bounds only ever grow, so the order does not matter."""
 
     def __init__(self, depth: int = 0) -> None:
@@ -147,10 +147,10 @@ class _Seen:
         self.odd = False
         self.before = self.behind = 0
         self.forms: set[tuple[int, int]] = set()
-        self.item: _Seen | None = None
-        self.members: dict[str, _Seen] = {}
+        self.item: _SeenValues | None = None
+        self.members: dict[str, _SeenValues] = {}
 
-    def note(self, value: Any, budget: _Budget) -> None:
+    def note(self, value: Any, budget: _FieldBudget) -> None:
         """One more value."""
         kind = type(value)
         if kind is str:
@@ -161,7 +161,7 @@ class _Seen:
             if not self.low <= value <= self.high:
                 self.low, self.high = min(self.low, value), max(self.high, value)
         elif kind is Raw:
-            self._number(bytes(value))
+            self._note_number(bytes(value))
         elif kind is float:
             # NaN or an infinity: of numbers, doubles alone have these.
             self.real = self.odd = True
@@ -186,9 +186,9 @@ class _Seen:
             for inner in value:
                 self.item.note(inner, budget)
 
-    def _number(self, text: bytes) -> None:
+    def _note_number(self, text: bytes) -> None:
         """A number that is no plain whole one."""
-        short = len(text) <= _SHORT and b"e" not in text and b"E" not in text
+        short = len(text) <= _MAX_SAFE_DIGITS and b"e" not in text and b"E" not in text
         if short:
             # numbers of this length with their point at this place need the same digits
             form = len(text), text.find(b".")
@@ -199,11 +199,11 @@ class _Seen:
             self.whole = True
             return
         self.real = True
-        before, behind = _digits(text)
+        before, behind = _count_digits(text)
         self.before, self.behind = max(self.before, before), max(self.behind, behind)
         self.exact = self.exact and (short or _is_double(text))
 
-    def merge(self, other: _Seen, budget: _Budget) -> None:
+    def merge(self, other: _SeenValues, budget: _FieldBudget) -> None:
         """Add what another one saw."""
         self.text |= other.text
         self.truth |= other.truth
@@ -249,19 +249,21 @@ class _Seen:
             return "BOOLEAN"
         if self.objects:
             return {name: inner.shape() for name, inner in self.members.items()}
-        return self._numeric() if self.item is None else [self.item.shape()]
+        return self._numeric_shape() if self.item is None else [self.item.shape()]
 
-    def _numeric(self) -> Shape:
+    def _numeric_shape(self) -> Shape:
         # Without fractions and within 64 bits a whole number keeps every digit.
-        if not self.real and self.low >= -_LONG and self.high < _LONG:
+        if not self.real and self.low >= -_LONG_LIMIT and self.high < _LONG_LIMIT:
             return "BIGINT"
         # A DOUBLE only where it keeps all numbers that were seen, whole ones included.
-        if self.real and self.exact and self.low >= -_EXACT and self.high <= _EXACT:
+        if self.real and self.exact and self.low >= -_MAX_EXACT_INTEGER and self.high <= _MAX_EXACT_INTEGER:
             return "DOUBLE"
-        whole = len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_DIGITS else _TOO_MANY
+        whole = (
+            len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_MAX_DECIMAL_DIGITS else _TOO_MANY
+        )
         digits = max(self.before, whole) + self.behind
         # More digits than any DECIMAL has, or numbers that none has: only the text keeps them.
-        return (digits, self.behind) if digits <= _DIGITS and not self.odd else "STRING"
+        return (digits, self.behind) if digits <= _MAX_DECIMAL_DIGITS and not self.odd else "STRING"
 
 
 def ddl_of(shape: Shape) -> str:
@@ -274,20 +276,20 @@ def ddl_of(shape: Shape) -> str:
     return shape if isinstance(shape, str) else f"DECIMAL({shape[0]},{shape[1]})"
 
 
-def _arrow(shape: Shape) -> pyarrow.DataType:
+def _arrow_type(shape: Shape) -> pyarrow.DataType:
     import pyarrow as pa
 
     if isinstance(shape, dict):
-        return pa.struct([(name, _arrow(inner)) for name, inner in shape.items()])
+        return pa.struct([(name, _arrow_type(inner)) for name, inner in shape.items()])
     if isinstance(shape, list):
         # as pyspark names it when it makes Arrow types of its own
-        return pa.list_(pa.field("element", _arrow(shape[0])))
+        return pa.list_(pa.field("element", _arrow_type(shape[0])))
     if isinstance(shape, str):
         return {"STRING": pa.string, "BOOLEAN": pa.bool_, "BIGINT": pa.int64, "DOUBLE": pa.float64}[shape]()
     return pa.decimal128(*shape)
 
 
-def _digits(text: bytes) -> tuple[int, int]:
+def _count_digits(text: bytes) -> tuple[int, int]:
     """How many digits a number has before and behind the point, when it is written without an exponent."""
     try:
         _, digits, exponent = Decimal(text.decode()).as_tuple()

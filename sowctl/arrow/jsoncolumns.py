@@ -26,11 +26,11 @@ from sowctl.values.compare import numeric_reading
 if TYPE_CHECKING:
     import pyarrow
 
-INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+INTEGER_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 """The types of whole numbers, and the bits of each besides the sign."""
 Coerce = Callable[[Any], Any]
 _QUOTE, _NUMERIC = 0x22, b"-0123456789"
-_LONGEST = 40
+_MAX_DECIMAL_DIGITS = 40
 """Digits before the point beyond which no number fits a DECIMAL or a whole number of 64 bits."""
 
 
@@ -57,16 +57,16 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
         if None in values:
             mask = pa.array([value is None for value in values], pa.bool_())
             # Children have a place for every row, also where the object is missing; the mask says so.
-            values = [_NOTHING if value is None else value for value in values]
+            values = [_MISSING_OBJECT if value is None else value for value in values]
         children = [column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_list(kind):
-        offsets, absent = _offsets(values)
+        offsets, absent = _list_offsets(values)
         inner = column([item for value in values if value is not None for item in value], kind.value_type)
         return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=absent)
     if t.is_map(kind):
         pairs = [None if value is None else list(value.items()) for value in values]
-        offsets, absent = _offsets(pairs)
+        offsets, absent = _list_offsets(pairs)
         flat = [pair for one in pairs if one is not None for pair in one]
         keys = pa.array([key for key, _ in flat], kind.key_type)
         items = column([item for _, item in flat], kind.item_type)
@@ -74,11 +74,11 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     # These types the decoder has read itself; the others wait as raw text and are read here.
     if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
         coerce = coercion(kind)
-        values = [coerce(_read(value)) if type(value) is Raw else value for value in values]
+        values = [coerce(_read_raw(value)) if type(value) is Raw else value for value in values]
     return pa.array(values, kind)
 
 
-def _read(raw: Raw) -> Any:
+def _read_raw(raw: Raw) -> Any:
     """A value that was cut out of a message and is not read yet; nothing else is a Raw here."""
     text = bytes(raw)
     if text[0] != _QUOTE:
@@ -87,21 +87,21 @@ def _read(raw: Raw) -> Any:
     return text[1:-1].decode() if b"\\" not in text else decode(text)
 
 
-def _offsets(values: Sequence[Any]) -> tuple[pyarrow.Array, pyarrow.Array]:
+def _list_offsets(values: Sequence[Any]) -> tuple[pyarrow.Array, pyarrow.Array]:
     import pyarrow as pa
 
     ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
     return pa.array(list(ends), pa.int32()), pa.array([value is None for value in values], pa.bool_())
 
 
-class _Nothing:
+class _MissingObject:
     """Stands for an object that is not there: every field of it is None."""
 
     def __getattr__(self, name: str) -> None:
         return None
 
 
-_NOTHING = _Nothing()
+_MISSING_OBJECT = _MissingObject()
 
 
 class _Fields:
@@ -119,18 +119,18 @@ def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = Fa
     objects, for those of the objects in them alone.
     """
     if not strict:
-        return _lenient(kind, coercion)
+        return _lenient_coercion(kind, coercion)
     import pyarrow.types as t
 
     if t.is_struct(kind):
         return _strict_struct(kind, partial=partial)
-    coerce, rounds = _lenient(kind, lambda inner: coercion(inner, strict=True)), t.is_decimal(kind)
+    coerce, rounds = _lenient_coercion(kind, lambda inner: coercion(inner, strict=True)), t.is_decimal(kind)
 
     def strictly(value: Any) -> Any:
         found = coerce(value)
         # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
-        if (found is None and value is not None) or (rounds and found is not None and found != _exact(value)):
-            raise Misfit(f"{_shown(value)} is no {_cut(type_name(kind))}")
+        if (found is None and value is not None) or (rounds and found is not None and found != _parse_exact(value)):
+            raise Misfit(f"{_shorten_value(value)} is no {_shorten_text(type_name(kind))}")
         return found
 
     return strictly
@@ -141,7 +141,7 @@ def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None
 
     None where there is no such column.
     """
-    convert = _numeric(kind)
+    convert = _numeric_converter(kind)
     if convert is None:
         return None
     decode_tree = Decoder(float_hook=Raw).decode
@@ -158,12 +158,12 @@ def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None
     return view
 
 
-def _numeric(kind: pyarrow.DataType) -> Coerce | None:
+def _numeric_converter(kind: pyarrow.DataType) -> Coerce | None:
     """What :func:`make_numeric_view` makes of one value; None where it stays as it is."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
-        members = [(field.name, inner) for field in kind if (inner := _numeric(field.type)) is not None]
+        members = [(field.name, inner) for field in kind if (inner := _numeric_converter(field.type)) is not None]
         if not members:
             return None
 
@@ -174,7 +174,7 @@ def _numeric(kind: pyarrow.DataType) -> Coerce | None:
 
         return struct
     if t.is_list(kind) or t.is_map(kind):
-        item = _numeric(kind.value_type if t.is_list(kind) else kind.item_type)
+        item = _numeric_converter(kind.value_type if t.is_list(kind) else kind.item_type)
         if item is None:
             return None
 
@@ -184,7 +184,7 @@ def _numeric(kind: pyarrow.DataType) -> Coerce | None:
             return list(map(item, value)) if isinstance(value, list) else value
 
         return items
-    return _as_number if str(kind) in INTEGERS or t.is_floating(kind) or t.is_decimal(kind) else None
+    return _as_number if str(kind) in INTEGER_BITS or t.is_floating(kind) or t.is_decimal(kind) else None
 
 
 def _as_number(value: Any) -> Any:
@@ -197,7 +197,7 @@ def _as_number(value: Any) -> Any:
         return value
 
 
-_NAMES = {
+_TYPE_NAMES = {
     "bool": "BOOLEAN",
     "int8": "TINYINT",
     "int16": "SMALLINT",
@@ -225,7 +225,7 @@ def type_name(kind: pyarrow.DataType) -> str:
         return f"MAP<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
     if t.is_struct(kind):
         return f"STRUCT<{', '.join(f'{one.name}: {type_name(one.type)}' for one in kind)}>"
-    return _NAMES.get(str(kind), str(kind))
+    return _TYPE_NAMES.get(str(kind), str(kind))
 
 
 def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
@@ -236,7 +236,7 @@ def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise Misfit(f"{_shown(value)} is no object")
+            raise Misfit(f"{_shorten_value(value)} is no object")
         # One is enough for the error, and the names on the way up are put in front of it by those around.
         for name in () if partial else value.keys() - known:
             problem = Misfit("it is among no fields that were seen")
@@ -254,16 +254,16 @@ def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
     return struct
 
 
-def _shown(value: Any) -> str:
-    text = _text(value) or ""
-    return _cut(text)
+def _shorten_value(value: Any) -> str:
+    text = _coerce_text(value) or ""
+    return _shorten_text(text)
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def _lenient(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coerce]) -> Coerce:
+def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coerce]) -> Coerce:
     """The coercion of one type; ``inner_of`` makes those of the types in it."""
     import pyarrow.types as t
 
@@ -282,26 +282,26 @@ def _lenient(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coer
     if t.is_map(kind):
         inner = inner_of(kind.item_type)
         return lambda value: {key: inner(one) for key, one in value.items()} if isinstance(value, dict) else None
-    if str(kind) in INTEGERS:
-        return _integer(1 << INTEGERS[str(kind)])
+    if str(kind) in INTEGER_BITS:
+        return _integer_coercion(1 << INTEGER_BITS[str(kind)])
     if t.is_floating(kind):
-        return _double
+        return _coerce_double
     if t.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
     if t.is_string(kind):
-        return _text
+        return _coerce_text
     if t.is_binary(kind):
-        return _binary
+        return _coerce_binary
     if t.is_decimal(kind):
-        return _decimal(kind)
+        return _decimal_coercion(kind)
     if t.is_timestamp(kind) or t.is_date(kind):
-        return _moment(kind)
+        return _timestamp_coercion(kind)
     if t.is_null(kind):
         return lambda value: None
     raise TypeError(f"a message has no {kind}")  # refused by sowctl.spark.schema before it comes so far
 
 
-def _exact(value: Any) -> Decimal | None:
+def _parse_exact(value: Any) -> Decimal | None:
     """A number with all its digits; None for what is no number, or for one that is too long for any type."""
     if isinstance(value, bool) or not isinstance(value, int | Raw):
         return None
@@ -309,13 +309,13 @@ def _exact(value: Any) -> Decimal | None:
         number = Decimal(value) if isinstance(value, int) else Decimal(text_of(value))
     except InvalidOperation:  # an exponent that is beyond all bounds
         return None
-    return number if not number or number.adjusted() <= _LONGEST else None
+    return number if not number or number.adjusted() <= _MAX_DECIMAL_DIGITS else None
 
 
-def _integer(bound: int) -> Coerce:
+def _integer_coercion(bound: int) -> Coerce:
     def integer(value: Any) -> int | None:
         if isinstance(value, Raw):
-            number = _exact(value)
+            number = _parse_exact(value)
             # ``1.0`` and ``1e3`` are whole numbers in JSON; a fraction has no place in the type.
             if number is None or number != number.to_integral_value():
                 return None
@@ -327,7 +327,7 @@ def _integer(bound: int) -> Coerce:
     return integer
 
 
-def _double(value: Any) -> float | None:
+def _coerce_double(value: Any) -> float | None:
     """The nearest double, None for a number beyond all of them; NaN and infinities, which are floats alone."""
     if isinstance(value, float):
         return value
@@ -340,7 +340,7 @@ def _double(value: Any) -> float | None:
     return found if isfinite(found) else None
 
 
-def _text(value: Any) -> str | None:
+def _coerce_text(value: Any) -> str | None:
     """A string as it is; anything else as the message has it, without the white space between its parts."""
     if value is None or isinstance(value, str):
         return value
@@ -371,7 +371,7 @@ def _shown_in_json(value: Any) -> Any:
     return value
 
 
-def _binary(value: Any) -> bytes | None:
+def _coerce_binary(value: Any) -> bytes | None:
     """Binary data of a format that has them; else the Base64 form of bytes, as writing makes it."""
     if isinstance(value, bytes):
         return value
@@ -383,15 +383,15 @@ def _binary(value: Any) -> bytes | None:
         return None
 
 
-def _decimal(kind: pyarrow.DataType) -> Coerce:
+def _decimal_coercion(kind: pyarrow.DataType) -> Coerce:
     quantum = Decimal(1).scaleb(-kind.scale)
     # a context of its own: the usual one rounds to 28 digits
-    context = Context(prec=2 * _LONGEST, rounding=ROUND_HALF_EVEN)
+    context = Context(prec=2 * _MAX_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
 
     def decimal(value: Any) -> Decimal | None:
         try:
             # A decimal number may also stand in a text.
-            number = Decimal(value) if isinstance(value, str) else _exact(value)
+            number = Decimal(value) if isinstance(value, str) else _parse_exact(value)
             if number is None or not number.is_finite():
                 return None
             exact = number.quantize(quantum, context=context)
@@ -403,7 +403,7 @@ def _decimal(kind: pyarrow.DataType) -> Coerce:
     return decimal
 
 
-def _moment(kind: pyarrow.DataType) -> Coerce:
+def _timestamp_coercion(kind: pyarrow.DataType) -> Coerce:
     """ISO-8601 texts; a time without a zone is UTC."""
     from datetime import UTC, date, datetime
 

@@ -59,13 +59,13 @@ class TreeReader:
 
         try:
             # The exact reader is slower, and takes precisely what the message type takes.
-            return self._plain(parse(message, last=True))
+            return self._simplify_tree(parse(message, last=True))
         except PayloadRefused:
             if self._exact and (b"NaN" in message or b"Infinity" in message):
-                return self._worded(message)
+                return self._read_with_words(message)
             raise Unreadable from None
 
-    def _worded(self, message: bytes) -> Any:
+    def _read_with_words(self, message: bytes) -> Any:
         """The value of a message with words for NaN and infinities."""
         import json
 
@@ -80,12 +80,12 @@ class TreeReader:
         except ValueError:
             raise Unreadable from None
 
-    def _plain(self, value: Any) -> Any:
+    def _simplify_tree(self, value: Any) -> Any:
         """A tree of the exact reader as msgspec would have made it."""
         if isinstance(value, dict):
-            return {name: self._plain(inner) for name, inner in value.items()}
+            return {name: self._simplify_tree(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._plain(inner) for inner in value]
+            return [self._simplify_tree(inner) for inner in value]
         if isinstance(value, Number):
             text = value.text.strip()
             whole = text.removeprefix(b"-").isdigit() and text != b"-0" and len(text) < _SAFE_DIGITS

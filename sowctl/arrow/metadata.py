@@ -10,7 +10,7 @@ from sowctl.arrow import arrays
 if TYPE_CHECKING:
     import pyarrow
 
-USUAL = (
+DEFAULT_COLUMNS = (
     "_sow_key",
     "_txid",
     "_timestamp",
@@ -22,8 +22,8 @@ USUAL = (
     "_correlation_id",
 )
 """The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
-WHOLE = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority")
-TIMES = ("_timestamp", "_expiration")
+INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority")
+TIME_COLUMNS = ("_timestamp", "_expiration")
 
 Facts = Mapping[str, Any]
 """Of one record: numbers, texts, truth values; times in microseconds UTC, ``_sow_key`` as a number."""
@@ -35,17 +35,17 @@ def column_type(name: str) -> pyarrow.DataType:
 
     if name == "_sow_key":
         return pa.decimal128(20, 0)
-    if name in TIMES:
+    if name in TIME_COLUMNS:
         return pa.timestamp("us", tz="UTC")
-    return pa.int64() if name in WHOLE else pa.bool_() if name == "_lossy" else pa.string()
+    return pa.int64() if name in INTEGER_COLUMNS else pa.bool_() if name == "_lossy" else pa.string()
 
 
 def columns(names: Sequence[str], rows: Sequence[Facts]) -> list[pyarrow.Array]:
     """A column for each name."""
-    return [_column(name, [row.get(name) for row in rows]) for name in names]
+    return [_metadata_column(name, [row.get(name) for row in rows]) for name in names]
 
 
-def _column(name: str, values: list[Any]) -> pyarrow.Array:
+def _metadata_column(name: str, values: list[Any]) -> pyarrow.Array:
     import numpy as np
     import pyarrow as pa
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from sowctl.extras import missing_package
 
-EXTRAS = {"pyarrow": "arrow", "duckdb": "sql"}
+PACKAGE_EXTRAS = {"pyarrow": "arrow", "duckdb": "sql"}
 """The extra that installs each package."""
 
 
@@ -14,6 +14,6 @@ def need(what: str, *packages: str) -> None:
     """Raise MissingPackageError ``SOW-EXC-001`` where one of ``packages`` is not installed that ``what`` needs."""
     for package in packages:
         if find_spec(package) is None:
-            extra = EXTRAS[package]
+            extra = PACKAGE_EXTRAS[package]
             words = f"{what} requires the package {package}, which is not installed"
             raise missing_package("SOW-EXC-001", words, extra)

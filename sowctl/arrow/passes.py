@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sowctl.arrow.files import ColumnWriter
 
-SAMPLE = 10_000
+SAMPLE_MESSAGES = 10_000
 """Messages that are looked at in full before the first pass: 4 us each."""
 
 
@@ -51,7 +51,7 @@ def write_columns(
     out: BinaryIO,
     *,
     names: Collection[str] | None = None,
-    facts: Sequence[str] = metadata.USUAL,
+    facts: Sequence[str] = metadata.DEFAULT_COLUMNS,
 ) -> ColumnsWritten:
     """Write what ``blocks`` yields, each time that it is called, with the writer that ``make`` gives.
 
@@ -60,10 +60,10 @@ def write_columns(
     Nothing goes to ``out`` before all is written. Raises what reading and writing raise, and LimitError
     ``SOW-SPK-083`` for more fields than can be columns.
     """
-    columns = _Columns(names, facts)
+    columns = _PassColumns(names, facts)
     while True:
         with tempfile.TemporaryFile() as file:
-            found = _written(blocks(), columns, make, file)
+            found = _write_pass(blocks(), columns, make, file)
             if found is not None:
                 file.seek(0)
                 shutil.copyfileobj(file, out, 1 << 20)
@@ -71,7 +71,7 @@ def write_columns(
                 return found
 
 
-class _Columns:
+class _PassColumns:
     """Fields and metadata that have columns."""
 
     def __init__(self, names: Collection[str] | None, facts: Sequence[str]) -> None:
@@ -81,7 +81,7 @@ class _Columns:
 
     def look(self, block: MessageBlock) -> None:
         self._fields.look(block.views)
-        self._note(block)
+        self._note_metadata(block)
 
     def schema(self) -> pyarrow.Schema:
         import pyarrow as pa
@@ -100,7 +100,7 @@ class _Columns:
         """The columns of a block; None where it needs others."""
         import pyarrow as pa
 
-        more = self._note(block)
+        more = self._note_metadata(block)
         array = self._fields.array(block.views)
         if array is None or more:
             return None
@@ -114,7 +114,7 @@ class _Columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(array), pa.struct([])))
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
-    def _note(self, block: MessageBlock) -> bool:
+    def _note_metadata(self, block: MessageBlock) -> bool:
         """Take over the names of metadata; whether there were new ones."""
         if block.facts is None:
             return False
@@ -127,12 +127,15 @@ class _Columns:
         return len(self._more) > before
 
 
-def _written(
-    blocks: Iterable[MessageBlock], columns: _Columns, make: Callable[[Any, pyarrow.Schema], ColumnWriter], file: Any
+def _write_pass(
+    blocks: Iterable[MessageBlock],
+    columns: _PassColumns,
+    make: Callable[[Any, pyarrow.Schema], ColumnWriter],
+    file: Any,
 ) -> ColumnsWritten | None:
     """One pass; None where columns have become wider meanwhile."""
     rest = iter(blocks)
-    sample = list(_first(rest))
+    sample = list(_read_sample(rest))
     for block in sample:
         columns.look(block)
     writer = make(file, columns.schema())
@@ -157,10 +160,10 @@ def _written(
     return ColumnsWritten(rows, columns.hidden(), columns.single())
 
 
-def _first(blocks: Iterator[MessageBlock]) -> Iterator[MessageBlock]:
+def _read_sample(blocks: Iterator[MessageBlock]) -> Iterator[MessageBlock]:
     seen = 0
     for block in blocks:
         yield block
         seen += len(block.views)
-        if seen >= SAMPLE:
+        if seen >= SAMPLE_MESSAGES:
             return

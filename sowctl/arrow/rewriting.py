@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _BEHIND, _NEXT = b"\x1f", b"\n"
 """Stand behind a value and behind a line: no string of a message has a control character."""
-_END = bytes(8)
+_END_MARK = bytes(8)
 """Stands behind the last message, so that a line tells that the pattern came so far; also as padding."""
 _STRING = rb'[^"\\\x00-\x1f]*+'
 _WHOLE = rb"(?:0|-?[1-9]\d{0,17}+)"
@@ -41,14 +41,14 @@ _NUMBER = rb"-?(?:0|[1-9]\d{0,17}+)(?:\.\d{1,20}+)?+(?:[eE][+-]?\d{1,2}+)?+"
 """Numbers of which Arrow makes the nearest double; none of them is beyond all doubles."""
 _WORD = rb"(?:true|false|null)"
 _CODES = ["null", "true", "false"]
-"""In the order of :data:`sowctl.messages.shaped.WORDS`."""
-_COMPARED = 8
+"""In the order of :data:`sowctl.messages.shaped.WORD_VALUES`."""
+_COMPARED_BYTES = 8
 """Bytes at the beginning of a message that are compared."""
 _BEGINNING = re.compile(rb'\{ {0,5}+"[^",:\]} ]')
 """Is all among the bytes that are compared: of brackets and spaces alone, a string could hold the same."""
 _MARK = b"\xef\xbb\xbf"
 """Arrow would drop it where a text begins with it."""
-_LARGEST = 1 << 30
+_MAX_TEXT_BYTES = 1 << 30
 """Bytes of a text that Arrow surely takes as one block."""
 
 
@@ -62,7 +62,7 @@ class Rewriting:
 
         if _BEGINNING.match(template.fixed[0]) is None:
             raise Unshaped
-        self._begin = template.fixed[0][:_COMPARED]
+        self._begin = template.fixed[0][:_COMPARED_BYTES]
         self._slots = [place for place in range(len(template.slots)) if place in wanted]
         pieces = [exactly(template.fixed[0])]
         self._kinds: dict[str, pyarrow.DataType] = {}
@@ -94,8 +94,8 @@ class Rewriting:
 
         Strings are arrays of Arrow.
         """
-        raw = b"".join([*parts, _END])
-        if len(raw) > _LARGEST or not lengths.all() or not self._begins(raw, lengths):
+        raw = b"".join([*parts, _END_MARK])
+        if len(raw) > _MAX_TEXT_BYTES or not lengths.all() or not self._have_same_beginning(raw, lengths):
             return None
         # Each begins and ends with a bracket, so no character lies across two: what holds for all holds for each.
         if not is_text(raw):
@@ -110,9 +110,9 @@ class Rewriting:
             return None
         if not self._slots:
             return {} if lines.count(_NEXT) == len(lengths) + 1 else None
-        return self._read(memoryview(lines)[: -len(self._last)], len(lengths))
+        return self._read_lines(memoryview(lines)[: -len(self._last)], len(lengths))
 
-    def _begins(self, raw: bytes, lengths: Numbers) -> bool:
+    def _have_same_beginning(self, raw: bytes, lengths: Numbers) -> bool:
         """Whether every message begins as the shape does, behind the closing bracket of the one before it.
 
         Such bytes stand nowhere within a match: a closing and an opening bracket are neighbours in a string or a name
@@ -127,7 +127,7 @@ class Rewriting:
         wanted = np.uint64(int.from_bytes(self._begin, "little"))
         return bool(((words & mask) == wanted).all()) and bool((np.frombuffer(raw, "u1")[ends - 1] == 0x7D).all())
 
-    def _read(self, lines: memoryview, count: int) -> dict[int, SlotData | pyarrow.Array] | None:
+    def _read_lines(self, lines: memoryview, count: int) -> dict[int, SlotData | pyarrow.Array] | None:
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.arrow.build import UNWRITABLE, MessageEncoder
+from sowctl.arrow.build import UNWRITABLE_ERRORS, MessageEncoder
 from sowctl.arrow.columnvalues import ReaderContext, find_repeated_name, name_reader, value_reader
 from sowctl.arrow.rows import RowRefused
 from sowctl.errors import InputError
-from sowctl.messages.native import JSON
+from sowctl.messages.native import JSON_FORM
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.messages.base import MessageType
 
-REPEATED = "SOW-EXC-012"
+REPEATED_CODE = "SOW-EXC-012"
 
 
 class MessageMaker:
@@ -58,7 +58,7 @@ class MessageMaker:
             else:
                 try:
                     found.append(encode(members or {}))
-                except UNWRITABLE as problem:
+                except UNWRITABLE_ERRORS as problem:
                     found.append(problem)
         return found
 
@@ -68,7 +68,7 @@ TextCell: TypeAlias = str | Exception | None
 
 def text_reader(field: pyarrow.Field, leaves: Iterable[str | None] = ()) -> Callable[[pyarrow.Array], list[TextCell]]:
     """What reads a column of keys or ids as texts; in a row where it has none, why."""
-    read = name_reader(field, ReaderContext(JSON, True, leaves=iter(leaves)))
+    read = name_reader(field, ReaderContext(JSON_FORM, True, leaves=iter(leaves)))
 
     def texts(array: pyarrow.Array) -> list[TextCell]:
         values, refused = read(array)
@@ -93,4 +93,4 @@ def refuse_repeated_names(fields: Iterable[pyarrow.Field], place: str | None = N
     found = find_repeated_name(fields)
     if found is not None:
         hint = "give each column and each field of a struct a name of its own"
-        raise InputError(REPEATED, f"{found}, but the members of a message must be unique", place=place, hint=hint)
+        raise InputError(REPEATED_CODE, f"{found}, but the members of a message must be unique", place=place, hint=hint)

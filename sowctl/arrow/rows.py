@@ -17,15 +17,15 @@ from msgspec import Struct
 
 from sowctl.errors import StorageError
 from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
-from sowctl.messages.framing.frames import UNREADABLE
+from sowctl.messages.framing.frames import UNREADABLE_CODE
 
-KINDS = ("text", "integer", "number", "boolean", "json")
+TEXT_KINDS = ("text", "integer", "number", "boolean", "json")
 """What a column of text can be said to hold."""
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _ESCAPE = re.compile(r"\\([tnr\\])")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
-MOST = 64 << 20
+MAX_ROW_BYTES = 64 << 20
 """Bytes of one row, at most: an open quote would take the rest of the file for one cell."""
 
 _HEADING_BYTES = 1 << 20
@@ -85,7 +85,7 @@ def delimited_rows(name: str, stream: BinaryIO, dialect: Dialect) -> Iterator[Ro
             refuse_encoding(line[:HEAD_BYTES], name)
             line = line.removeprefix(b"\xef\xbb\xbf")
         # A cell in quotes may go over several lines.
-        while dialect.quotes and line.count(b'"') % 2 and len(line) < MOST:
+        while dialect.quotes and line.count(b'"') % 2 and len(line) < MAX_ROW_BYTES:
             more = read_line()
             if not more:
                 break
@@ -116,16 +116,17 @@ class _LineReader:
         self._lines: Iterator[bytes] | None = None
 
     def read(self) -> bytes:
-        """The next line, :data:`MOST` bytes of it at most; empty at the end. Raises StorageError ``SOW-INP-005``."""
+        """The next line, :data:`MAX_ROW_BYTES` bytes of it at most; empty at the end. Raises StorageError
+        ``SOW-INP-005``."""
         try:
             if self._is_first:
                 return self._read_first()
             if self._lines is not None:
                 return next(self._lines, b"")
-            return self._stream.readline(MOST)
+            return self._stream.readline(MAX_ROW_BYTES)
         except OSError as problem:
             words = f"cannot read the input: {problem.strerror or problem}"
-            raise StorageError(UNREADABLE, words, place=self._name) from None
+            raise StorageError(UNREADABLE_CODE, words, place=self._name) from None
 
     def _read_first(self) -> bytes:
         self._is_first = False
@@ -134,7 +135,7 @@ class _LineReader:
             self._lines = _universal_lines(line, self._stream)
             return next(self._lines, b"")
         if len(line) == _HEADING_BYTES and not line.endswith(b"\n"):
-            line += self._stream.readline(MOST - len(line))
+            line += self._stream.readline(MAX_ROW_BYTES - len(line))
         return line
 
 
@@ -154,7 +155,7 @@ def _universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
         if not rest and data.endswith(b"\r"):
             rest = lines.pop()
         yield from lines
-        if len(rest) >= MOST:
+        if len(rest) >= MAX_ROW_BYTES:
             yield rest
             rest = b""
         more = stream.read(_HEADING_BYTES)
@@ -212,22 +213,22 @@ def converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], A
     """What makes of a cell what a message holds; raises ValueError. ``decimal``: how a format has numbers."""
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
-        "integer": lambda cell: _integer(cell, decimal),
-        "number": lambda cell: decimal(_number(cell)),
-        "boolean": _truth,
+        "integer": lambda cell: _parse_integer(cell, decimal),
+        "number": lambda cell: decimal(_parse_number(cell)),
+        "boolean": _parse_truth,
         "json": json_value,
     }
     return made[kind]
 
 
-def _integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
+def _parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
     if not _WHOLE.fullmatch(cell) or len(cell) > 4000:
         raise ValueError("is not an integer")
     number = int(cell)
     return number if -(1 << 63) <= number < 1 << 64 else decimal(Decimal(number))
 
 
-def _number(cell: str) -> Decimal:
+def _parse_number(cell: str) -> Decimal:
     try:
         found = Decimal(cell)
     except InvalidOperation:
@@ -237,7 +238,7 @@ def _number(cell: str) -> Decimal:
     return found
 
 
-def _truth(cell: str) -> bool:
+def _parse_truth(cell: str) -> bool:
     found = _TRUTHS.get(cell.lower())
     if found is None:
         raise ValueError("is neither true nor false")
@@ -254,4 +255,4 @@ def json_value(text: str) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-__all__ = ["KINDS", "Dialect", "Row", "RowRefused", "converter", "delimited_rows", "find_separator", "json_value"]
+__all__ = ["TEXT_KINDS", "Dialect", "Row", "RowRefused", "converter", "delimited_rows", "find_separator", "json_value"]

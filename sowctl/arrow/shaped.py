@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sowctl.arrow.jsoncolumns import INTEGERS, Misfit, coercion, column
+from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, coercion, column
 from sowctl.arrow.rewriting import Rewriting
 from sowctl.messages.json.shapes import (
-    KEPT,
     LINE,
     LONGEST_REST,
+    MAX_TEMPLATES,
     KnownShapes,
     MadeShape,
     Shape,
@@ -26,8 +26,8 @@ from sowctl.messages.json.shapes import (
     SlotData,
     Text,
 )
-from sowctl.messages.json.template import LISTED, Template, Unshaped
-from sowctl.messages.shaped import WORDS
+from sowctl.messages.json.template import ARRAY_MARKER, Template, Unshaped
+from sowctl.messages.shaped import WORD_VALUES
 
 if TYPE_CHECKING:
     import numpy
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Values = dict[int, SlotData] | dict[int, SlotData | pyarrow.Array]
     Build = Callable[[int, Values, bytes], pyarrow.Array]
 
-FEWEST = 64
+MIN_BATCH_MESSAGES = 64
 """Messages below which a batch is decoded in less time than arrays are made."""
 
 
@@ -51,7 +51,7 @@ class Shaped(NamedTuple):
     messages: Sequence[bytes] = ()
 
 
-class _Whole(NamedTuple):
+class _TemplateReader(NamedTuple):
     """How batches of one shape are read at once."""
 
     shape: Shape
@@ -86,13 +86,13 @@ class ShapedMessages:
         self._strict = strict
         self._partial = partial
         self._lossless = lossless
-        self._shapes: KnownShapes[pyarrow.Array] = KnownShapes(self._learn)
-        self._wholes: list[_Whole] = []
+        self._shapes: KnownShapes[pyarrow.Array] = KnownShapes(self._learn_template)
+        self._wholes: list[_TemplateReader] = []
         self._pause = self._resting = 0
 
     def read(self, parts: Sequence[Any], lengths: Numbers) -> Shaped | None:
         """The messages that lie back to back in ``parts``; None where decoding them is as good."""
-        if self._shapes.wait() or len(lengths) < FEWEST:
+        if self._shapes.wait() or len(lengths) < MIN_BATCH_MESSAGES:
             return None
         try:
             if (whole := self._of_one(parts, lengths)) is not None:
@@ -107,7 +107,7 @@ class ShapedMessages:
         found, left = known
         if len(found) == 1 and found[0].rows is None:
             return Shaped(found[0].made)
-        return self._together(text, found, left)
+        return self._decode_joined(text, found, left)
 
     def among(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> Shaped | None:
         """As :meth:`read`, where only some messages are ``present``: the others are NULL and have no bytes."""
@@ -146,13 +146,13 @@ class ShapedMessages:
         self._pause = 0
         return found
 
-    def _learn(self, message: bytes) -> MadeShape[pyarrow.Array]:
+    def _learn_template(self, message: bytes) -> MadeShape[pyarrow.Array]:
         """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
         import numpy as np
 
         template = Template(message)
         wanted: dict[int, Wanted] = {}
-        columns = _Columns(template, wanted, strict=self._strict, lossless=self._lossless)
+        columns = _ColumnBuilders(template, wanted, strict=self._strict, lossless=self._lossless)
         build = columns.struct(template.tree, self._kind, partial=self._partial)
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
@@ -167,14 +167,14 @@ class ShapedMessages:
         shape.hits = 0
         # Without a pattern for whole batches the shape is still of use line by line.
         with suppress(Unshaped):
-            whole = _Whole(shape, Rewriting(template, wanted), build)
+            whole = _TemplateReader(shape, Rewriting(template, wanted), build)
             structs = whole.structs([message], np.array([len(message)]))
             if structs is not None and structs.to_pylist() == expected:
                 known = sorted(self._wholes, key=lambda one: one.shape.hits, reverse=True)
-                self._wholes = [*known[: KEPT - 1], whole]
+                self._wholes = [*known[: MAX_TEMPLATES - 1], whole]
         return MadeShape(shape, lambda match: build(*match[1:]))
 
-    def _together(self, text: Text, found: Sequence[ShapeResult[pyarrow.Array]], left: Numbers) -> Shaped:
+    def _decode_joined(self, text: Text, found: Sequence[ShapeResult[pyarrow.Array]], left: Numbers) -> Shaped:
         import numpy as np
         import pyarrow as pa
 
@@ -194,7 +194,7 @@ class ShapedMessages:
         return Shaped(pa.concat_arrays(made).take(pa.array(order)), rows, messages)
 
 
-class _Columns:
+class _ColumnBuilders:
     """Makes builders of columns, and notes in ``wanted`` the slots that they need.
 
     What ``strict`` or ``lossless`` forbids raises Unshaped: when builders are made where the type tells, else when they
@@ -214,12 +214,12 @@ class _Columns:
         fields = list(kind)
         if not fields or (self._strict and not partial and members.keys() - {field.name for field in fields}):
             raise Unshaped
-        builds = [self._of(members.get(field.name), field.type) for field in fields]
+        builds = [self._column_builder(members.get(field.name), field.type) for field in fields]
         return lambda count, values, raw: pa.StructArray.from_arrays(
             [build(count, values, raw) for build in builds], fields=fields
         )
 
-    def _of(self, node: Any, kind: pyarrow.DataType) -> Build:
+    def _column_builder(self, node: Any, kind: pyarrow.DataType) -> Build:
         """How the column of a declared type is made of what messages have in its place (None: nothing)."""
         import pyarrow as pa
         import pyarrow.types as t
@@ -228,22 +228,22 @@ class _Columns:
             return lambda count, values, raw: pa.nulls(count, kind)
         if isinstance(node, dict) and t.is_struct(kind):
             return self.struct(node, kind)
-        if isinstance(node, dict) or node is LISTED:
+        if isinstance(node, dict) or node is ARRAY_MARKER:
             raise Unshaped
         slot = self._template.slots[node]
         if slot.kind == "word":
-            return self._words(node, kind)
+            return self._word_builder(node, kind)
         if slot.kind == "number":
-            return self._number(node, kind)
-        return self._string(node, kind)
+            return self._number_builder(node, kind)
+        return self._string_builder(node, kind)
 
-    def _words(self, place: int, kind: pyarrow.DataType) -> Build:
+    def _word_builder(self, place: int, kind: pyarrow.DataType) -> Build:
         import pyarrow as pa
         import pyarrow.types as t
 
         self._wanted[place] = "whole"
         coerce = coercion(kind)
-        made = [coerce(word) for word in WORDS]
+        made = [coerce(word) for word in WORD_VALUES]
         known = column(made, kind)
         # Of an inferred type, only the decoder says what does not fit, and where.
         loses = (self._strict and not t.is_boolean(kind)) or (self._lossless and None in made[1:])
@@ -256,7 +256,7 @@ class _Columns:
 
         return build
 
-    def _number(self, place: int, kind: pyarrow.DataType) -> Build:
+    def _number_builder(self, place: int, kind: pyarrow.DataType) -> Build:
         import pyarrow as pa
         import pyarrow.types as t
 
@@ -264,10 +264,10 @@ class _Columns:
             self._wanted[place] = "any"
             # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
             return lambda count, values, raw: pa.array(values[place].data, pa.float64()).cast(kind, safe=False)
-        if str(kind) not in INTEGERS or not self._template.slots[place].whole:
+        if str(kind) not in INTEGER_BITS or not self._template.slots[place].whole:
             raise Unshaped
         self._wanted[place] = "whole"
-        bound = 1 << INTEGERS[str(kind)]
+        bound = 1 << INTEGER_BITS[str(kind)]
 
         def build(count: int, values: Values, raw: bytes) -> pyarrow.Array:
             numbers: Any = values[place].data
@@ -281,18 +281,18 @@ class _Columns:
 
         return build
 
-    def _string(self, place: int, kind: pyarrow.DataType) -> Build:
+    def _string_builder(self, place: int, kind: pyarrow.DataType) -> Build:
         import pyarrow.types as t
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: _texts(values[place], raw)
+            return lambda count, values, raw: _slot_strings(values[place], raw)
         if self._strict:
             raise Unshaped
         coerce, lossless = coercion(kind), self._lossless
 
         def build(count: int, values: Values, raw: bytes) -> pyarrow.Array:
-            made = list(map(coerce, _texts(values[place], raw).to_pylist()))
+            made = list(map(coerce, _slot_strings(values[place], raw).to_pylist()))
             if lossless and None in made:
                 raise Unshaped
             return column(made, kind)
@@ -300,7 +300,7 @@ class _Columns:
         return build
 
 
-def _texts(found: Any, raw: bytes) -> pyarrow.Array:
+def _slot_strings(found: Any, raw: bytes) -> pyarrow.Array:
     """STRING of what a slot holds: places in a text, or an array already."""
     return strings(raw, *found.places) if isinstance(found, SlotData) else found
 

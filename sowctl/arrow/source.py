@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 from sowctl.arrow.build import MessageEncoder
 from sowctl.arrow.columnfiles import ColumnFile, open_columns, open_frame
 from sowctl.arrow.columnvalues import ReaderContext, is_nested, is_text, leaves_by_column, value_reader
-from sowctl.arrow.metadata import USUAL
+from sowctl.arrow.metadata import DEFAULT_COLUMNS
 from sowctl.arrow.rowmessages import MessageMaker, TextCell, refuse_repeated_names, struct_array, text_reader
 from sowctl.arrow.rows import Dialect, Row, RowRefused, converter, delimited_rows, find_separator
 from sowctl.errors import InputError, SowError, UsageError
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from sowctl.messages.base import MessageType
 
-CHUNK = 1000
-REFUSED = "SOW-EXC-011"
-PAYLOAD = "payload"
-OWN = frozenset((*USUAL, "_operation", "_client", "_sequence", "_bookmark"))
+CHUNK_ROWS = 1000
+REFUSED_CODE = "SOW-EXC-011"
+PAYLOAD_COLUMN = "payload"
+OWN_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
 """Columns of our own files that are no fields of a message."""
-KEYS = frozenset(("_sow_key", "_user_key"))
+MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
 """Those by which a file of ours is known: each with metadata has one of them."""
-FRONT = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
+FRONT_COLUMNS = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
 """The columns that CSV and TSV have in front with --meta."""
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -97,7 +97,7 @@ def delimited_source(
         why = heading.problem or "a column has no name"
         raise InputError("SOW-EXC-012", f"cannot read the header: {why}", place=name)
     names = [cell or "" for cell in heading.cells]
-    skipped = len(FRONT) if tuple(names[: len(FRONT)]) == FRONT else 0
+    skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
     # A field called like metadata has a slash in front of it.
     fields = [one.removeprefix("/") for one in names[skipped:]]
     twice = next((one for one in fields if fields.count(one) > 1), None)
@@ -113,7 +113,7 @@ def delimited_source(
         )
     encoder = MessageEncoder(made.kind, fields, made.root)
     cells = [converter(types.get(one, "text"), encoder.decimal) for one in fields]
-    key_at = FRONT.index("sow_key") if skipped and made.by_user else None
+    key_at = FRONT_COLUMNS.index("sow_key") if skipped and made.by_user else None
 
     def message(row: Row) -> tuple[bytes, Envelope | None]:
         if row.cells is None:
@@ -130,7 +130,7 @@ def delimited_source(
                     raise ValueError(f"column {field}: {shown!r} {problem}") from None
         return encoder.message(members), None if key_at is None else Envelope(sow_key=row.cells[key_at])
 
-    return TableSource(_chunks(((row.line, row.raw, row) for row in rows), message))
+    return TableSource(_chunk_messages(((row.line, row.raw, row) for row in rows), message))
 
 
 _SEPARATOR_NAMES = {",": ("comma", "commas"), ";": ("semicolon", "semicolons"), "|": ("bar", "bars")}
@@ -192,7 +192,7 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
     end = start + len(found)
     payloads = [one for one in found if isinstance(one, bytes)]
     if len(payloads) == len(found):
-        return _chunk(payloads, range(start, end), envelopes or [], [], end)
+        return _build_chunk(payloads, range(start, end), envelopes or [], [], end)
     lines = []
     kept = []
     refused = []
@@ -201,21 +201,21 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
             lines.append(start + place)
             kept += envelopes[place : place + 1] if envelopes else []
         else:
-            refused.append(_refused(start + place, one or ValueError("its payload is null"), None))
-    return _chunk(payloads, lines, kept, refused, end)
+            refused.append(_refused_row(start + place, one or ValueError("its payload is null"), None))
+    return _build_chunk(payloads, lines, kept, refused, end)
 
 
-def _refused(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
+def _refused_row(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
     words = problem.message if isinstance(problem, SowError) else str(problem)
-    return RefusedFrame(line, line, REFUSED, f"the row cannot be converted to a message: {words}", raw)
+    return RefusedFrame(line, line, REFUSED_CODE, f"the row cannot be converted to a message: {words}", raw)
 
 
 def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
     """What makes of a batch its messages and their envelopes."""
     schema = file.schema
     # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
-    is_ours = not KEYS.isdisjoint(schema.names)
-    fields = [field for field in schema if not (is_ours and field.name in OWN)]
+    is_ours = not MARKER_COLUMNS.isdisjoint(schema.names)
+    fields = [field for field in schema if not (is_ours and field.name in OWN_COLUMNS)]
     names = [field.name for field in fields]
     leaves = leaves_by_column(schema, file.leaves)
     payloads = _payloads_of(fields, made, list(chain.from_iterable(leaves[name] for name in names)))
@@ -231,7 +231,7 @@ def _rows_of(file: ColumnFile, made: Made) -> Callable[[pyarrow.RecordBatch], Co
         columns = {name: read(batch.column(name)) for name, read in texts.items()}
         nothing: list[TextCell] = [None] * len(batch)
         keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
-        pairs = list(map(_enveloped, messages, *keys))
+        pairs = list(map(_wrap_message, messages, *keys))
         return [message for message, _ in pairs], [envelope for _, envelope in pairs]
 
     return rows
@@ -242,7 +242,7 @@ def _payloads_of(
 ) -> Callable[[pyarrow.RecordBatch], Sequence[bytes | Exception | None]]:
     """What makes of a batch the message of each row. Raises UsageError ``SOW-EXC-010``."""
     names = [field.name for field in fields]
-    if names != [PAYLOAD] or is_nested(fields[0].type):
+    if names != [PAYLOAD_COLUMN] or is_nested(fields[0].type):
         maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)
         return lambda batch: maker.messages(struct_array(batch, names))
     if not is_text(fields[0].type):
@@ -250,16 +250,16 @@ def _payloads_of(
     read = value_reader(fields[0], ReaderContext(Form(lambda value: value, str), False, leaves=iter(leaves)))
 
     def payloads(batch: pyarrow.RecordBatch) -> Sequence[bytes | Exception | None]:
-        values, refused = read(batch.column(PAYLOAD))
+        values, refused = read(batch.column(PAYLOAD_COLUMN))
         found = [one.encode() if isinstance(one, str) else one for one in values]
         for row, one in refused.items():
-            found[row] = RowRefused(f"column {PAYLOAD}{one.path}: {one.why}")
+            found[row] = RowRefused(f"column {PAYLOAD_COLUMN}{one.path}: {one.why}")
         return found
 
     return payloads
 
 
-def _enveloped(
+def _wrap_message(
     message: bytes | Exception | None, user_key: TextCell, sow_key: TextCell, correlation_id: TextCell
 ) -> tuple[bytes | Exception | None, Envelope]:
     if isinstance(user_key, Exception):
@@ -271,7 +271,7 @@ def _enveloped(
     return message, Envelope(sow_key=user_key or sow_key, correlation_id=correlation_id)
 
 
-def _chunks(
+def _chunk_messages(
     rows: Iterable[tuple[int, bytes | None, Any]], message: Callable[[Any], tuple[bytes, Envelope | None]]
 ) -> Iterator[Chunk]:
     """Chunks of the messages of numbered rows; offsets are those numbers."""
@@ -285,20 +285,20 @@ def _chunks(
         try:
             payload, envelope = message(row)
         except (SowError, ValueError, TypeError, KeyError, OverflowError) as problem:
-            refused.append(_refused(line, problem, raw))
+            refused.append(_refused_row(line, problem, raw))
         else:
             payloads.append(payload)
             lines.append(line)
             if envelope is not None:
                 envelopes.append(envelope)
-        if len(payloads) + len(refused) >= CHUNK:
-            yield _chunk(payloads, lines, envelopes, refused, end)
+        if len(payloads) + len(refused) >= CHUNK_ROWS:
+            yield _build_chunk(payloads, lines, envelopes, refused, end)
             payloads, lines, envelopes, refused = [], [], [], []
     if payloads or refused:
-        yield _chunk(payloads, lines, envelopes, refused, end)
+        yield _build_chunk(payloads, lines, envelopes, refused, end)
 
 
-def _chunk(
+def _build_chunk(
     payloads: list[bytes], lines: Sequence[int], envelopes: list[Envelope], refused: list[RefusedFrame], end: int
 ) -> Chunk:
     return Chunk(payloads, lambda: (lines, lines), end, refused, envelopes=envelopes or None)

@@ -44,10 +44,12 @@ class SqliteTable:
         # The file is new, and thrown away where it is not finished: no journal is needed.
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        columns = [f"{_quoted(field.name)} {_type(field.type)}" for field in schema]
-        self._database.execute(f"CREATE TABLE {_quoted(table)} ({', '.join(columns) or _quoted('nothing')})")
-        self._insert = f"INSERT INTO {_quoted(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
-        self._cells = [_cell(field.type) for field in schema]
+        columns = [f"{_quote_identifier(field.name)} {_sqlite_type(field.type)}" for field in schema]
+        self._database.execute(
+            f"CREATE TABLE {_quote_identifier(table)} ({', '.join(columns) or _quote_identifier('nothing')})"
+        )
+        self._insert = f"INSERT INTO {_quote_identifier(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
+        self._cells = [_cell_converter(field.type) for field in schema]
         self._database.execute("BEGIN")
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
@@ -77,7 +79,7 @@ def sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTabl
     return partial(SqliteTable, table=table)
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -98,7 +100,7 @@ def _refuse_names(names: Sequence[str]) -> None:
             raise InputError("SOW-EXC-025", words, hint=hint)
 
 
-def _type(kind: pyarrow.DataType) -> str:
+def _sqlite_type(kind: pyarrow.DataType) -> str:
     import pyarrow.types as t
 
     if t.is_integer(kind) or t.is_boolean(kind):
@@ -106,7 +108,7 @@ def _type(kind: pyarrow.DataType) -> str:
     return "REAL" if t.is_floating(kind) else "TEXT"
 
 
-def _cell(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
+def _cell_converter(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
     import pyarrow.types as t
 
     if t.is_nested(kind):
@@ -114,10 +116,10 @@ def _cell(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
         return lambda value: msgspec.json.encode(made(value)).decode()
     if t.is_floating(kind):
         return lambda value: value if value == value else odd_text(value)
-    return _text if t.is_decimal(kind) or t.is_temporal(kind) else None
+    return _format_text if t.is_decimal(kind) or t.is_temporal(kind) else None
 
 
-def _text(value: Any) -> str | None:
+def _format_text(value: Any) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}"
     return stamp(value) if isinstance(value, datetime) else str(value)

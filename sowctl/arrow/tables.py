@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Table: TypeAlias = "pyarrow.Table"
 
 
-class _Held:
+class _BatchList:
     """Where the batches of one pass go: a list."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None:
@@ -36,11 +36,11 @@ def table_of(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
     """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""
     import pyarrow as pa
 
-    passes: list[_Held] = []
+    passes: list[_BatchList] = []
 
-    def begin(out: BinaryIO, schema: pyarrow.Schema) -> _Held:
+    def begin(out: BinaryIO, schema: pyarrow.Schema) -> _BatchList:
         # Of an earlier pass, whose types did not hold a later message, nothing counts.
-        passes[:] = [_Held(out, schema)]
+        passes[:] = [_BatchList(out, schema)]
         return passes[0]
 
     write_columns(blocks, begin, io.BytesIO())

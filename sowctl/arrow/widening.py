@@ -26,8 +26,8 @@ from sowctl.arrow.jsontrees import TreeReader, Unreadable
 if TYPE_CHECKING:
     import pyarrow
 
-_EXACT = 1 << 53
-_MANY = (rb"\.[0-9]{8}", rb"(?<=[0-9]{8})\.", rb"(?<=[0-9])[eE](?=[-+0-9])")
+_MAX_EXACT_INTEGER = 1 << 53
+_LONG_NUMBER = (rb"\.[0-9]{8}", rb"(?<=[0-9]{8})\.", rb"(?<=[0-9])[eE](?=[-+0-9])")
 """What every number has that is longer than 15 digits and a point, or has an exponent. Each is searched for by itself:
 searches that begin with one character are several times as fast as one for all of them."""
 _NUMBER = re.compile(rb"[:,\[\s](-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))(?=[\s,\]}])")
@@ -48,7 +48,7 @@ class Fields:
     def struct(self) -> pyarrow.StructType:
         """The type that holds all messages seen so far."""
         if self._taken is None:
-            self._take()
+            self._take_types()
         return self._taken
 
     @property
@@ -64,7 +64,7 @@ class Fields:
         self._found.add(views)
         before = self._taken
         if before is None or self._found.struct() != before:
-            self._take()
+            self._take_types()
         return before is not self._taken
 
     def array(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
@@ -73,8 +73,8 @@ class Fields:
         Behind the fields of ``struct`` there may be others, of nothing but null.
         """
         if self._taken is None:
-            self._take()
-        found = self._read(views)
+            self._take_types()
+        found = self._read_at_once(views)
         if found is not None:
             return found
         if self.look(views):
@@ -86,19 +86,19 @@ class Fields:
             views = list(map(as_object, views))
         return None if self.look(views) else self._decoder.views(views)
 
-    def _take(self) -> None:
+    def _take_types(self) -> None:
         import pyarrow as pa
 
         self._taken = self._found.struct()
         # A name that no message had may be a member of a later one: such a field takes null alone, so that it is seen.
         known = {field.name.lower() for field in self._taken}
         missing = [name for name in self._names or () if name not in known]
-        self._others = [_spelled(name) for name in missing]
+        self._others = [_name_pattern(name) for name in missing]
         kind = pa.struct([*self._taken, *((name, pa.null()) for name in missing)])
         self._decoder = StructDecoder(kind, strict=True, partial=self._names is not None, exact=True)
         self._doubles = _paths_of_doubles(self._taken)
 
-    def _read(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
+    def _read_at_once(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
         """The columns of objects that fit at once; None for all others, and where a number may not be kept."""
         joined = b"\n".join(views)
         if any(search.search(joined) for search in self._others):
@@ -113,11 +113,11 @@ class Fields:
         import numpy as np
 
         for path in self._doubles:
-            column = _column(array, path)
+            column = _column_at(array, path)
             # A whole number beyond the 53 bits of a double may have become another one.
-            if len(column) and not bool((np.abs(column.to_numpy(zero_copy_only=False)) <= _EXACT).all()):
+            if len(column) and not bool((np.abs(column.to_numpy(zero_copy_only=False)) <= _MAX_EXACT_INTEGER).all()):
                 return False
-        if not any(search.search(joined) for search in _searches()):
+        if not any(search.search(joined) for search in _make_searches()):
             return True
         # Few tokens of a block look so, or all of one field: each is compared with the text that its double has.
         return all(map(_is_kept, _NUMBER.findall(joined)))
@@ -139,19 +139,19 @@ def _is_kept(number: bytes) -> bool:
     )
 
 
-def _spelled(name: str) -> Any:
+def _name_pattern(name: str) -> Any:
     """What finds a member of this name in capitals and small letters as they come."""
     import pcre2
 
     return pcre2.compile(b'(?i)"\\Q%b\\E"\\s*:' % name.encode("utf-8", "replace").replace(b"\\E", b""))
 
 
-def _searches() -> list[Any]:
+def _make_searches() -> list[Any]:
     global _compiled
     if not _compiled:
         import pcre2
 
-        _compiled = [pcre2.compile(text) for text in _MANY]
+        _compiled = [pcre2.compile(text) for text in _LONG_NUMBER]
     return _compiled
 
 
@@ -168,7 +168,7 @@ def _paths_of_doubles(kind: pyarrow.DataType, above: tuple[str, ...] = ()) -> li
     return [above] if t.is_floating(kind) else []
 
 
-def _column(array: pyarrow.StructArray, path: tuple[str, ...]) -> pyarrow.Array:
+def _column_at(array: pyarrow.StructArray, path: tuple[str, ...]) -> pyarrow.Array:
     """The values at a path, without NULLs; the empty name stands for the items of an array."""
     import pyarrow.compute as pc
 

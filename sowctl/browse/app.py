@@ -41,12 +41,12 @@ class Browser(App[None]):
     def __init__(self, instance: Instance, target: str | None = None, topic: str = "") -> None:
         super().__init__()
         # Remarks would be written across the screen: they are shown on it for some seconds instead.
-        self.reader = InstanceReader(replace(instance, notify=self._remark))
+        self.reader = InstanceReader(replace(instance, notify=self._show_remark))
         self.title = "sowctl"
         self._first = target
         self._first_name = topic
 
-    def _remark(self, text: str) -> None:
+    def _show_remark(self, text: str) -> None:
         """Show what a thread that reads remarks."""
         self.call_later(self.notify, display(text), markup=False)
 

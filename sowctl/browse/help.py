@@ -15,7 +15,7 @@ from sowctl.browse.reading import InstanceReader
 from sowctl.browse.screen import BrowserScreen
 from sowctl.output.facts import Fact, fact_lines
 
-EVERYWHERE = (
+COMMON_KEYS = (
     ("j k, arrows", "move by a line; left and right by a column"),
     ("PageDown PageUp", "move by a screen; beyond the last line more are read"),
     ("g G", "to the first line, to the last one that has been read"),
@@ -55,7 +55,7 @@ class HelpPage(BrowserScreen):
 
     def on_resize(self) -> None:
         """Lay the lines out for the width that there is."""
-        facts = [Fact(key, words) for key, words in (*self._keys, *EVERYWHERE)]
+        facts = [Fact(key, words) for key, words in (*self._keys, *COMMON_KEYS)]
         # Two columns are the scroll bar's.
         lines = [*fact_lines(facts, self.app.size.width - 2), "", self._more]
         self.query_one("#keys", Static).update(Text("\n".join(lines)))

@@ -10,9 +10,9 @@ from textual.widgets import DataTable
 from sowctl.browse.reading import ENTRY_COLUMNS, InstanceReader, Stop
 from sowctl.browse.screen import BrowserScreen
 
-FIRST = 100
+INITIAL_ENTRIES = 100
 """Entries that are shown at the beginning."""
-MOST = 1000
+MAX_ENTRIES = 1000
 """Entries that are kept; older ones leave the table."""
 
 
@@ -35,25 +35,25 @@ class JournalPage(BrowserScreen):
             table.add_column(Text(heading))
         table.focus()
         self.say("reading ...")
-        self.ask("journal", self._follow, lambda _: None, self.complain)
+        self.ask("journal", self._follow_journal, lambda _: None, self.complain)
 
-    def _follow(self, stop: Stop) -> None:
-        for rows in self.reader.entries((), FIRST, stop):
-            self.tell(stop, self._add, rows)
+    def _follow_journal(self, stop: Stop) -> None:
+        for rows in self.reader.entries((), INITIAL_ENTRIES, stop):
+            self.tell(stop, self._add_rows, rows)
 
-    def _add(self, rows: list[tuple[str, ...]]) -> None:
+    def _add_rows(self, rows: list[tuple[str, ...]]) -> None:
         table = self.query_one(DataTable)
         # Of a large group only the last ones would stay in any case.
-        for cells in rows[-MOST:]:
+        for cells in rows[-MAX_ENTRIES:]:
             table.add_row(*map(Text, cells))
-        for key in list(table.rows)[: max(0, table.row_count - MOST)]:
+        for key in list(table.rows)[: max(0, table.row_count - MAX_ENTRIES)]:
             table.remove_row(key)
         self._count += len(rows)
         if self._follows:
             table.move_cursor(row=table.row_count - 1)
-        self._say()
+        self._show_status()
 
-    def _say(self) -> None:
+    def _show_status(self) -> None:
         self.say(f"{self._count:,} entries, {('following' if self._follows else 'paused: f follows')}")
 
     def action_follow(self) -> None:
@@ -62,4 +62,4 @@ class JournalPage(BrowserScreen):
         if self._follows:
             table = self.query_one(DataTable)
             table.move_cursor(row=table.row_count - 1)
-        self._say()
+        self._show_status()

@@ -11,7 +11,7 @@ from textual.widgets import DataTable, Footer, Header, Static
 
 from sowctl.browse.reading import (
     MESSAGE_COLUMNS,
-    PAGE,
+    PAGE_RECORDS,
     QUEUE_COLUMNS,
     QUEUE_STATES,
     InstanceReader,
@@ -22,7 +22,7 @@ from sowctl.browse.reading import (
 )
 from sowctl.browse.screen import BrowserScreen, fill
 
-AHEAD = 10
+PREFETCH_ROWS = 10
 """Rows in front of the last one from which on further messages are read."""
 
 
@@ -44,9 +44,9 @@ class QueuesPage(BrowserScreen):
     def action_refresh(self) -> None:
         """Read the list again."""
         self.say("reading ...")
-        self.ask("queues", lambda _: self.reader.queues(), self._show, self.complain)
+        self.ask("queues", lambda _: self.reader.queues(), self._show_queues, self.complain)
 
-    def _show(self, rows: list[QueueRow]) -> None:
+    def _show_queues(self, rows: list[QueueRow]) -> None:
         self._rows = rows
         fill(self.query_one(DataTable), QUEUE_COLUMNS, [row.cells for row in rows], QUEUE_COLUMNS[2:])
         count = "1 queue" if len(rows) == 1 else f"{len(rows)} queues"
@@ -74,7 +74,7 @@ class QueuePage(BrowserScreen):
         super().__init__(reader)
         self._queue, self._message_type = name, message_type
         self._state = ""
-        self._count = PAGE
+        self._count = PAGE_RECORDS
         self._shown: QueueShown | None = None
 
     def on_mount(self) -> None:
@@ -87,16 +87,18 @@ class QueuePage(BrowserScreen):
         """Read the messages again."""
         self.say("reading ...")
         name, kind, state, count = self._queue, self._message_type, self._state, self._count
-        self.ask("queue", lambda stop: self.reader.queue(name, kind, state, count, stop), self._show, self.complain)
+        self.ask(
+            "queue", lambda stop: self.reader.queue(name, kind, state, count, stop), self._show_messages, self.complain
+        )
 
     def action_state(self) -> None:
         """Show messages of the next state."""
         self._state = QUEUE_STATES[(QUEUE_STATES.index(self._state) + 1) % len(QUEUE_STATES)]
-        self._count = PAGE
+        self._count = PAGE_RECORDS
         self.query_one(DataTable).move_cursor(row=0)
         self.action_refresh()
 
-    def _show(self, shown: QueueShown) -> None:
+    def _show_messages(self, shown: QueueShown) -> None:
         self._shown = shown
         # Who holds a message, and why it is dead, is said of few: there is more room for messages without it.
         kept = [at for at in range(len(MESSAGE_COLUMNS)) if any(one.cells[at] for one in shown.messages)]
@@ -108,9 +110,13 @@ class QueuePage(BrowserScreen):
     def on_data_table_row_highlighted(self) -> None:
         """Near the end: read more."""
         shown = self._shown
-        if shown is None or not shown.more or self.query_one(DataTable).cursor_row < len(shown.messages) - AHEAD:
+        if (
+            shown is None
+            or not shown.more
+            or self.query_one(DataTable).cursor_row < len(shown.messages) - PREFETCH_ROWS
+        ):
             return
-        self._count = len(shown.messages) + PAGE
+        self._count = len(shown.messages) + PAGE_RECORDS
         # Not again until these are there.
         self._shown = None
         self.action_refresh()

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.topics.targets import Target
 
-PAGE = 100
+PAGE_RECORDS = 100
 """Records of a page."""
-COLUMNS = 24
+MAX_COLUMNS = 24
 """Columns of a page, at most."""
-CELL = 40
+MAX_CELL_CHARACTERS = 40
 """Characters of a cell, at most."""
 _INDENT = "  "
-_SECOND = 19
+_SECOND_CHARACTERS = 19
 """Characters of a time to the second."""
 Stop = Callable[[], bool]
 """Whether nobody waits for the answer any more."""
@@ -173,7 +173,7 @@ class InstanceReader(DescribedStruct, frozen=True):
             filter=wanted.filter.strip() or None,
             order_by=wanted.order.strip() or None,
             # One more than is shown tells that there are further ones.
-            top_n=PAGE + 1,
+            top_n=PAGE_RECORDS + 1,
             skip_n=wanted.first,
             # In this process alone: it has threads, and further ones would be forked from it.
             jobs=1,
@@ -191,18 +191,18 @@ class InstanceReader(DescribedStruct, frozen=True):
                 self.instance.notify(text)
 
         instance = replace(self.instance, notify=note)
-        with closing(query(instance, self._targets(wanted.target), options)) as result:
+        with closing(query(instance, self._list_targets(wanted.target), options)) as result:
             for batch in result:
                 if stop():
                     raise Stopped
                 batches.append(batch)
-        return replace(_page(batches, self._key_fields(wanted.target)), unknown=tuple(noted))
+        return replace(_build_page(batches, self._key_fields(wanted.target)), unknown=tuple(noted))
 
     def count(self, wanted: PageRequest, stop: Stop, told: Callable[[int], None]) -> int:
         """How many records match; ``told`` so far, after each batch. Raises what a query raises, Stopped."""
         options = QueryOptions(filter=wanted.filter.strip() or None, jobs=1, counted=False)
         total = 0
-        with closing(query(self.instance, self._targets(wanted.target), options)) as result:
+        with closing(query(self.instance, self._list_targets(wanted.target), options)) as result:
             if options.filter is None:
                 # The store's own counts tell it, mostly without a record being read.
                 return result.count()
@@ -218,14 +218,14 @@ class InstanceReader(DescribedStruct, frozen=True):
 
         Raises what ``history`` raises where neither knows any.
         """
-        (found,) = self._targets(target)
+        (found,) = self._list_targets(target)
         journalled = found.topic is not None and found.topic.journalled
         batch, _ = versions(self.instance, found, [key], journal=journalled)
         shown = []
         before = b"{}"
         for number, record in enumerate(batch.records):
             view = batch.members_view(record.payload)
-            shown.append(_version(record, view, before if number else None))
+            shown.append(_build_version(record, view, before if number else None))
             before = view
         return shown[::-1]
 
@@ -286,18 +286,18 @@ class InstanceReader(DescribedStruct, frozen=True):
             for message in queue.bodies_of(seen[:count]):
                 if stop():
                     raise Stopped
-                messages.append(_waiting(view, message, names))
+                messages.append(_waiting_message(view, message, names))
         states = ", ".join(f"{getattr(depth, one):,} {one}" for one in QUEUE_STATES[1:])
         return QueueShown(states, messages, len(seen) > count)
 
     def _key_fields(self, target: str) -> Sequence[Path]:
         """The paths of the fields that name records of a topic; none where no fields do."""
-        (found,) = self._targets(target)
+        (found,) = self._list_targets(target)
         if found.topic is None or found.topic.key_mode != "fields":
             return ()
         return tuple(parse_path(str(path)) for path in found.topic.keys)
 
-    def _targets(self, target: str) -> list[Target]:
+    def _list_targets(self, target: str) -> list[Target]:
         return resolve(self.instance, target, derived=True, literal=True)
 
 
@@ -320,7 +320,7 @@ class KeyNames:
         return name_of(view, self._keys[place])
 
 
-def _waiting(view: Callable[[bytes], bytes], message: QueueMessage, names: KeyNames) -> WaitingMessage:
+def _waiting_message(view: Callable[[bytes], bytes], message: QueueMessage, names: KeyNames) -> WaitingMessage:
     record = QueueRecord(message)
     text = view(message.payload)
     facts = {
@@ -332,7 +332,7 @@ def _waiting(view: Callable[[bytes], bytes], message: QueueMessage, names: KeyNa
         names.find(message.topic, message.message_type, text) or "",
         str(message.deliveries),
         message.holder,
-        format_time(message.timestamp)[:_SECOND],
+        format_time(message.timestamp)[:_SECOND_CHARACTERS],
         message.reason,
         clip(text.decode("utf-8", "replace"), 400),
     )
@@ -347,31 +347,36 @@ def name_of(view: bytes, keys: Sequence[Path]) -> str | None:
     return display(",".join(map(str, texts))) if texts and None not in texts else None
 
 
-def _page(batches: Sequence[RecordBatch], keys: Sequence[Path]) -> PageOfRecords:
+def _build_page(batches: Sequence[RecordBatch], keys: Sequence[Path]) -> PageOfRecords:
     columns, _ = open_columns(batches, OutputOptions())
     records: list[BrowsedRecord] = []
     for batch in batches:
-        for row, record in zip(columns.rows(batch), batch.records[: PAGE - len(records)], strict=False):
-            cells = [clip(display(text or ""), CELL, "…") for text in cell_texts(columns.cells(row)[:COLUMNS])]
+        for row, record in zip(columns.rows(batch), batch.records[: PAGE_RECORDS - len(records)], strict=False):
+            cells = [
+                clip(display(text or ""), MAX_CELL_CHARACTERS, "…")
+                for text in cell_texts(columns.cells(row)[:MAX_COLUMNS])
+            ]
             facts = metadata(batch, record)
             shown = [(name, display(str(value))) for name, value in facts.items() if value is not None]
             view, key = batch.members_view(record.payload), str(facts["sow_key"])
             records.append(BrowsedRecord(key, name_of(view, keys) or key, cells, view, shown))
     # Without a record there is nothing that could name columns.
-    count = COLUMNS if records else 0
+    count = MAX_COLUMNS if records else 0
     headings = [display(heading) for heading in columns.headings[:count]]
-    return PageOfRecords(headings, list(map(str, columns.columns[:count])), records, sum(map(len, batches)) > PAGE)
+    return PageOfRecords(
+        headings, list(map(str, columns.columns[:count])), records, sum(map(len, batches)) > PAGE_RECORDS
+    )
 
 
-def _version(record: VersionRecord, view: bytes, before: bytes | None) -> VersionShown:
+def _build_version(record: VersionRecord, view: bytes, before: bytes | None) -> VersionShown:
     facts = record.extra
     until = facts["until"]
     cells = (
-        format_time(record.timestamp)[:_SECOND],
+        format_time(record.timestamp)[:_SECOND_CHARACTERS],
         str(facts["operation"]),
         str(facts.get("client") or ""),
         str(record.txid),
-        "" if until is None else str(until)[:_SECOND],
+        "" if until is None else str(until)[:_SECOND_CHARACTERS],
     )
     if before is None:
         changes = ["the oldest known version"]
@@ -395,24 +400,24 @@ def change_text(path: str, before: object, after: object) -> str:
 def pretty(view: bytes) -> str:
     """A message as JSON over several lines, numbers as they were written; every line is safe to show."""
     lines: list[str] = []
-    _pretty(tree_of(view), "", "", "", lines)
+    _format_node(tree_of(view), "", "", "", lines)
     return "\n".join(map(display, lines))
 
 
-def _pretty(node: object, indent: str, front: str, end: str, lines: list[str]) -> None:
+def _format_node(node: object, indent: str, front: str, end: str, lines: list[str]) -> None:
     if isinstance(node, dict) and node:
-        _opened([(f"{dump(name)}: ", value) for name, value in node.items()], "{}", indent, front, end, lines)
+        _format_brackets([(f"{dump(name)}: ", value) for name, value in node.items()], "{}", indent, front, end, lines)
     # An array of scalars is one line: most are short.
     elif isinstance(node, list) and any(isinstance(item, dict | list) and item for item in node):
-        _opened([("", item) for item in node], "[]", indent, front, end, lines)
+        _format_brackets([("", item) for item in node], "[]", indent, front, end, lines)
     else:
         lines.append(f"{indent}{front}{dump(node)}{end}")
 
 
-def _opened(
+def _format_brackets(
     parts: list[tuple[str, object]], brackets: str, indent: str, front: str, end: str, lines: list[str]
 ) -> None:
     lines.append(f"{indent}{front}{brackets[0]}")
     for at, (name, value) in enumerate(parts, 1):
-        _pretty(value, indent + _INDENT, name, "," if at < len(parts) else "", lines)
+        _format_node(value, indent + _INDENT, name, "," if at < len(parts) else "", lines)
     lines.append(f"{indent}{brackets[1]}{end}")

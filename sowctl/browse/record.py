@@ -14,7 +14,7 @@ from sowctl.browse.screen import BrowserScreen, fill
 from sowctl.errors import SowError
 
 _COLORS = {"~": "yellow", "+": "green", "-": "red"}
-NARROW = 100
+NARROW_COLUMNS = 100
 """Columns of a terminal below which the message stands above the versions, not beside them."""
 
 
@@ -55,16 +55,16 @@ class RecordPage(BrowserScreen):
         """Show the record, and begin reading its versions."""
         self.sub_title = f"{self._topic} {self._record.name}"
         facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts)
-        self._write(pretty(self._record.view), facts)
+        self._write_message(pretty(self._record.view), facts)
         self.query_one(DataTable).focus()
         self.on_resize()
         self.action_refresh()
 
     def on_resize(self) -> None:
         """Put the halves beside each other where there is room."""
-        self.query_one("#halves").set_class(self.app.size.width < NARROW, "narrow")
+        self.query_one("#halves").set_class(self.app.size.width < NARROW_COLUMNS, "narrow")
 
-    def _write(self, message: str, facts: str) -> None:
+    def _write_message(self, message: str, facts: str) -> None:
         text = Text(message)
         text.append(f"\n\n{facts}", style="dim")
         self.query_one("#text", Static).update(text)
@@ -73,15 +73,15 @@ class RecordPage(BrowserScreen):
         """Read the versions again."""
         self.say("reading versions ...")
         target, key = self._target, self._record.key
-        self.ask("versions", lambda _: self.reader.versions(target, key), self._show, self._unknown)
+        self.ask("versions", lambda _: self.reader.versions(target, key), self._show_versions, self._show_unknown)
 
-    def _show(self, versions: list[VersionShown]) -> None:
+    def _show_versions(self, versions: list[VersionShown]) -> None:
         self._versions = versions
         fill(self.query_one(DataTable), VERSION_COLUMNS, [one.cells for one in versions])
         self.say(f"{len(versions)} versions, newest first" if len(versions) != 1 else "1 version")
         self.on_data_table_row_highlighted()
 
-    def _unknown(self, error: SowError) -> None:
+    def _show_unknown(self, error: SowError) -> None:
         self.complain(error)
 
     def on_data_table_row_highlighted(self) -> None:
@@ -95,7 +95,7 @@ class RecordPage(BrowserScreen):
             changes.append(change + "\n", style=_COLORS.get(change[0], "dim"))
         self.query_one("#changed", Static).update(changes)
         facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts) if at == 0 else ""
-        self._write("deleted" if version.view is None else pretty(version.view), facts)
+        self._write_message("deleted" if version.view is None else pretty(version.view), facts)
 
     def action_back(self) -> None:
         """To the records."""

@@ -13,16 +13,16 @@ from textual.timer import Timer
 from textual.widgets import DataTable, Footer, Header, Input, Label, Static
 
 from sowctl.browse import reading
-from sowctl.browse.reading import PAGE, BrowsedRecord, InstanceReader, PageRequest, Stop
+from sowctl.browse.reading import PAGE_RECORDS, BrowsedRecord, InstanceReader, PageRequest, Stop
 from sowctl.browse.record import RecordPage
 from sowctl.browse.screen import BrowserScreen, error_text, fill
 from sowctl.errors import SowError
 
-PAUSE = 0.2
+FILTER_DELAY_SECONDS = 0.2
 """Seconds without a key after which a filter is asked."""
-AHEAD = 10
+PREFETCH_ROWS = 10
 """Rows between the cursor and the end of what has been read, below which more is read."""
-MAX_ROWS = 10 * PAGE
+MAX_ROWS = 10 * PAGE_RECORDS
 """Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
@@ -82,51 +82,56 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self.sub_title = self._topic
         self.query_one("#wrong").display = False
         self.set_focus(self.query_one(DataTable))
-        self._ask(count=True)
+        self._ask_records(count=True)
 
-    def _ask(self, *, count: bool) -> None:
+    def _ask_records(self, *, count: bool) -> None:
         """Read the first records that are wanted; with ``count`` also how many match."""
         wanted = self._wanted
         self.say("reading ...")
         self._reads = True
-        self.ask("page", lambda stop: self.reader.page(wanted, stop), self._show, self._wrong)
+        self.ask("page", lambda stop: self.reader.page(wanted, stop), self._show_page, self._show_filter_error)
         if count:
             self._matching = ""
-            self.ask("count", lambda stop: self._count(wanted, stop), self._counted, lambda _: None)
+            self.ask("count", lambda stop: self._count_matches(wanted, stop), self._show_count, lambda _: None)
 
     def _ask_more(self, first: int) -> None:
         """Read the page that begins with a record, behind or in front of those that are there."""
         self._reads = True
         wanted = replace(self._wanted, first=first)
-        self.ask("page", lambda stop: self.reader.page(wanted, stop), lambda page: self._join(first, page), self._wrong)
+        self.ask(
+            "page",
+            lambda stop: self.reader.page(wanted, stop),
+            lambda page: self._join_page(first, page),
+            self._show_filter_error,
+        )
 
-    def _count(self, wanted: PageRequest, stop: Stop) -> str:
+    def _count_matches(self, wanted: PageRequest, stop: Stop) -> str:
         def told(total: int) -> None:
             # Every batch has a thousand records; a line for each hundred of them would be more than anyone reads.
             if total % 20_000 < 1000:
-                self.tell(stop, self._counted, f"more than {total:,}")
+                self.tell(stop, self._show_count, f"more than {total:,}")
 
         return f"{self.reader.count(wanted, stop, told):,}"
 
-    def _counted(self, text: str) -> None:
+    def _show_count(self, text: str) -> None:
         self._matching = text
         self._say_place()
 
-    def _show(self, page: reading.PageOfRecords) -> None:
+    def _show_page(self, page: reading.PageOfRecords) -> None:
         self.query_one("#wrong").display = False
         self._reads = False
         self._first, self._records, self._more, self._unknown = 0, page.records, page.more, page.unknown
         # Where nothing matches, the columns stay those of the page before.
         if page.records:
             self._headings, self._fields = page.headings, page.fields
-        self._fill()
+        self._fill_table()
 
-    def _join(self, first: int, page: reading.PageOfRecords) -> None:
+    def _join_page(self, first: int, page: reading.PageOfRecords) -> None:
         """Put a page behind the records or in front of them; as many as are too many leave at the other end."""
         self._reads = False
         table = self.query_one(DataTable)
         behind = first > self._first
-        added = self._widened(page)
+        added = self._widen_page(page)
         if behind:
             self._records = [*self._records, *added]
             self._more = page.more
@@ -142,15 +147,15 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         moved = -dropped if behind else len(added)
         self._first = self._first + dropped if behind else first
         row, top = table.cursor_row + moved, table.scroll_offset.y + moved
-        self._fill(row, top)
+        self._fill_table(row, top)
 
-    def _widened(self, page: reading.PageOfRecords) -> list[BrowsedRecord]:
+    def _widen_page(self, page: reading.PageOfRecords) -> list[BrowsedRecord]:
         """The records of a page with the columns that are shown, which get those that only this page has."""
         if page.headings == self._headings:
             return page.records
         known = list(zip(self._headings, self._fields, strict=True))
         fresh = [pair for pair in zip(page.headings, page.fields, strict=True) if pair not in known]
-        fresh = fresh[: max(0, reading.COLUMNS - len(known))]
+        fresh = fresh[: max(0, reading.MAX_COLUMNS - len(known))]
         self._headings += [heading for heading, _ in fresh]
         self._fields += [field for _, field in fresh]
         self._records = [replace(one, cells=[*one.cells, *[""] * len(fresh)]) for one in self._records]
@@ -160,7 +165,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             for one in page.records
         ]
 
-    def _fill(self, row: int | None = None, top: int | None = None) -> None:
+    def _fill_table(self, row: int | None = None, top: int | None = None) -> None:
         """Show the records; the cursor goes to a ``row``, and ``top`` becomes the first one that is seen."""
         table = self.query_one(DataTable)
         cells = [record.cells for record in self._records]
@@ -192,12 +197,12 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             return
         self._say_place()
         row = self.query_one(DataTable).cursor_row
-        if self._more and row >= len(self._records) - AHEAD:
+        if self._more and row >= len(self._records) - PREFETCH_ROWS:
             self._ask_more(self._first + len(self._records))
-        elif self._first and row < AHEAD:
-            self._ask_more(max(0, self._first - PAGE))
+        elif self._first and row < PREFETCH_ROWS:
+            self._ask_more(max(0, self._first - PAGE_RECORDS))
 
-    def _wrong(self, error: SowError) -> None:
+    def _show_filter_error(self, error: SowError) -> None:
         """Show an error beneath the filter; the records of the last filter that could be read stay."""
         self._reads = False
         wrong = self.query_one("#wrong", Static)
@@ -209,14 +214,14 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         """A key in the filter or the order: ask when no other one follows at once."""
         if self._typed is not None:
             self._typed.stop()
-        self._typed = self.set_timer(PAUSE, self._typed_out)
+        self._typed = self.set_timer(FILTER_DELAY_SECONDS, self._typed_out)
 
     def _typed_out(self) -> None:
         text, order = self.query_one("#filter", Input).value, self.query_one("#order", Input).value
         if (text, order) != (self._wanted.filter, self._wanted.order):
             other = text != self._wanted.filter
             self._wanted = replace(self._wanted, filter=text, order=order, first=0)
-            self._ask(count=other)
+            self._ask_records(count=other)
 
     def on_input_submitted(self) -> None:
         """Enter: to the records."""
@@ -253,13 +258,13 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         """To the first record, which may have to be read again, or to the last one that has been read."""
         if row == 0 and self._first:
             self.query_one(DataTable).move_cursor(row=0)
-            self._ask(count=False)
+            self._ask_records(count=False)
         else:
             super().action_jump(row)
 
     def action_refresh(self) -> None:
         """Read the records again, from the first one on."""
-        self._ask(count=True)
+        self._ask_records(count=True)
 
     def action_back(self) -> None:
         """From a line to the records, from the records to the topics."""

@@ -137,11 +137,11 @@ def fill(
         # Told to the table, which would otherwise measure cells only when nothing else is to be done.
         table.add_column(Text(heading), width=max(map(width, [heading, *texts])))
     for cells in rows:
-        table.add_row(*(_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))
+        table.add_row(*(_make_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))
     if rows:
         table.move_cursor(row=min(row, len(rows) - 1), column=column, scroll=False)
         table.scroll_to(seen.x, seen.y, animate=False, force=True)
 
 
-def _cell(text: str, right: bool) -> Text:
+def _make_cell(text: str, right: bool) -> Text:
     return Text(text, justify="right" if right else "left")

@@ -37,9 +37,9 @@ class TopicsPage(BrowserScreen):
     def action_refresh(self) -> None:
         """Read the list again."""
         self.say("reading ...")
-        self.ask("topics", lambda _: self.reader.topics(), self._show, self.complain)
+        self.ask("topics", lambda _: self.reader.topics(), self._show_topics, self.complain)
 
-    def _show(self, rows: list[TopicRow]) -> None:
+    def _show_topics(self, rows: list[TopicRow]) -> None:
         self._rows = rows
         fill(self.query_one(DataTable), TOPIC_COLUMNS, [row.cells for row in rows], ("records", "size"))
         self.say(f"{len(rows)} topics; Enter shows records")

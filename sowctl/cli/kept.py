@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from sowctl.engine.instance import Instance
-from sowctl.values.times import SECOND, system_clock
+from sowctl.values.times import MICROS_PER_SECOND, system_clock
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig
 
-_JUST_NOW = SECOND // 10
+_JUST_NOW = MICROS_PER_SECOND // 10
 """Microseconds that are more than clocks of file systems are coarse."""
 _Stamp: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sowctl.expressions.context import Context
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, Function
-from sowctl.expressions.functions.signature import UNLIMITED
+from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError, expression_error, near_names
 
@@ -31,7 +31,7 @@ def check(node: n.Node, text: str, context: Context, extra: Mapping[str, Functio
         stack.extend((child, below) for child in reversed(current.children()))
 
 
-def _start(node: n.Node, text: str) -> int:
+def _find_node_start(node: n.Node, text: str) -> int:
     """Where a node without operands in front begins, parentheses around it skipped."""
     # The span of a node in parentheses begins at the parenthesis, and the caret belongs under the name.
     start = node.span[0]
@@ -44,7 +44,9 @@ def _check_field(field: n.Field, text: str, context: Context) -> None:
     rules = context.rules
     if field.qualifier and not rules.qualifiers:
         what = f"qualifiers are not allowed in {rules.words}"
-        raise expression_error("SOW-EXP-014", what, text, _start(field, text), hint="use qualifiers only in views")
+        raise expression_error(
+            "SOW-EXP-014", what, text, _find_node_start(field, text), hint="use qualifiers only in views"
+        )
     allowed = {"CURRENT": rules.current, "PREVIOUS": rules.previous}
     if field.modifier is not None and not allowed[field.modifier]:
         what = f"OF {field.modifier} is not allowed in {rules.words}"
@@ -52,7 +54,7 @@ def _check_field(field: n.Field, text: str, context: Context) -> None:
 
 
 def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, Function]) -> Context:
-    at = _start(call, text)
+    at = _find_node_start(call, text)
     # What stands inside an aggregate is judged in a context of its own, where no second aggregate may stand.
     if call.name in AGGREGATES:
         if not context.rules.aggregates:
@@ -67,7 +69,7 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
     # Built-in names come first: a module cannot change what a text means.
     function = FUNCTIONS.get(call.name) or extra.get(call.name)
     if function is None:
-        raise _unknown(call.name, text, at, extra)
+        raise _build_unknown_error(call.name, text, at, extra)
     _check_count(call, text, at, function.least, function.most)
     # A result that differs from one reading to the next cannot be stored or kept up to date.
     if not function.deterministic and not context.rules.nondeterministic:
@@ -88,12 +90,14 @@ def _check_count(call: n.Call, text: str, at: int, least: int, most: int) -> Non
     count = len(call.arguments)
     if least <= count <= most:
         return
-    wanted = f"at least {least}" if most >= UNLIMITED else f"{least}" if least == most else f"{least} to {most}"
+    wanted = (
+        f"at least {least}" if most >= UNLIMITED_ARGUMENTS else f"{least}" if least == most else f"{least} to {most}"
+    )
     wanted += " argument" if wanted.endswith("1") else " arguments"
     raise expression_error("SOW-EXP-011", f"{call.name} requires {wanted}, not {count},", text, at)
 
 
-def _unknown(name: str, text: str, at: int, extra: Mapping[str, Function]) -> ExpressionError:
+def _build_unknown_error(name: str, text: str, at: int, extra: Mapping[str, Function]) -> ExpressionError:
     known = [*FUNCTIONS, *AGGREGATES, "IF", *extra]
     near = near_names(name, known)
     hint = None if near else "sowctl functions lists them"

@@ -14,7 +14,7 @@ from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import Function
 from sowctl.expressions.rows.code import Emission, Operand, finish
-from sowctl.expressions.rows.emit import LONG, Emitter
+from sowctl.expressions.rows.emit import LONG_CHAIN_GROUPS, Emitter
 from sowctl.expressions.rows.program import Compiled, Value, value_of
 from sowctl.expressions.syntax.errors import expression_error
 from sowctl.expressions.syntax.nodes import Field, Logic, Node
@@ -65,7 +65,7 @@ class Filter(Compiled):
         """One of :attr:`conjuncts`, compiled by itself."""
         found = self._single.get(number)
         if found is None:
-            found = self._single[number] = _condition(self.conjuncts[number], self.text, self._extra)
+            found = self._single[number] = _compile_checked_condition(self.conjuncts[number], self.text, self._extra)
         return found
 
     def matches(self, rows: Iterable[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
@@ -75,7 +75,7 @@ class Filter(Compiled):
         """
         if self.node is None:
             return [index for index, _ in enumerate(rows)]
-        return self._call(rows, env, headers, None)
+        return self._run_loop(rows, env, headers, None)
 
 
 def compile_filter(
@@ -87,38 +87,38 @@ def compile_filter(
     """
     # Functions of modules differ from one instance to another, and a long text would hold much memory.
     if extra or len(text) > MOST_KEPT:
-        return _filter(text, context, extra)
-    return _kept_filter(text, context)
+        return _cached_filter(text, context, extra)
+    return _compile_filter_cached(text, context)
 
 
 # By text and context: the same words may be allowed in one context and refused in another.
 @lru_cache(maxsize=32)
-def _kept_filter(text: str, context: Context) -> Filter:
-    return _filter(text, context, NO_FUNCTIONS)
+def _compile_filter_cached(text: str, context: Context) -> Filter:
+    return _cached_filter(text, context, NO_FUNCTIONS)
 
 
-def _filter(text: str, context: Context, extra: Mapping[str, Function]) -> Filter:
+def _cached_filter(text: str, context: Context, extra: Mapping[str, Function]) -> Filter:
     node = parse_filter(text)
     if node is None:
         return Filter(text, None, None)
     check(node, text, context, extra)
-    return _condition(node, text, extra)
+    return _compile_checked_condition(node, text, extra)
 
 
-def _condition(node: Node, text: str, extra: Mapping[str, Function]) -> Filter:
+def _compile_checked_condition(node: Node, text: str, extra: Mapping[str, Function]) -> Filter:
     """One condition of a filter that was checked; ``text`` is the filter's."""
     emitter = Emitter(text, extra)
-    finish(_conditions(emitter, node))
+    finish(_emit_conditions(emitter, node))
     return Filter(text, node, emitter, extra)
 
 
-def _conditions(emitter: Emitter, node: Node) -> Emission:
+def _emit_conditions(emitter: Emitter, node: Node) -> Emission:
     """A row is left at the first operand of AND that is not true."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
         # The operands are tests of the loop itself; in a chain that is longer, the groups become functions (see LONG).
-        if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG:
+        if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG_CHAIN_GROUPS:
             waiting.extend(reversed(current.operands))
             continue
         # A row counts only where the filter is TRUE. FALSE and NULL both leave it, so these tests need no third state.
@@ -200,8 +200,8 @@ def compile_projection(
     from sowctl.expressions.rows.projection import Projection, TextNode  # for views and aggregated queries alone
 
     # Each field keeps the text that it was written in, because its errors show a place in that text.
-    fields = [(field, text) for text in _texts(projection) for field in parse_projection(text)]
-    grouped = () if grouping is None else _texts(grouping)
+    fields = [(field, text) for text in _check_texts(projection) for field in parse_projection(text)]
+    grouped = () if grouping is None else _check_texts(grouping)
     keys = [TextNode(field, text) for text in grouped for field in parse_grouping(text)]
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
@@ -218,7 +218,7 @@ def compile_projection(
     return Projection(fields, keys, extra)
 
 
-def _texts(given: str | Sequence[str]) -> Sequence[str]:
+def _check_texts(given: str | Sequence[str]) -> Sequence[str]:
     # No text at all is parsed as the empty one, whose error says what is missing.
     return [given] if isinstance(given, str) else given or [""]
 
@@ -234,11 +234,11 @@ def _check_qualified(node: Node, text: str, joined: bool, sources: Collection[tu
                 "SOW-EXP-023", "a field of a join requires its topic", text, current.span[0], hint=hint
             )
         # A misspelled topic would be NULL in every row and never be noticed.
-        if current.qualifier and sources and not any(_names(current.qualifier, source) for source in sources):
+        if current.qualifier and sources and not any(_matches_source(current.qualifier, source) for source in sources):
             what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is not a source of the view"
             raise expression_error("SOW-EXP-028", what, text, current.span[0])
 
 
-def _names(qualifier: tuple[str, ...], source: tuple[str, ...]) -> bool:
+def _matches_source(qualifier: tuple[str, ...], source: tuple[str, ...]) -> bool:
     """Whether a qualifier names a source: the same topic, and the same type where both tell it."""
     return qualifier[-1] == source[-1] and (len(qualifier) < 2 or len(source) < 2 or qualifier == source)

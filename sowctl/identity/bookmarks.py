@@ -10,7 +10,7 @@ from sowctl.errors import UsageError
 
 _ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
 U64 = 1 << 64
-SHOWN = 80
+MAX_SHOWN_CHARACTERS = 80
 """Characters of what is no bookmark, in an error."""
 
 
@@ -46,5 +46,5 @@ def parse_bookmark(text: str) -> Bookmark:
         if publisher < U64 and sequence < U64:
             return Bookmark(publisher, sequence)
     # A consumer may write anything, and the error is a line for people.
-    shown = repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+    shown = repr(text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "...")
     raise UsageError("SOW-IDN-001", f"{shown} is not a bookmark", hint="write bookmarks like 13948331409633568391|7|")

@@ -12,7 +12,7 @@ CRC32C_POLYNOMIAL = 0x82F63B78
 
 
 @cache
-def _table(polynomial: int) -> tuple[int, ...]:
+def _make_crc_table(polynomial: int) -> tuple[int, ...]:
     rows = []
     for byte in range(256):
         value = byte
@@ -22,8 +22,8 @@ def _table(polynomial: int) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def _run(data: bytes, polynomial: int, state: int) -> int:
-    table = _table(polynomial)
+def _run_crc(data: bytes, polynomial: int, state: int) -> int:
+    table = _make_crc_table(polynomial)
     for byte in data:
         # Reflected: the lowest bit comes first, so the state moves to the right.
         state = table[(state ^ byte) & 0xFF] ^ (state >> 8)
@@ -32,12 +32,12 @@ def _run(data: bytes, polynomial: int, state: int) -> int:
 
 def crc64(data: bytes) -> int:
     """CRC-64, reflected, initial all ones, no final xor. ``crc64(b"123456789") == 14602665702277640833``."""
-    return _run(data, CRC64_POLYNOMIAL, 0xFFFF_FFFF_FFFF_FFFF)
+    return _run_crc(data, CRC64_POLYNOMIAL, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def crc32c(data: bytes) -> int:
     """CRC-32C, reflected, initial all ones, no final xor. ``crc32c(b"123456789") == 486108540``."""
-    return _run(data, CRC32C_POLYNOMIAL, 0xFFFF_FFFF)
+    return _run_crc(data, CRC32C_POLYNOMIAL, 0xFFFF_FFFF)
 
 
 def client_hash(name: str) -> int:

@@ -22,7 +22,7 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
 NULL_TEXT = b"\xff\xff\xff\xff"
 """Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
 
-SHORT = 64
+MAX_PREPARED_BYTES = 64
 """Texts below this length find the bytes before them ready-made."""
 
 Digest = bytes
@@ -86,7 +86,7 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
     start = prefix(domain)
     digest = xxhash.xxh3_128_digest
     # The bytes in front of a short text are one of a few, and are put together once.
-    short = [start + length.to_bytes(4, "big") for length in range(SHORT)]
+    short = [start + length.to_bytes(4, "big") for length in range(MAX_PREPARED_BYTES)]
 
     def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
         # Only here may a text be None. The other ways call len(), which raises TypeError for it, and so refuse a NULL
@@ -94,7 +94,7 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
         if null:
             return [key_digest(start, row) for row in rows]
         texts: Any = rows
-        if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < SHORT:
+        if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < MAX_PREPARED_BYTES:
             return [digest(short[len(text)] + text) for (text,) in texts]
         if fields == 1:
             return [digest(start + len(text).to_bytes(4, "big") + text) for (text,) in texts]

@@ -13,11 +13,11 @@ from itertools import chain, pairwise
 from struct import Struct, unpack
 from typing import Any
 
-HALF = 32
+PART_KEY_BITS = 32
 """Bits of a key that tell its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
 
 _WORDS = Struct("8s" * 256)
-SORTED = 1 << 20
+SORT_BATCH_KEYS = 1 << 20
 """So many keys are sorted at once, about."""
 
 Bounds = tuple[bytes | None, bytes | None]
@@ -26,21 +26,21 @@ Bounds = tuple[bytes | None, bytes | None]
 
 def part_of(key: bytes, count: int) -> int:
     """The number of the part, of ``count`` equal ones, that an 8-byte key lies in."""
-    return int.from_bytes(key[:4], "big") * count >> HALF
+    return int.from_bytes(key[:4], "big") * count >> PART_KEY_BITS
 
 
 def parts_of(keys: Any, count: int) -> Any:
     """:func:`part_of` for a numpy array of keys (uint64)."""
     # Numbers of the array's own type, so that the product stays within 64 bits without sign.
     word = keys.dtype.type
-    return (keys >> word(HALF)) * word(count) >> word(HALF)
+    return (keys >> word(PART_KEY_BITS)) * word(count) >> word(PART_KEY_BITS)
 
 
 def bounds(count: int) -> list[Bounds]:
     """Where each of ``count`` parts starts and stops, so that :func:`part_of` and these ranges agree on every key."""
     # the least upper half h with h * count >> 32 == number, rounded up
-    edges = [-(-(number << HALF) // count) for number in range(1, count)]
-    return list(pairwise([None, *((edge << HALF).to_bytes(8, "big") for edge in edges), None]))
+    edges = [-(-(number << PART_KEY_BITS) // count) for number in range(1, count)]
+    return list(pairwise([None, *((edge << PART_KEY_BITS).to_bytes(8, "big") for edge in edges), None]))
 
 
 def shares(keys: Any, count: int) -> Iterator[tuple[int, Any]]:
@@ -59,7 +59,7 @@ def last_of_each(keys: Any) -> Any:
     """The places of the last occurrence of every key of a numpy array (uint64), in key order."""
     import numpy as np
 
-    count = -(-len(keys) // SORTED)
+    count = -(-len(keys) // SORT_BATCH_KEYS)
     if count <= 1:
         return _last_of_each(keys)
     # Part by part of the key space: what a sort needs besides, five numbers for each key, it needs for one part.

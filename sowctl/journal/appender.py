@@ -18,9 +18,9 @@ from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
 # O_APPEND: every write goes to the present end, whatever another descriptor did to the offset.
-_COMMON = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 # Bytes of a torn tail that are copied at a time.
-_CHUNK = 4 << 20
+_COPY_CHUNK_BYTES = 4 << 20
 
 
 class Appender:
@@ -53,7 +53,7 @@ class Appender:
         # Order: content on disk, then the name, then the directory. A crash before the rename leaves a hidden file that
         # the next attempt truncates; after it the header is whole. Readers never see a file without its header.
         temporary = path.with_name(f".{path.name}.new")
-        fd = self._seam.call("file.open", os.open, temporary, _COMMON | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        fd = self._seam.call("file.open", os.open, temporary, _OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             write_all(self._seam, fd, header)
             self._seam.call("file.sync", os.fsync, fd)
@@ -62,14 +62,14 @@ class Appender:
         except BaseException:
             os.close(fd)
             raise
-        self._take(fd, number)
+        self._take_descriptor(fd, number)
         self.offset = self.synced = len(header)
 
     def adopt(self, number: int) -> None:
         """Open a file that is there, unless it is the one already open."""
         # A file that was removed or replaced has no link any more: what is written to its descriptor would be lost.
         if self.fd < 0 or number != self.number or not os.fstat(self.fd).st_nlink:
-            self._take(self._seam.call("file.open", os.open, self.path_of(number), _COMMON), number)
+            self._take_descriptor(self._seam.call("file.open", os.open, self.path_of(number), _OPEN_FLAGS), number)
 
     def stand_at(self, offset: int) -> None:
         """Go on at ``offset``, with everything before it on disk."""
@@ -110,7 +110,7 @@ class Appender:
             os.close(self.fd)
             self.fd = -1
 
-    def _take(self, fd: int, number: int) -> None:
+    def _take_descriptor(self, fd: int, number: int) -> None:
         self.close()
         self.fd, self.number = fd, number
 
@@ -124,7 +124,7 @@ def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
     try:
         # The copy and its name are on disk before the cut: at each moment of a crash the bytes exist at least once.
         at = offset
-        while chunk := os.pread(fd, _CHUNK, at):
+        while chunk := os.pread(fd, _COPY_CHUNK_BYTES, at):
             write_all(seam, target, chunk)
             at += len(chunk)
         seam.call("file.sync", os.fsync, target)

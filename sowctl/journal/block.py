@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
-from sowctl.journal.format import NO_PUBLISHER, PACKED, Topic, block_place
+from sowctl.journal.format import NO_PUBLISHER, PACKED_SUFFIXES, Topic, block_place
 from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class FileInfo(Struct, frozen=True):
     @property
     def is_packed(self) -> bool:
         """Whether it is compressed: then it is read from its beginning, wherever one begins."""
-        return self.path.suffix in PACKED
+        return self.path.suffix in PACKED_SUFFIXES
 
 
 class TailReport(Struct, frozen=True):
@@ -270,7 +270,7 @@ class Block:
                     raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
                 )
             except ValueError as error:
-                raise self._contradiction(error) from error
+                raise self._contradiction_error(error) from error
         return self._columns
 
     def numpy_columns(self) -> NumpyColumns:
@@ -289,7 +289,7 @@ class Block:
             try:
                 self._payloads = decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
             except ValueError as error:
-                raise self._contradiction(error) from error
+                raise self._contradiction_error(error) from error
         return self._payloads
 
     def payloads(self) -> list[bytes]:
@@ -374,7 +374,7 @@ class Block:
                 bytes(payloads[ends[place] : ends[place + 1]]),
             )
 
-    def _contradiction(self, error: ValueError) -> DamageError:
+    def _contradiction_error(self, error: ValueError) -> DamageError:
         first, last = self.header.first_txid, self.header.last_txid
         return DamageError(
             "SOW-JRN-014",

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.journal.format import CRC, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
+from sowctl.journal.format import CRC_LAYOUT, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
 
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
@@ -28,13 +28,13 @@ CODEC_NONE = 0
 CODEC_ZSTD = 1
 
 # Bits of a block's flags: two about its group, three that say which text columns it has.
-LAST = 1
-ABORT = 2
+LAST_BLOCK_FLAG = 1
+ABORT_FLAG = 2
 USER_KEYS = 4
 CORRELATION_IDS = 8
 LOGICAL_TOPICS = 16
-GAP = 32
-_BLOCK_FLAGS = LAST | ABORT | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS | GAP
+GAP_FLAG = 32
+_BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS | GAP_FLAG
 GAP_VERSION = 2
 """Of blocks that stand for what was cut out; programs that do not know them say that the format is newer."""
 
@@ -78,17 +78,17 @@ class BlockHeader(Struct, frozen=True):
     @property
     def is_last(self) -> bool:
         """Whether it ends its group."""
-        return bool(self.flags & LAST)
+        return bool(self.flags & LAST_BLOCK_FLAG)
 
     @property
     def is_abort(self) -> bool:
         """Whether it says that its group has not happened."""
-        return bool(self.flags & ABORT)
+        return bool(self.flags & ABORT_FLAG)
 
     @property
     def is_gap(self) -> bool:
         """Whether it stands for what was cut out: it has txids and no entries."""
-        return bool(self.flags & GAP)
+        return bool(self.flags & GAP_FLAG)
 
 
 class MapTopic(Struct, frozen=True):
@@ -151,7 +151,7 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: i
         chain,
         0,
     )
-    return raw[:-4] + CRC.pack(crc32(raw[:-4], seed))
+    return raw[:-4] + CRC_LAYOUT.pack(crc32(raw[:-4], seed))
 
 
 def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> BlockHeader | None:
@@ -163,7 +163,7 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
     # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
-    if fields[1] > (GAP_VERSION if fields[3] & GAP else VERSION):
+    if fields[1] > (GAP_VERSION if fields[3] & GAP_FLAG else VERSION):
         raise newer(fields[1], place)
     header = BlockHeader(*fields[2:])
     return header if _is_sane(header) else None

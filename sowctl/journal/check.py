@@ -63,12 +63,12 @@ def check_journal(
     Raises only MissingError ``SOW-JRN-001`` and StorageError
     ``SOW-JRN-020``.
     """
-    check = _Check(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive)
+    check = _JournalCheck(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive)
     check.on_read = on_read
     yield from check.run()
 
 
-class _Check:
+class _JournalCheck:
     def __init__(
         self,
         directory: Path,
@@ -103,7 +103,7 @@ class _Check:
         try:
             paths = list_files(self.directory, self.instance, self.archive)
         except DamageError as error:
-            yield _finding(error, str(self.directory), None)
+            yield _convert_error(error, str(self.directory), None)
             self.broken = True
             paths = find_files(self.directory, self.instance, self.archive)
         numbers = list(paths)
@@ -111,26 +111,26 @@ class _Check:
             raise MissingError("SOW-JRN-001", f"instance {self.instance!r} has no journal here")
         self._look_ahead(paths[numbers[-1]][0], numbers[-1])
         if self.on_read is not None:
-            self.total = sum(map(_size, (paths[number][0] for number in numbers)))
+            self.total = sum(map(_stored_size, (paths[number][0] for number in numbers)))
         for number in numbers:
             path, *others = paths[number]
             try:
-                file = self._opened(path, number)
+                file = self._open_file(path, number)
                 if file is None:
                     continue
                 try:
-                    yield from self._others(file, others)
-                    yield from self._file(file, number == numbers[-1])
+                    yield from self._check_copies(file, others)
+                    yield from self._check_file(file, number == numbers[-1])
                     self.behind += file.stored
                 finally:
                     file.close()
             except (DamageError, VersionError) as error:
-                yield _finding(error, str(path), 0)
+                yield _convert_error(error, str(path), 0)
                 self.coverage.missed.append(f"{path.name}: {error.message}")
                 self.last_txid, self.chain = None, 0
                 self.broken = True
 
-    def _opened(self, path: Path, number: int) -> JournalFile | None:
+    def _open_file(self, path: Path, number: int) -> JournalFile | None:
         """A file, wherever it lies by now; None where it was removed since, with all before it."""
         try:
             return JournalFile(path, number, self.seam)
@@ -153,7 +153,7 @@ class _Check:
         except (SowError, ValueError, TypeError):
             pass  # what is wrong with it is found when its turn comes
 
-    def _join(self, file: JournalFile) -> Iterator[Finding]:
+    def _check_file_boundary(self, file: JournalFile) -> Iterator[Finding]:
         """Whether a file goes on where the one before it has ended."""
         header = file.header
         # None behind a file that could not be read: the join is not known then, and is not reported a second time.
@@ -167,7 +167,7 @@ class _Check:
         if header.first_txid != expected:
             self.broken = True
             text = f"the file should start at txid {expected}, but starts at {header.first_txid}"
-            yield _problem("SOW-JRN-011", file, 0, text)
+            yield _build_problem("SOW-JRN-011", file, 0, text)
         elif self.chain and header.chain not in (0, self.chain):
             self.broken = True
             text = (
@@ -175,16 +175,16 @@ class _Check:
                 f"{header.chain:08x}, but the last block has {self.chain:08x}"
             )
             hint = "copies of this journal were continued separately: restore the files of one of them"
-            yield _problem("SOW-JRN-054", file, 0, text, hint=hint)
+            yield _build_problem("SOW-JRN-054", file, 0, text, hint=hint)
 
-    def _others(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
+    def _check_copies(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
         for path in others:
             try:
                 refuse_other(file, path, self.seam)
             except DamageError as error:
-                yield _finding(error, str(path), 0)
+                yield _convert_error(error, str(path), 0)
 
-    def _file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
+    def _check_file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
         header = file.header
         # A compressed file is unpacked to its end here: what its own checksum says is known before a block is read.
         self.coverage.bytes += file.size
@@ -197,10 +197,10 @@ class _Check:
             self.lineage = header.lineage
             self.told = unpack(self.topics_file, self.newest or self.lineage)
         elif header.lineage != self.lineage and not any(one.lineage == self.lineage for one in self.histories):
-            yield _problem("SOW-JRN-005", file, 0, "the file belongs to another journal than the files before it")
-        yield from self._join(file)
+            yield _build_problem("SOW-JRN-005", file, 0, "the file belongs to another journal than the files before it")
+        yield from self._check_file_boundary(file)
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
-        yield from self._checkpoint(file, begin)
+        yield from self._check_checkpoint(file, begin)
         if is_last and self.told is not None:
             # The topics file is written after a sync only, so up to its end nothing can be torn.
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
@@ -219,27 +219,27 @@ class _Check:
         for item in walker.groups():
             if isinstance(item, Damage):
                 self.broken = True
-                yield _finding(item.error, str(file.path), item.offset)
-                self._miss(file, item.offset, item.size)
+                yield _convert_error(item.error, str(file.path), item.offset)
+                self._note_missed(file, item.offset, item.size)
             else:
-                yield from self._group(file, walker, item)
+                yield from self._check_group(file, walker, item)
             if self.on_read is not None and self.total:
                 # Of a compressed file the walk counts what is unpacked.
                 done = self.behind + file.stored * min(walker.offset, file.size) // max(file.size, 1)
                 self.on_read(min(done, self.total), self.total)
         self.last_txid, self.lineage, self.chain = walker.last_txid, header.lineage, walker.chain
         if is_last:
-            yield from self._end(file, walker)
+            yield from self._check_end(file, walker)
 
-    def _checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
+    def _check_checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
         try:
             # Each checkpoint must repeat what the files before it add up to; the first one is the beginning of the sum.
             header = file.header
             noted = from_checkpoint(file.checkpoint(), begin, header.chain, header.version)
         except DamageError as error:
-            yield _finding(error, str(file.path), None)
+            yield _convert_error(error, str(file.path), None)
         except (ValueError, TypeError) as error:
-            yield _problem("SOW-JRN-004", file, None, f"invalid checkpoint ({error})")
+            yield _build_problem("SOW-JRN-004", file, None, f"invalid checkpoint ({error})")
         else:
             if self.last_txid is None:
                 self.state = noted
@@ -249,41 +249,41 @@ class _Check:
             elif self.broken:
                 self.state = noted
             elif noted.topics != self.state.topics or noted.publishers != self.state.publishers:
-                yield _problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
+                yield _build_problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
 
-    def _group(self, file: JournalFile, walker: Walker, group: list[BlockRef]) -> Iterator[Finding]:
+    def _check_group(self, file: JournalFile, walker: Walker, group: list[BlockRef]) -> Iterator[Finding]:
         place = Position(file.number, group[0].offset, group[0].header.first_txid - 1)
         happened = not group[-1].header.is_abort
         self.coverage.groups += happened
         for ref in group:
             if ref.header.is_gap:
-                yield from self._gap(file, ref, place, happened)
+                yield from self._check_gap(file, ref, place, happened)
                 continue
             try:
                 # The walk has checked headers and, at the end, bodies of the last group; the check reads every body.
                 block = ref.load()
                 self.coverage.blocks += 1
                 if not ref.header.is_abort:
-                    yield from self._block(block, happened)
+                    yield from self._check_block(block, happened)
             except DamageError as error:
                 self.broken = True
-                yield _finding(error, str(file.path), ref.offset)
-                self._miss(file, ref.offset, ref.header.size)
+                yield _convert_error(error, str(file.path), ref.offset)
+                self._note_missed(file, ref.offset, ref.header.size)
                 continue
             if happened:
                 self.state.absorb(place, block.map)
         self.state.advance(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
         # The topics file is compared at the place that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
-            yield from self._compare(self.told)
+            yield from self._compare_topics_file(self.told)
 
-    def _gap(self, file: JournalFile, ref: BlockRef, place: Position, happened: bool) -> Iterator[Finding]:
+    def _check_gap(self, file: JournalFile, ref: BlockRef, place: Position, happened: bool) -> Iterator[Finding]:
         """What a repair cut out: known, and named again and again."""
         try:
             gap = ref.gap()
         except DamageError as error:
             self.broken = True
-            yield _finding(error, str(file.path), ref.offset)
+            yield _convert_error(error, str(file.path), ref.offset)
             return
         self.coverage.gaps += 1
         if gap.topics is None:
@@ -291,13 +291,13 @@ class _Check:
             self.broken = True
         elif happened:
             self.state.absorb(place, ref.names())
-        yield _problem("SOW-JRN-071", file, ref.offset, gap.text, Level.WARNING)
+        yield _build_problem("SOW-JRN-071", file, ref.offset, gap.text, Level.WARNING)
 
-    def _miss(self, file: JournalFile, offset: int, size: int) -> None:
+    def _note_missed(self, file: JournalFile, offset: int, size: int) -> None:
         if size:
             self.coverage.missed.append(f"{file.path.name}: {size:,} bytes at {offset}")
 
-    def _block(self, block: Block, happened: bool) -> Iterator[Finding]:
+    def _check_block(self, block: Block, happened: bool) -> Iterator[Finding]:
         """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""
         columns = block.columns()
         sizes = block.payload_bytes()
@@ -325,11 +325,11 @@ class _Check:
         if highest != {index: who.sequence for index, who in enumerate(block.map.publishers)}:
             wrong.append("its list of publishers does not match its entries")
         for text in wrong:
-            yield self._at(block, "SOW-JRN-014", f"a block is inconsistent: {text}")
+            yield self._block_problem(block, "SOW-JRN-014", f"a block is inconsistent: {text}")
         if happened:
-            yield from self._times(block)
+            yield from self._check_times(block)
 
-    def _times(self, block: Block) -> Iterator[Finding]:
+    def _check_times(self, block: Block) -> Iterator[Finding]:
         columns = block.columns()
         topics = block.topics
         for index, (number, at) in enumerate(zip(columns.topics, columns.times, strict=True)):
@@ -338,24 +338,24 @@ class _Check:
             if before is not None and at < before:
                 txid = block.first_txid + index
                 text = f"the time of txid {txid} is earlier than that of a previous entry of topic {topic[0]}"
-                yield self._at(block, "SOW-JRN-042", text)
+                yield self._block_problem(block, "SOW-JRN-042", text)
             self.times[topic] = at
 
-    def _end(self, file: JournalFile, walker: Walker) -> Iterator[Finding]:
+    def _check_end(self, file: JournalFile, walker: Walker) -> Iterator[Finding]:
         # A tail that a crash left is a warning, because the next writer puts it right; entries that were acknowledged
         # and are gone are an error.
         tail = walker.tail
         if tail is None and self.acknowledged > walker.last_txid:
             error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)
-            yield _finding(error, str(file.path), walker.offset)
+            yield _convert_error(error, str(file.path), walker.offset)
         hint = "the next command that writes corrects this"
         if tail is not None and self._is_being_written(file):
             tail = None
         if tail is not None and tail.size:
-            yield _problem("SOW-JRN-040", file, tail.offset, tail.text, Level.WARNING, hint)
+            yield _build_problem("SOW-JRN-040", file, tail.offset, tail.text, Level.WARNING, hint)
         if tail is not None and tail.open_group:
             unfinished = replace(tail, size=0).text
-            yield _problem("SOW-JRN-041", file, walker.offset, unfinished, Level.WARNING, hint)
+            yield _build_problem("SOW-JRN-041", file, walker.offset, unfinished, Level.WARNING, hint)
         path = topics_path(self.directory, self.instance)
         if self.told is None and path.exists():
             place = Place(str(path))
@@ -370,7 +370,7 @@ class _Check:
         """
         return is_locked(self.directory, self.instance) or file.current_size() != file.size
 
-    def _compare(self, told: JournalState) -> Iterator[Finding]:
+    def _compare_topics_file(self, told: JournalState) -> Iterator[Finding]:
         if told.last_block == self.state.last_block and (
             told.topics != self.state.topics or told.publishers != self.state.publishers
         ):
@@ -383,11 +383,11 @@ class _Check:
                 hint="remove the topics file; the next writer rebuilds it",
             )
 
-    def _at(self, block: Block, code: str, text: str) -> Finding:
+    def _block_problem(self, block: Block, code: str, text: str) -> Finding:
         return Finding(code, Level.ERROR, Place(str(block.path), offset=block.start.offset), text)
 
 
-def _size(path: Path) -> int:
+def _stored_size(path: Path) -> int:
     """Bytes on disk; 0 for a file that was removed, or that lies at a URL."""
     try:
         return on_disk(path).stat().st_size
@@ -395,12 +395,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _problem(
+def _build_problem(
     code: str, file: JournalFile, offset: int | None, text: str, level: Level = Level.ERROR, hint: str | None = None
 ) -> Finding:
     return Finding(code, level, Place(str(file.path), offset=offset), text, hint=hint)
 
 
-def _finding(error: SowError, path: str, offset: int | None) -> Finding:
+def _convert_error(error: SowError, path: str, offset: int | None) -> Finding:
     facts = error.facts.get("offset", offset)
     return Finding(error.code, Level.ERROR, Place(path, offset=facts), error.message, hint=error.hint)

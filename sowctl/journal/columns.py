@@ -37,16 +37,16 @@ _COLUMNS = {
     "operations": (50, "B"),
 }
 """Name -> (bytes per entry before it, type code), behind keys and checks; in the order of :class:`Columns`."""
-_SPANS = [(name, start, start + array(code).itemsize, code) for name, (start, code) in _COLUMNS.items()]
+_COLUMN_SPANS = [(name, start, start + array(code).itemsize, code) for name, (start, code) in _COLUMNS.items()]
 """Of each: its name, the bytes per entry before it and up to its end, its type code."""
-_TEXTS = (
+_TEXT_COLUMNS = (
     (USER_KEYS, HAS_USER_KEY),
     (CORRELATION_IDS, HAS_CORRELATION_ID),
     (LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
 )
-_FEW = 16
+_MAX_SINGLE_LOOKUPS = 16
 """Keys that are looked for one by one; more are looked for all at once."""
-_LITTLE = sys.byteorder == "little"
+_IS_LITTLE_ENDIAN = sys.byteorder == "little"
 # The sizes of array's type codes depend on the compiler; the file's do not.
 assert array("q").itemsize == 8
 assert array("I").itemsize == 4
@@ -118,7 +118,7 @@ class NumpyColumns:
 
 def little(values: array[int]) -> bytes:
     """The bytes of an array as the file wants them."""
-    if not _LITTLE:
+    if not _IS_LITTLE_ENDIAN:
         values = values[:]
         values.byteswap()
     return values.tobytes()
@@ -126,7 +126,7 @@ def little(values: array[int]) -> bytes:
 
 def numbers(raw: memoryview, code: str) -> Ints:
     """Numbers of a type code on ``raw``; copied only where the machine is big-endian."""
-    if _LITTLE:
+    if _IS_LITTLE_ENDIAN:
         return raw.cast(code)  # type: ignore[call-overload, no-any-return]  # the stub asks for a literal code
     swapped = array(code, raw.tobytes())
     swapped.byteswap()
@@ -155,7 +155,7 @@ def may_hold(raw: memoryview, count: int, keys: Sequence[bytes] | None, operatio
     if keys is None:
         return True
     part = raw[: 8 * count].tobytes()
-    if len(keys) > _FEW:
+    if len(keys) > _MAX_SINGLE_LOOKUPS:
         import numpy
 
         # Compared as they lie in memory: numpy's search does not take numbers of another byte order.
@@ -171,7 +171,7 @@ def may_hold(raw: memoryview, count: int, keys: Sequence[bytes] | None, operatio
     return False
 
 
-def _texts(raw: memoryview, start: int, flags: Ints, bit: int) -> tuple[list[bytes | None], int]:
+def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tuple[list[bytes | None], int]:
     """The text column at ``start`` and where the next one begins. Raises ValueError."""
     # Text columns begin at a multiple of 8, so that their lengths can be read in place, too.
     start += -start % 8
@@ -206,7 +206,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     # Views of one piece of memory: on a little-endian machine no column is copied.
-    parts = {name: numbers(raw[start * count : end * count], code) for name, start, end, code in _SPANS}
+    parts = {name: numbers(raw[start * count : end * count], code) for name, start, end, code in _COLUMN_SPANS}
     if sum(parts["lengths"]) != payloads:
         raise ValueError("the payload lengths do not add up")
     # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
@@ -219,10 +219,10 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
         raise ValueError("a publisher that the block does not list")
     texts: list[list[bytes | None] | None] = []
     end = ENTRY_SIZE * count
-    for block_flag, bit in _TEXTS:
+    for block_flag, bit in _TEXT_COLUMNS:
         column = None
         if block_flags & block_flag:
-            column, end = _texts(raw, end, parts["flags"], bit)
+            column, end = _read_text_column(raw, end, parts["flags"], bit)
         texts.append(column)
     # Bytes without a meaning behind the columns show a forged or damaged size.
     if end != len(raw):
@@ -258,17 +258,17 @@ _zstd = _Zstd()
 
 def compress(codec: int, raw: bytes) -> bytes:
     """``raw`` as a block stores it."""
-    return raw if codec == CODEC_NONE else _compressor().compress(raw)
+    return raw if codec == CODEC_NONE else _get_compressor().compress(raw)
 
 
 def compress_all(parts: Sequence[bytes]) -> list[bytes]:
     """Each of ``parts`` as zstd stores it: the same bytes as of :func:`compress`, in one call that other threads do not
     wait for."""
-    stored = _compressor().multi_compress_to_buffer([*parts])
+    stored = _get_compressor().multi_compress_to_buffer([*parts])
     return [stored[place].tobytes() for place in range(len(stored))]
 
 
-def _compressor() -> zstandard.ZstdCompressor:
+def _get_compressor() -> zstandard.ZstdCompressor:
     if _zstd.compressor is None:
         import zstandard
 

@@ -23,13 +23,13 @@ from sowctl.errors import DamageError
 from sowctl.remote.place import Place
 from sowctl.seam import Seam
 
-_READ = 4096
+_READ_BYTES = 4096
 """Bytes of the compressed file at a time. A few bytes of zstd can stand for 128 KiB, so this is what bounds memory."""
 
 
-_TABLE = Layout("<II")
+_TABLE_LAYOUT = Layout("<II")
 """Before the rows of a table of frames: magic number of a frame that zstd passes over, and how many bytes follow."""
-_ROW = Layout("<II")
+_TABLE_ROW = Layout("<II")
 """Of each frame: its bytes, and those of its content."""
 _FOOTER = Layout("<IBI")
 """Behind the rows: their number, flags, magic number of the seekable format."""
@@ -39,28 +39,31 @@ _HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
 
 def pack_frames(frames: Sequence[tuple[int, int]]) -> bytes:
     """The table of these frames, each its bytes and those of its content, as the end of a file."""
-    rows = b"".join(_ROW.pack(*frame) for frame in frames) + _FOOTER.pack(len(frames), 0, _FOOTER_MAGIC)
-    return _TABLE.pack(_TABLE_MAGIC, len(rows)) + rows
+    rows = b"".join(_TABLE_ROW.pack(*frame) for frame in frames) + _FOOTER.pack(len(frames), 0, _FOOTER_MAGIC)
+    return _TABLE_LAYOUT.pack(_TABLE_MAGIC, len(rows)) + rows
 
 
 def unpack_frames(packed: Callable[[int, int], bytes], stored: int) -> list[tuple[int, int]] | None:
     """The frames that the table at the end of a file of ``stored`` bytes names; None where there is no table, or one
     that does not fit: then the file is read from its beginning."""
     # Every number is proven before it is used: at last that frames and table together are the whole file.
-    if stored < _TABLE.size + _FOOTER.size:
+    if stored < _TABLE_LAYOUT.size + _FOOTER.size:
         return None
     footer = packed(_FOOTER.size, stored - _FOOTER.size)
     if len(footer) < _FOOTER.size:
         return None
     count, flags, magic = _FOOTER.unpack(footer)
-    row = _ROW.size + (4 if flags & _HAS_CHECKSUMS else 0)
-    begin = stored - _TABLE.size - row * count - _FOOTER.size
+    row = _TABLE_ROW.size + (4 if flags & _HAS_CHECKSUMS else 0)
+    begin = stored - _TABLE_LAYOUT.size - row * count - _FOOTER.size
     if magic != _FOOTER_MAGIC or flags & _RESERVED or begin < 0:
         return None
-    raw = packed(_TABLE.size + row * count, begin)
-    if len(raw) < _TABLE.size + row * count or _TABLE.unpack_from(raw) != (_TABLE_MAGIC, row * count + _FOOTER.size):
+    raw = packed(_TABLE_LAYOUT.size + row * count, begin)
+    if len(raw) < _TABLE_LAYOUT.size + row * count or _TABLE_LAYOUT.unpack_from(raw) != (
+        _TABLE_MAGIC,
+        row * count + _FOOTER.size,
+    ):
         return None
-    frames = [_ROW.unpack_from(raw, _TABLE.size + row * number) for number in range(count)]
+    frames = [_TABLE_ROW.unpack_from(raw, _TABLE_LAYOUT.size + row * number) for number in range(count)]
     return frames if sum(size for size, _ in frames) == begin else None
 
 
@@ -113,7 +116,7 @@ class Unpacker:
                 self._stream = None
 
 
-def _nameless() -> int:
+def _open_unnamed_file() -> int:
     """A temporary file without a name: the space is freed when the descriptor closes, however the process ends."""
     try:
         return os.open(tempfile.gettempdir(), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
@@ -137,7 +140,7 @@ class DecompressedFile:
         self._at = 0
         self._done = False
         self._length = 0
-        self._copy = _nameless()
+        self._copy = _open_unnamed_file()
         # Only zstd has such tables: files of gzip are not asked.
         self._asked = path.suffix != ".zst"
         # Where the frames begin in the file and in its content, each with the end behind the last one.
@@ -159,14 +162,14 @@ class DecompressedFile:
     def reach(self, end: int) -> None:
         """Unpack until there are ``end`` bytes, or all; frames that a table names are unpacked when they are read."""
         while not self.is_seekable and self._length < end and not self._done:
-            self._more()
+            self._unpack_more()
 
     def total(self) -> int:
         """How many bytes it unpacks to."""
         if self.is_seekable and self._frames is not None:
             return self._frames[1][-1]
         while not self._done:
-            self._more()
+            self._unpack_more()
         return self._length
 
     def read(self, offset: int, size: int) -> bytes:
@@ -176,22 +179,22 @@ class DecompressedFile:
             number = bisect_right(begins, offset) - 1
             while number < len(begins) - 1 and begins[number] < offset + size:
                 if number not in self._here:
-                    self._bring(number, *(column[number : number + 2] for column in self._frames))
+                    self._unpack_frame(number, *(column[number : number + 2] for column in self._frames))
                 number += 1
         else:
             self.reach(offset + size)
         return os.pread(self._copy, size, offset)
 
-    def _bring(self, number: int, stored: Sequence[int], content: Sequence[int]) -> None:
+    def _unpack_frame(self, number: int, stored: Sequence[int], content: Sequence[int]) -> None:
         """Unpack one frame to its place; ``stored`` and ``content`` are its bounds in the file and in the content.
 
         The table may say anything: a frame that is not exactly as long as it says is damage, and writes over no other.
         """
         unpacker, (self._at, end), (at, stop) = Unpacker(self._path), stored, content
         while self._at < end:
-            raw = self._seam.call("file.read", self._packed, min(_READ, end - self._at), self._at)
+            raw = self._seam.call("file.read", self._packed, min(_READ_BYTES, end - self._at), self._at)
             if not raw:
-                raise self._damage("it ends too early")
+                raise self._damage_error("it ends too early")
             self._at += len(raw)
             try:
                 for piece in unpacker.feed(raw):
@@ -202,9 +205,9 @@ class DecompressedFile:
                         written = self._seam.call("file.write", os.pwrite, self._copy, rest, at)
                         rest, at = rest[written:], at + written
             except ValueError as error:
-                raise self._damage(str(error)) from error
+                raise self._damage_error(str(error)) from error
         if at != stop or not unpacker.is_between:
-            raise self._damage("a frame is not as the table of frames says")
+            raise self._damage_error("a frame is not as the table of frames says")
         self._here.add(number)
 
     def close(self) -> None:
@@ -213,27 +216,27 @@ class DecompressedFile:
             os.close(self._copy)
             self._copy = -1
 
-    def _more(self) -> None:
-        raw = self._seam.call("file.read", self._packed, _READ, self._at)
+    def _unpack_more(self) -> None:
+        raw = self._seam.call("file.read", self._packed, _READ_BYTES, self._at)
         self._at += len(raw)
         if not raw:
             # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.
             if not self._unpacker.is_between or self._at == 0:
-                raise self._damage("it ends too early")
+                raise self._damage_error("it ends too early")
             self._done = True
         try:
             for content in self._unpacker.feed(raw):
-                self._keep(content)
+                self._store_content(content)
         except ValueError as error:
-            raise self._damage(str(error)) from error
+            raise self._damage_error(str(error)) from error
 
-    def _keep(self, content: bytes) -> None:
+    def _store_content(self, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[self._seam.call("file.write", os.write, self._copy, rest) :]
         self._length += len(content)
 
-    def _damage(self, why: str) -> DamageError:
+    def _damage_error(self, why: str) -> DamageError:
         return DamageError(
             "SOW-JRN-050",
             f"cannot decompress the journal file: {why}",

@@ -23,23 +23,17 @@ from sowctl.journal.blockcodec import (
     unpack_block_header,
     unpack_map,
 )
-from sowctl.journal.format import (
-    FILE_HEADER_SIZE,
-    PACKED,
-    FileHeader,
-    block_place,
-    unpack_file_header,
-)
+from sowctl.journal.format import FILE_HEADER_SIZE, PACKED_SUFFIXES, FileHeader, block_place, unpack_file_header
 from sowctl.remote.place import Place
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
     from sowctl.journal.compressed import DecompressedFile
 
-PEEK = 512
+PEEK_BYTES = 512
 """Bytes read with a block header: most maps fit into them."""
 # Bytes searched at a time for the next block of a damaged file; a sound file is never searched.
-_CHUNK = 1 << 20
+_SCAN_CHUNK_BYTES = 1 << 20
 
 
 def read_error(error: OSError, path: Place) -> StorageError:
@@ -72,7 +66,7 @@ class JournalFile:
         self._unpacked: DecompressedFile | None = None
         self._size = -1
         try:
-            if path.suffix in PACKED:
+            if path.suffix in PACKED_SUFFIXES:
                 from sowctl.journal.compressed import DecompressedFile
 
                 self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam, lambda: self.stored)
@@ -186,7 +180,7 @@ class JournalFile:
     def block_at(self, offset: int) -> BlockRef | None:
         """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
         # One read brings the header and, for most blocks, the map with it.
-        peek = self.read(offset, PEEK)
+        peek = self.read(offset, PEEK_BYTES)
         header = self._header_of(peek, offset)
         # A right header whose body reaches beyond the end is no block yet: its write is going on, or a crash cut it.
         if header is None or offset + header.size > self.size:
@@ -203,7 +197,7 @@ class JournalFile:
         seed = place_seed(self.header.lineage, self.number, offset)
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
 
-    def next_block(self, offset: int, at_a_time: int = _CHUNK) -> BlockRef | None:
+    def next_block(self, offset: int, at_a_time: int = _SCAN_CHUNK_BYTES) -> BlockRef | None:
         """The first block with a valid header at or behind ``offset``, whether its body is whole or not.
 
         Looked for as far as ``size``: what a writer has added since proves nothing about bytes that were read before.
@@ -215,7 +209,7 @@ class JournalFile:
             while at >= 0:
                 place = offset + at
                 seed = place_seed(self.header.lineage, self.number, place)
-                peek = self.read(place, PEEK)
+                peek = self.read(place, PEEK_BYTES)
                 try:
                     # A newer format raises while searching, which tells nothing about this file: such a place is passed
                     # over.
@@ -238,7 +232,7 @@ class JournalFile:
         """
         start = offset
         while offset + BLOCK_HEADER_SIZE <= self.size:
-            chunk = bytes(self.read(offset, min(_CHUNK, self.size - offset)))
+            chunk = bytes(self.read(offset, min(_SCAN_CHUNK_BYTES, self.size - offset)))
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
                 ref = self._displaced_at(offset + at, start, last_txid)
@@ -249,7 +243,7 @@ class JournalFile:
         return None
 
     def _displaced_at(self, place: int, start: int, last_txid: int) -> BlockRef | None:
-        peek = self.read(place, PEEK)
+        peek = self.read(place, PEEK_BYTES)
         raw = bytes(peek[:BLOCK_HEADER_SIZE])
         if len(raw) < BLOCK_HEADER_SIZE:
             return None
@@ -300,17 +294,17 @@ def refuse_other(file: JournalFile, path: Path, seam: Seam) -> None:
 def _seed_of(raw: bytes) -> int:
     """The start value with which the CRC of these 104 bytes of a block header is right."""
     # A CRC is linear: what the start value adds to it has run through as many zero bytes as the header has bytes.
-    return _unshifted(crc32(raw[:-4]) ^ int.from_bytes(raw[-4:], "little"), BLOCK_HEADER_SIZE - 4)
+    return _unshift_crc(crc32(raw[:-4]) ^ int.from_bytes(raw[-4:], "little"), BLOCK_HEADER_SIZE - 4)
 
 
 def _place_of(seed: int, lineage: bytes, number: int, near: int) -> int:
     """The offset for which :func:`place_seed` gives ``seed``, within the 4 GiB that ``near`` is in."""
     high = near >> 32 << 32
     # The four low bytes of the offset go into the CRC as one 32-bit word, four high ones behind them.
-    return high | _unshifted(seed ^ place_seed(lineage, number, high), 8)
+    return high | _unshift_crc(seed ^ place_seed(lineage, number, high), 8)
 
 
-def _unshifted(crc: int, count: int) -> int:
+def _unshift_crc(crc: int, count: int) -> int:
     """What a difference of two CRCs was before ``count`` bytes that do not differ."""
     by_top = _crc_table()
     for _ in range(count):

@@ -16,7 +16,7 @@ from sowctl.journal.archive.joining import JoinedArchive, apart
 from sowctl.journal.archive.remotefile import open_file
 from sowctl.journal.block import Ended, FileInfo, Position
 from sowctl.journal.files import JournalFile, foreign_file, has_gap, refuse_other
-from sowctl.journal.format import FILE_HEADER_SIZE, PACKED, FileHeader, block_place, file_name
+from sowctl.journal.format import FILE_HEADER_SIZE, PACKED_SUFFIXES, FileHeader, block_place, file_name
 from sowctl.journal.listing import list_files, list_places, searched
 from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
 from sowctl.journal.stretch import Segment
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sowctl.journal.archive.archived import ArchivedFile
     from sowctl.journal.archive.manifest import Manifest
 
-REMOVED = "SOW-JRN-063"
-MOVES = 4
+REMOVED_CODE = "SOW-JRN-063"
+MAX_MOVE_RETRIES = 4
 """How often a file that has gone is looked for anew: it goes one way, into the archive, packed, and away."""
 
 
@@ -72,7 +72,7 @@ class FileSet:
     def numbers(self) -> list[int]:
         """All files, by number. An archive at a URL is asked once: raises what reading its manifest does, DamageError
         ``SOW-JRN-086`` and ``SOW-JRN-087`` where it is not the beginning of what is here."""
-        self._ask()
+        self._ask_archive()
         return self._numbers
 
     @property
@@ -88,7 +88,7 @@ class FileSet:
     def has(self, number: int) -> bool:
         """Whether there is a file; where it is older than those here, an archive at a URL is asked."""
         if number < self._numbers[0]:
-            self._ask()
+            self._ask_archive()
         return self._numbers[0] <= number <= self._numbers[-1]
 
     @property
@@ -98,7 +98,7 @@ class FileSet:
 
     def look(self) -> None:
         """Look again which files there are and how long the last one is."""
-        self._list()
+        self._list_files()
         # A repair puts another file in the place of one that is open: the same blocks at the same places, and gaps.
         if self._last is not None and self._last.fd >= 0 and not os.fstat(self._last.fd).st_nlink:
             self._last.close()
@@ -108,22 +108,22 @@ class FileSet:
         if not last.is_packed:
             last.size = last.current_size()
 
-    def _list(self) -> None:
-        self._paths = self._listed()
+    def _list_files(self) -> None:
+        self._paths = self._list_checked()
         self._numbers = list(self._paths)
         if not self._numbers and self._there is not None and not self._there.asked:
             # All of them may lie at the URL.
             self._there.ask()
-            self._list()
+            self._list_files()
             return
         if not self._numbers:
-            raise self._nothing()
+            raise self._no_journal_error()
         needed = self._needed
         if needed is not None and not self.has(needed):
             self._needed = None  # the error looks at the first file that is left
-            raise self._removed(needed)
+            raise self._removed_error(needed)
 
-    def _listed(self) -> Mapping[int, Sequence[Place]]:
+    def _list_checked(self) -> Mapping[int, Sequence[Place]]:
         directory, archive = self._here
         there = self._there
         if there is None or not there.asked:
@@ -142,11 +142,11 @@ class FileSet:
             raise
         return found
 
-    def _ask(self) -> None:
+    def _ask_archive(self) -> None:
         """Read the manifest of the archive at a URL, unless that was done or the journal begins here, with file 0."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
             self._there.ask(needed=True)
-            self._list()
+            self._list_files()
 
     def _header_here(self, number: int) -> FileHeader:
         """The header of a file of this machine."""
@@ -161,7 +161,7 @@ class FileSet:
         ended = next((one for one in self.histories if one.lineage == lineage), None)
         return ended is not None and (ended.last_txid, ended.above) == (last_txid, header.first_txid - 1)
 
-    def _nothing(self) -> MissingError:
+    def _no_journal_error(self) -> MissingError:
         """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
         looked = f" (searched {self.searched})" if self.archive is not None else ""
         if not isinstance(self.directory, RemotePath) and (told := last_told(self.directory, self.instance)):
@@ -198,10 +198,10 @@ class FileSet:
             youngest = self.youngest
             # The one before is closed by the walk that still goes through it.
             try:
-                self._last = self._opened(youngest)
+                self._last = self._open_numbered(youngest)
             except MissingError as error:
                 # It was rolled and removed since it was seen. Each round begins with a later one, so they end.
-                if error.code != REMOVED or self.youngest <= youngest:
+                if error.code != REMOVED_CODE or self.youngest <= youngest:
                     raise
         return self._last
 
@@ -236,13 +236,13 @@ class FileSet:
     def open(self, number: int) -> JournalFile:
         """A file of this lineage, to be given back to :meth:`release`. Raises DamageError ``SOW-JRN-005``."""
         if number < self._numbers[0]:
-            self._ask()
+            self._ask_archive()
         last = self.last()
         if number == last.number:
             return last
         if self._packed is not None and self._packed.number == number:
             return self._packed
-        file = self._opened(number)
+        file = self._open_numbered(number)
         # One journal has one lineage, and those of the histories that restores ended: a file with another one was
         # restored into the wrong directory.
         if file.header.lineage != last.header.lineage and not self.is_former(file.header.lineage):
@@ -288,7 +288,7 @@ class FileSet:
         header = last.header
         if not header.chain_offset or last.number - 1 not in self._paths:
             return
-        if self._paths[last.number - 1][0].suffix in PACKED or self.archived(last.number - 1) is not None:
+        if self._paths[last.number - 1][0].suffix in PACKED_SUFFIXES or self.archived(last.number - 1) is not None:
             return
         try:
             before = self.open(last.number - 1)
@@ -301,7 +301,7 @@ class FileSet:
         finally:
             self.release(before)
 
-    def _opened(self, number: int) -> JournalFile:
+    def _open_numbered(self, number: int) -> JournalFile:
         looks = 0
         while True:
             try:
@@ -309,12 +309,12 @@ class FileSet:
                 break
             except StorageError as error:
                 looks += 1
-                if looks > MOVES or not isinstance(error.__cause__, FileNotFoundError):
+                if looks > MAX_MOVE_RETRIES or not isinstance(error.__cause__, FileNotFoundError):
                     raise
                 # It was moved to the archive, compressed or removed since the directories were looked at.
-                self._list()
+                self._list_files()
                 if not self.has(number):
-                    raise self._removed(number) from error
+                    raise self._removed_error(number) from error
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
         # mistake that must not be decided by order.
         for path in self._paths.get(number, ())[1:]:
@@ -327,11 +327,11 @@ class FileSet:
                 raise
         return file
 
-    def _removed(self, number: int) -> MissingError:
+    def _removed_error(self, number: int) -> MissingError:
         """The error for a file that was removed, as those before it, after a reader had seen that it was there."""
         first = self.first_txid(self.numbers[0])
         return MissingError(
-            REMOVED,
+            REMOVED_CODE,
             f"journal file {number:010d} was removed while it was being read: the first remaining txid is {first}",
             place=str(self.directory / file_name(self.instance, number)),
             hint="run the command again: it starts at the first remaining txid; or restore the removed files",
@@ -412,7 +412,7 @@ class FileSet:
 
     def apart(self, number: int) -> JournalFile:
         """A file for one reader alone, to be given back to :meth:`release`: how far it is read is not shared."""
-        return self._opened(number) if number == self.last().number else self.open(number)
+        return self._open_numbered(number) if number == self.last().number else self.open(number)
 
     def first_txid(self, number: int) -> int:
         """The first txid that a file can hold."""
@@ -435,7 +435,7 @@ class FileSet:
     def number_of(self, txid: int) -> int:
         """The number of the file that holds ``txid``, or would."""
         if self._there is not None and self._numbers[0] and txid < self.first_txid(self._numbers[0]):
-            self._ask()
+            self._ask_archive()
         low, high = self._numbers[0], self._numbers[-1]
         # Invariant: the first txid of file `low` is at or below `txid`, that of file `high` + 1 is above it. Each step
         # reads one header at most.

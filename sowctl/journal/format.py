@@ -27,13 +27,13 @@ TOPICS_MAGIC = b"\x89topics\n"
 
 FILE_HEADER = struct.Struct("<8sHHI16sQQqIIQ4xI")
 TOPICS_HEADER = struct.Struct("<8sII")
-CRC = struct.Struct("<I")
+CRC_LAYOUT = struct.Struct("<I")
 """A checksum, behind the bytes that it covers."""
 FILE_HEADER_SIZE = 80
 assert FILE_HEADER.size == FILE_HEADER_SIZE
 assert TOPICS_HEADER.size == 16
 
-PACKED = (".gz", ".zst")
+PACKED_SUFFIXES = (".gz", ".zst")
 """What the name of a compressed journal file has behind ``.journal``."""
 
 PUBLISH = 1
@@ -158,7 +158,7 @@ def pack_file_header(
         chain[0],
         0,
     )
-    return raw[:-4] + CRC.pack(crc32(raw[:-4])) + checkpoint
+    return raw[:-4] + CRC_LAYOUT.pack(crc32(raw[:-4])) + checkpoint
 
 
 def unpack_file_header(raw: bytes, place: str) -> FileHeader:

@@ -17,11 +17,11 @@ from sowctl.described import DescribedStruct
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
-    ABORT,
+    ABORT_FLAG,
     CODEC_NONE,
     CODEC_ZSTD,
     CORRELATION_IDS,
-    LAST,
+    LAST_BLOCK_FLAG,
     LOGICAL_TOPICS,
     MAX_MAP,
     MAX_RAW,
@@ -106,12 +106,12 @@ class _Draft(DescribedStruct, frozen=True):
     def sealed(self) -> EncodedBlock:
         """The block, compressed here."""
         payloads = codec.compress(self.codec, self.payloads) if self.size is None else self.payloads
-        return _sealed(self, codec.compress(self.codec, self.columns), payloads)
+        return _seal_block(self, codec.compress(self.codec, self.columns), payloads)
 
 
 def stored_payloads(payloads: list[bytes]) -> list[bytes]:
     """The payloads of a group, block by block, as its blocks store them with zstd."""
-    return codec.compress_all([b"".join(payloads[start:stop]) for start, stop in _bounds(payloads)])
+    return codec.compress_all([b"".join(payloads[start:stop]) for start, stop in _find_block_bounds(payloads)])
 
 
 def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
@@ -119,7 +119,7 @@ def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: 
 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
-    for draft in _drafts(group, codec_id, first_txid, group_txid, last):
+    for draft in _draft_blocks(group, codec_id, first_txid, group_txid, last):
         yield draft.sealed()
 
 
@@ -133,32 +133,34 @@ def encode_beside(
     meanwhile: Callable[[], None],
 ) -> list[EncodedBlock]:
     """As :func:`encode`, compressed by ``pool`` while ``meanwhile`` runs here; holds the group uncompressed, too."""
-    drafts = list(_drafts(group, codec_id, first_txid, group_txid, last))
+    drafts = list(_draft_blocks(group, codec_id, first_txid, group_txid, last))
     packed = [draft for draft in drafts if draft.codec == CODEC_ZSTD]
     compressed = pool.submit(codec.compress_all, [part for draft in packed for part in (draft.columns, draft.payloads)])
     meanwhile()
     parts = iter(compressed.result())
     return [
-        _sealed(draft, next(parts), next(parts))
+        _seal_block(draft, next(parts), next(parts))
         if draft.codec == CODEC_ZSTD
-        else _sealed(draft, draft.columns, draft.payloads)
+        else _seal_block(draft, draft.columns, draft.payloads)
         for draft in drafts
     ]
 
 
-def _drafts(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
+def _draft_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
     _check_lengths(group)
     count = len(group)
     # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
-    for number, (start, stop) in enumerate(_bounds(group.payloads)):
+    for number, (start, stop) in enumerate(_find_block_bounds(group.payloads)):
         stored = group.stored[number] if group.stored is not None and codec_id == CODEC_ZSTD else None
-        yield _draft(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
+        yield _draft_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
 
 
 def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
     """The marker that ends a group that has not happened."""
     # A marker repeats the last txid of the group, so that the next block continues after the txids that are used up.
-    header = BlockHeader(CODEC_NONE, LAST | ABORT, 0, group_txid, group_txid, last_txid, group_txid - 1, *(0,) * 12)
+    header = BlockHeader(
+        CODEC_NONE, LAST_BLOCK_FLAG | ABORT_FLAG, 0, group_txid, group_txid, last_txid, group_txid - 1, *(0,) * 12
+    )
     return EncodedBlock(header, BlockMap((), ()), (b"", b"", b""))
 
 
@@ -177,7 +179,7 @@ def _check_lengths(group: Group) -> None:
         raise ValueError("the columns of a group have different lengths, or there are no entries")
 
 
-def _bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
+def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
     """Where to cut: at most BLOCK_ENTRIES entries and BLOCK_BYTES bytes."""
     count = len(payloads)
     start = 0
@@ -194,7 +196,7 @@ def _bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _spread(column: Sequence[int] | int, code: str, start: int, stop: int) -> array[int]:
+def _spread_column(column: Sequence[int] | int, code: str, start: int, stop: int) -> array[int]:
     if isinstance(column, int):
         return array(code, (column,)) * (stop - start)
     if isinstance(column, array) and column.typecode == code:
@@ -202,14 +204,14 @@ def _spread(column: Sequence[int] | int, code: str, start: int, stop: int) -> ar
     return array(code, column[start:stop])
 
 
-def _topics(group: Group, start: int, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
+def _build_topic_map(group: Group, start: int, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
     """The map's topics and the topic column of one block; only topics that occur are listed."""
     count = len(times)
     if isinstance(group.topic, int):
         used = {group.topic: count - 1}
         column = array("H", (0,)) * count
     else:
-        column = _spread(group.topic, "H", start, start + count)
+        column = _spread_column(group.topic, "H", start, start + count)
         # The last place of each topic: a later one replaces an earlier one in the dictionary.
         used = {index: place for place, index in enumerate(column)}
         order = {index: rank for rank, index in enumerate(sorted(used))}
@@ -221,13 +223,15 @@ def _topics(group: Group, start: int, times: array[int], first_txid: int) -> tup
     return rows, column
 
 
-def _publishers(group: Group, start: int, count: int, sequences: array[int]) -> tuple[list[MapPublisher], array[int]]:
+def _build_publisher_map(
+    group: Group, start: int, count: int, sequences: array[int]
+) -> tuple[list[MapPublisher], array[int]]:
     """The map's publishers and the publisher column of one block."""
     if isinstance(group.publisher, int):
         if group.publisher == NO_PUBLISHER:
             return [], array("H", (NO_PUBLISHER,)) * count
         return [MapPublisher(*group.publishers[group.publisher], max(sequences))], array("H", (0,)) * count
-    column = _spread(group.publisher, "H", start, start + count)
+    column = _spread_column(group.publisher, "H", start, start + count)
     highest: dict[int, int] = {}
     for index, sequence in zip(column, sequences, strict=True):
         # The highest number, not the last one: a publisher may send an older message again.
@@ -261,7 +265,7 @@ def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tup
     return b"".join(parts), flags
 
 
-def _draft(
+def _draft_block(
     group: Group,
     start: int,
     stop: int,
@@ -271,11 +275,11 @@ def _draft(
     last: bool,
     stored: bytes | None,
 ) -> _Draft:
-    times = _spread(group.times, "q", start, stop)
+    times = _spread_column(group.times, "q", start, stop)
     # Without sequences: zeros, which mean that the publisher gave none.
     sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
-    topics, topic_column = _topics(group, start, times, first_txid)
-    publishers, publisher_column = _publishers(group, start, len(times), sequences)
+    topics, topic_column = _build_topic_map(group, start, times, first_txid)
+    publishers, publisher_column = _build_publisher_map(group, start, len(times), sequences)
     payloads = group.payloads[start:stop]
     try:
         lengths = array("I", list(map(len, payloads)))
@@ -286,12 +290,12 @@ def _draft(
         group.keys[8 * start : 8 * stop],
         group.checks[8 * start : 8 * stop],
         codec.little(times),
-        codec.little(_spread(group.expirations, "q", start, stop)),
+        codec.little(_spread_column(group.expirations, "q", start, stop)),
         codec.little(sequences),
         codec.little(lengths),
         codec.little(topic_column),
         codec.little(publisher_column),
-        codec.little(_spread(group.flags, "H", start, stop)),
+        codec.little(_spread_column(group.flags, "H", start, stop)),
         group.operations[start:stop],
     ]
     columns, flags = _raw_columns(group, start, stop, fixed)
@@ -300,7 +304,7 @@ def _draft(
     # A reader refuses larger blocks, so none is written.
     if max(len(columns), size) > MAX_RAW or len(packed_map) > MAX_MAP:
         raise _too_large()
-    flags |= LAST if last else 0
+    flags |= LAST_BLOCK_FLAG if last else 0
     # The codec is stated per block, so that a single small message costs no import of zstandard.
     if len(columns) + size < PLAIN_BELOW:
         codec_id, stored = CODEC_NONE, None
@@ -309,7 +313,7 @@ def _draft(
     return _Draft(names, packed_map, columns, b"".join(payloads), codec_id, flags, first_txid, group_txid, times)
 
 
-def _sealed(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> EncodedBlock:
+def _seal_block(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> EncodedBlock:
     """The block of a draft whose parts are compressed."""
     times, packed_map = draft.times, draft.packed_map
     header = BlockHeader(

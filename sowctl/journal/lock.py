@@ -22,15 +22,15 @@ from sowctl.waiting import holders, take
 
 # A batch holds the lock for a few milliseconds: the first pause is shorter than that, the longest keeps a long wait
 # cheap.
-_PAUSES = 0.0005, 0.02
+_LOCK_PAUSE_SECONDS = 0.0005, 0.02
 _AFTER_YOU = 0.025
 """So long others are let go first: longer than their pauses."""
-_SHARE = 0.02
+_FAIR_HOLD_SECONDS = 0.02
 """Seconds of holding the lock after which others are let go first. Who holds it for a millisecond at a time, as workers
 of a queue do, would else spend most of its time in letting others go."""
 
 
-def _silent(_: str) -> None:
+def _ignore_wait(_: str) -> None:
     return
 
 
@@ -59,7 +59,7 @@ class JournalLock:
         seam: Seam,
         holder: str,
         started: Micros,
-        notify: Callable[[str], None] = _silent,
+        notify: Callable[[str], None] = _ignore_wait,
         *,
         path: Path | None = None,
         what: str = "the journal",
@@ -87,24 +87,24 @@ class JournalLock:
         It is asked for again and again instead of waited for, so that the wait ends on time and a signal ends it too.
         Whoever asks in vain touches the file. Who finds it touched since it last had the lock lets the others go first:
         one that publishes batch after batch lets go of the lock for an instant only, which those who wait would miss.
-        It does so whenever it has held the lock for :data:`_SHARE` in all.
+        It does so whenever it has held the lock for :data:`_FAIR_HOLD_SECONDS` in all.
         """
 
         def tell() -> None:
-            self._notify(f"waiting for {self._what}, locked by {self._holder()[0]}: {self.path}")
+            self._notify(f"waiting for {self._what}, locked by {self._read_holder()[0]}: {self.path}")
 
-        if self._held >= _SHARE:
+        if self._held >= _FAIR_HOLD_SECONDS:
             if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
                 with breakable():
                     time.sleep(_AFTER_YOU)
             self._held = 0.0
-        if not take(self._attempt, wait, _PAUSES, tell):
-            raise self._locked(wait)
-        self._sign()
+        if not take(self._try_lock, wait, _LOCK_PAUSE_SECONDS, tell):
+            raise self._locked_error(wait)
+        self._write_holder()
         self._taken = os.fstat(self._fd).st_mtime_ns
         self._since = time.monotonic()
 
-    def _attempt(self) -> bool:
+    def _try_lock(self) -> bool:
         try:
             self._seam.call("file.lock", fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -127,7 +127,7 @@ class JournalLock:
             os.close(self._fd)
             self._fd = -1
 
-    def _sign(self) -> None:
+    def _write_holder(self) -> None:
         """Say who holds it. The text is for people; the lock holds whether it can be written or not."""
         try:
             # Written only where it changes: the same writer takes the lock for each batch, and the file would be
@@ -138,7 +138,7 @@ class JournalLock:
         except OSError:
             pass
 
-    def _holder(self) -> tuple[str, dict[str, str | None]]:
+    def _read_holder(self) -> tuple[str, dict[str, str | None]]:
         """Who holds it, in words and as plain values. The file names its last holder, which need not be the present
         one: other programs lock it without a word."""
         lines = os.pread(self._fd, 4096, 0).decode(errors="replace").split("\n")
@@ -150,8 +150,8 @@ class JournalLock:
         who = f"process {pid} on {host} ({command}, since {since})" if since else "another process"
         return who, {"pid": pid, "host": host, "command": command, "since": since}
 
-    def _locked(self, wait: float) -> LockedError:
-        who, facts = self._holder()
+    def _locked_error(self, wait: float) -> LockedError:
+        who, facts = self._read_holder()
         return LockedError(
             "SOW-JRN-030",
             f"{self._what} is locked by {who}; waited {wait:g} s",

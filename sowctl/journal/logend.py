@@ -20,9 +20,9 @@ from sowctl.journal.reader import Journal
 from sowctl.journal.state import JournalState, save
 from sowctl.remote.place import on_disk
 from sowctl.seam import Seam
-from sowctl.values.times import SECOND, Micros
+from sowctl.values.times import MICROS_PER_SECOND, Micros
 
-TOPICS_EVERY: Micros = 5 * SECOND
+TOPICS_EVERY: Micros = 5 * MICROS_PER_SECOND
 """Time between two rewritings of the topics file."""
 
 
@@ -73,7 +73,7 @@ class LogEnd:
         try:
             self.file.create(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._stop_after_failure(error) from error
 
     def catch_up(self) -> None:
         """Read on to the end, cut a torn tail, sync what other writers left, close an unfinished group.
@@ -108,7 +108,7 @@ class LogEnd:
             self.file.stand_at(self.file.size())
             self.file.sync()
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._stop_after_failure(error) from error
         self._pending = []
         self.open_group = 0
         self._chain = self.state.chain
@@ -159,7 +159,7 @@ class LogEnd:
         try:
             self.file.write(b"".join(parts))
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._stop_after_failure(error) from error
         self._chain = last_block[1]
         final = blocks[-1].header
         self.last_txid = final.last_txid
@@ -180,7 +180,7 @@ class LogEnd:
         try:
             self.file.sync()
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._stop_after_failure(error) from error
         # Acknowledged from here on, and not a moment earlier.
         self.synced_txid = self.last_txid
 
@@ -224,7 +224,7 @@ class LogEnd:
         try:
             self.file.create(number, header)
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._stop_after_failure(error) from error
         self.state.advance(Position(number, self.file.offset, self.last_txid), (0, 0))
 
     def save_topics(self) -> None:
@@ -241,7 +241,7 @@ class LogEnd:
         except OSError:
             pass
 
-    def _fail(self, error: OSError) -> StorageError:
+    def _stop_after_failure(self, error: OSError) -> StorageError:
         """Stop for good: take back what was not acknowledged; the error to raise."""
         # What was written but not acknowledged is taken back, so that an error report and the file agree.
         cut_back = self._cut_back()

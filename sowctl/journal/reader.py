@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.files import BlockRef
 
-LOOKS = 5
-"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED` ended it."""
+MAX_REREADS = 5
+"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED_CODE` ended
+it."""
 
 
-def _unheard(_: Gap) -> None:
+def _ignore_gap(_: Gap) -> None:
     return
 
 
@@ -57,7 +58,7 @@ class Journal:
         self._folder = FileSet(directory, instance, seam, archive, reaching)
         self.lineage = self._folder.last().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
-        self.on_gap: Callable[[Gap], None] = _unheard
+        self.on_gap: Callable[[Gap], None] = _ignore_gap
         self.on_read: Callable[[int, int], None] | None = None
 
     @classmethod
@@ -299,7 +300,7 @@ class Journal:
         ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage` in
         its place and goes on behind it.
         """
-        reach = self._reach(after, until)
+        reach = self._find_walk_range(after, until)
         for item in self._scan.refs(after, topic, start, resync):
             if isinstance(item, Damage):
                 yield item
@@ -315,7 +316,7 @@ class Journal:
                 continue
             try:
                 if header.is_gap:
-                    self._tell(item, topic)
+                    self._notify_gap(item, topic)
                     continue
                 # The map tells whether the block has the topic, so that its columns and payloads stay unread.
                 if topic is None or item.names().has(topic):
@@ -329,14 +330,14 @@ class Journal:
     def unread(self, after: int = 0) -> Iterator[BlockRef]:
         """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
         it is asked for, which has to be before the next one. Raises DamageError as :meth:`blocks`."""
-        reach = self._reach(after, None)
+        reach = self._find_walk_range(after, None)
         for item in self._scan.refs(after, None, self._group_before(after), resync=False):
             assert not isinstance(item, Damage)
             if item.header.last_txid > after:
                 if reach is not None and self.on_read is not None:
                     self.on_read(min(item.header.last_txid, reach[1]) - reach[0], reach[1] - reach[0])
                 if item.header.is_gap:
-                    self._tell(item, None)
+                    self._notify_gap(item, None)
                 else:
                     yield item
 
@@ -351,7 +352,7 @@ class Journal:
             if item.header.is_gap:
                 yield item.gap()
 
-    def _reach(self, after: int, until: int | None) -> tuple[int, int] | None:
+    def _find_walk_range(self, after: int, until: int | None) -> tuple[int, int] | None:
         """The txids before and at the end of a walk, for who watches it; None where that cannot be told."""
         if self.on_read is None:
             return None
@@ -362,7 +363,7 @@ class Journal:
             # The walk itself comes to what is wrong, at its place, and says it.
             return None
 
-    def _tell(self, ref: BlockRef, topic: Topic | None) -> None:
+    def _notify_gap(self, ref: BlockRef, topic: Topic | None) -> None:
         """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""
         gap = ref.gap()
         if topic is None or gap.concerns(topic):
@@ -436,7 +437,7 @@ class Journal:
                 if header.last_txid <= after:
                     continue
                 if header.is_gap:
-                    self._tell(ref, topic)
+                    self._notify_gap(ref, topic)
                 elif topic is None or ref.names().has(topic):
                     yield ref.load()
         finally:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block, foreign_file, has_gap
-from sowctl.journal.fileset import REMOVED, FileSet
+from sowctl.journal.fileset import REMOVED_CODE, FileSet
 from sowctl.journal.format import Topic
 from sowctl.journal.state import NO_TOPIC, JournalState, witness
 from sowctl.journal.walk import Walker, lost_end
@@ -62,13 +62,13 @@ class JournalScan:
         # seen, which _known() allows for.
         self._folder.look()
         self._folder.refuse_foreign_end()
-        state = self._known()
+        state = self._find_known_state()
         # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
         # however long the journal is.
         if state is None or state.end.number != self._folder.youngest:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
             state = self._state = self._folder.checkpoint(self._folder.youngest)
-        for walker, group in self._groups(state.end, resync=False, chain=state.chain):
+        for walker, group in self._iterate_groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.first_txid - 1)
                 # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
@@ -88,7 +88,7 @@ class JournalScan:
     @property
     def is_witnessed(self) -> bool:
         """Whether a topics file of this journal says how far it had been synced."""
-        self._known()
+        self._find_known_state()
         return self._told
 
     def forget(self) -> None:
@@ -145,7 +145,7 @@ class JournalScan:
         try:
             file = self._folder.open(start.number)
         except MissingError as error:
-            if error.code != REMOVED:
+            if error.code != REMOVED_CODE:
                 raise
             return None
         try:
@@ -165,14 +165,14 @@ class JournalScan:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
         self._folder.look()
         try:
-            at = again(self._folder, lambda: self._place(after, topic, start))
+            at = again(self._folder, lambda: self._find_start(after, topic, start))
         # The place to begin could not be found because a file is damaged: a resyncing reader begins at the oldest file
         # instead and reports the damage when it comes to it.
         except DamageError:
             if not resync:
                 raise
             at = Position(self._folder.numbers[0], -1, 0)
-        for _, item in self._groups(at, resync):
+        for _, item in self._iterate_groups(at, resync):
             if isinstance(item, Damage):
                 yield item
             elif item is not None and not item[-1].header.is_abort:
@@ -181,7 +181,7 @@ class JournalScan:
                 # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
                 yield from (ref for ref in item if ref.header.is_gap and ref.header.first_txid < ref.header.group)
 
-    def _groups(
+    def _iterate_groups(
         self, at: Position, resync: bool, chain: int = 0
     ) -> Iterator[tuple[Walker, list[BlockRef] | Damage | None]]:
         """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
@@ -207,9 +207,9 @@ class JournalScan:
                 offset = at.offset if number == at.number else -1
                 if number == at.number and offset < 0:
                     last_txid = file.header.first_txid - 1
-                walker = self._walker(file, offset, last_txid, resync, chain)
+                walker = self._open_walker(file, offset, last_txid, resync, chain)
                 yield walker, None
-                for problem in self._seams(before, file, last_txid, chain) if number > at.number else ():
+                for problem in self._check_boundary(before, file, last_txid, chain) if number > at.number else ():
                     if not resync:
                         raise problem.error
                     yield walker, problem
@@ -222,7 +222,9 @@ class JournalScan:
             finally:
                 self._folder.release(file)
 
-    def _seams(self, before: JournalFile | None, file: JournalFile, last_txid: int, chain: int) -> Iterator[Damage]:
+    def _check_boundary(
+        self, before: JournalFile | None, file: JournalFile, last_txid: int, chain: int
+    ) -> Iterator[Damage]:
         """What is wrong where ``file`` begins behind one that ended with ``last_txid`` and the header CRC ``chain``.
 
         ``before`` is None where that one could not be read.
@@ -237,7 +239,7 @@ class JournalScan:
             error = foreign_file(file, before, file.header.chain, chain)
             yield Damage(file.path, 0, 0, file.header.first_txid, None, error)
 
-    def _walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
+    def _open_walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
         """A walker from ``offset``, or where that is below zero from the file's first block."""
         is_last = file.number == self._folder.youngest
         if offset < 0:
@@ -259,9 +261,9 @@ class JournalScan:
             first = walker.last_txid + 1
             yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
 
-    def _place(self, after: int, topic: Topic | None, start: Position | None) -> Position:
+    def _find_start(self, after: int, topic: Topic | None, start: Position | None) -> Position:
         """Where to begin so that nothing above ``after`` is missed: a place between groups."""
-        known = self._known()
+        known = self._find_known_state()
         if known is not None and known.end.number < self._folder.oldest_known:
             known = None  # the file that it ends in was removed since
         # A remembered place is used only if a group begins there with the right txid: the file may be another one by
@@ -291,7 +293,7 @@ class JournalScan:
                     return mark
         return Position(number, -1, 0)
 
-    def _known(self) -> JournalState | None:
+    def _find_known_state(self) -> JournalState | None:
         """What an earlier question found out, else what the topics file says, if it is to be believed.
 
         What a topics file counts in had been synced before it was written. So it proves two things: up to there
@@ -315,13 +317,13 @@ class JournalScan:
                     self._folder.look()
                 self.acknowledge(told.end.txid)
                 # A file that is removed meanwhile is no longer among those known, when it is asked again.
-                again(self._folder, lambda: self._believe(told))
+                again(self._folder, lambda: self._adopt_told_state(told))
         elif self._state is not None and self._is_cut(self._state.end):
             # The file is shorter than when it was read: what is known of its end is not so any more.
             self._state = None
         return self._state
 
-    def _believe(self, told: JournalState) -> None:
+    def _adopt_told_state(self, told: JournalState) -> None:
         """Take over what the topics file tells if its last block stands where it says."""
         if not self._folder.oldest_known <= told.end.number <= self._folder.youngest:
             return

@@ -134,7 +134,7 @@ def from_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int
         for lineage, last, above, time in rows
     )
     return JournalState(
-        end, topics=topics_of(topics), publishers=_publishers(publishers), chain=chain, histories=histories
+        end, topics=topics_of(topics), publishers=_decode_publishers(publishers), chain=chain, histories=histories
     )
 
 
@@ -160,7 +160,7 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
             end,
             (number_of(block), number_of(block_crc)),
             topics_of(topics),
-            _publishers(publishers),
+            _decode_publishers(publishers),
             pairs,
             number_of(block_crc),
         )
@@ -178,7 +178,7 @@ def topics_of(rows: Iterable[Any]) -> dict[Topic, TopicState]:
     }
 
 
-def _publishers(rows: list[Any]) -> dict[int, tuple[str, int]]:
+def _decode_publishers(rows: list[Any]) -> dict[int, tuple[str, int]]:
     return {number_of(who): (text_of(client), number_of(sequence)) for who, client, sequence in rows}
 
 

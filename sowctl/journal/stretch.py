@@ -21,11 +21,11 @@ from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block
 from sowctl.journal.walk import Walker
 
-SEARCH = 64 << 10
+SEARCH_BYTES = 64 << 10
 """Bytes that are read and searched at a time for the beginning of a block: about one block of a thousand entries."""
-EXACT = 1 << 20
+OFFSET_PRECISION_BYTES = 1 << 20
 """How near to a txid a place in a file is looked for: what is read in vain takes less time than one more look."""
-LEAST = 1024
+MIN_STRETCH_BYTES = 1024
 """Bytes of the smallest stretch: no block of entries is much smaller."""
 
 
@@ -116,7 +116,7 @@ def spans(segments: Sequence[Segment], after: int, until: int, near: Near = inde
 def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
     """Parts of about ``size`` bytes each, in order, each of stretches of one file or of several."""
     total = sum(span.size for span in wanted)
-    count = -(-total // max(size, LEAST))
+    count = -(-total // max(size, MIN_STRETCH_BYTES))
     parts: list[tuple[Stretch, ...]] = []
     part: list[Stretch] = []
     passed = begun = 0
@@ -127,14 +127,14 @@ def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
             parts.append(tuple(part))
             part, begun = [], passed
         at = span.low
-        for place in () if packed else _cuts(passed, passed + span.size, total, count):
+        for place in () if packed else _find_cuts(passed, passed + span.size, total, count):
             if place > passed:
-                part.append(_stretch(span, at, span.low + place - passed))
+                part.append(_build_stretch(span, at, span.low + place - passed))
                 at = span.low + place - passed
             if part:
                 parts.append(tuple(part))
             part, begun = [], place
-        part.append(_stretch(span, at, span.high))
+        part.append(_build_stretch(span, at, span.high))
         passed += span.size
         if (passed - begun) * count >= total:
             parts.append(tuple(part))
@@ -142,7 +142,7 @@ def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
     return [*parts, tuple(part)] if part else parts
 
 
-def _cuts(start: int, stop: int, total: int, count: int) -> list[int]:
+def _find_cuts(start: int, stop: int, total: int, count: int) -> list[int]:
     """Where from ``start`` on and before ``stop`` one of ``count`` equal parts of ``total`` ends.
 
     One that would end just behind the beginning of the file, or just before its end, ends there.
@@ -153,7 +153,7 @@ def _cuts(start: int, stop: int, total: int, count: int) -> list[int]:
     return list(dict.fromkeys(place for place in places if place))
 
 
-def _stretch(span: Span, low: int, high: int) -> Stretch:
+def _build_stretch(span: Span, low: int, high: int) -> Stretch:
     segment = span.segment
     return Stretch(
         segment.number,
@@ -170,9 +170,9 @@ def _stretch(span: Span, low: int, high: int) -> Stretch:
 def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
     """:data:`Near`, found out by looking at a few blocks of the file."""
     low, high = indexed(segment, txid)
-    while high - low > EXACT:
+    while high - low > OFFSET_PRECISION_BYTES:
         middle = (low + high) // 2
-        found = file.next_block(middle, SEARCH)
+        found = file.next_block(middle, SEARCH_BYTES)
         # Invariant: the block at `low` begins with the txid or before; no block from `high` on holds it.
         if found is None or found.offset >= high or found.header.first_txid > txid:
             high = middle
@@ -208,7 +208,7 @@ def sampled(file: JournalFile, segment: Segment) -> BlockHeader | None:
     if segment.is_packed:
         ref = file.block_at(begin)
     else:
-        ref = file.next_block(max(begin, segment.size // 2), SEARCH) or file.block_at(begin)
+        ref = file.next_block(max(begin, segment.size // 2), SEARCH_BYTES) or file.block_at(begin)
     return None if ref is None else ref.header
 
 
@@ -220,7 +220,7 @@ def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
     if stretch.limit is not None:
         # What a writer has added since belongs to no stretch.
         file.size = min(file.size, stretch.limit)
-    walker = _walker(file, stretch)
+    walker = _open_stretch_walker(file, stretch)
     if walker is None:
         return
     for group in walker.groups():
@@ -228,23 +228,23 @@ def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
         happened = not group[-1].header.is_abort
         for ref in group:
             if stretch.end is not None and ref.offset >= stretch.end:
-                _require(file, stretch.end, ref.offset, ref.header.first_txid)
+                _require_cut(file, stretch.end, ref.offset, ref.header.first_txid)
                 return
             header = ref.header
             # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
             if happened or (header.is_gap and header.first_txid < header.group):
                 yield ref
     if stretch.end is not None:
-        _require(file, stretch.end, None, walker.last_txid + 1)
+        _require_cut(file, stretch.end, None, walker.last_txid + 1)
     _judge_end(file, stretch, walker)
 
 
-def _walker(file: JournalFile, stretch: Stretch) -> Walker | None:
+def _open_stretch_walker(file: JournalFile, stretch: Stretch) -> Walker | None:
     """A walker that stands at the first block of the stretch; None where there is none."""
     if not stretch.offset:
         begin, last_txid, chain, group = file.header.blocks_offset, file.header.first_txid - 1, file.header.chain, 0
     else:
-        ref = file.next_block(stretch.offset, SEARCH)
+        ref = file.next_block(stretch.offset, SEARCH_BYTES)
         if stretch.exact and (ref is None or ref.offset != stretch.offset):
             # Whatever is found behind it, the entries of the block that stood here are among those that are missing.
             lost = stretch.last_txid if ref is None else ref.header.first_txid - 1
@@ -257,11 +257,11 @@ def _walker(file: JournalFile, stretch: Stretch) -> Walker | None:
         last_txid = header.last_txid if header.is_abort and not header.is_gap else header.first_txid - 1
         within = not header.is_gap and (header.is_abort or header.group != header.first_txid)
         group = header.group if within else 0
-    settled = _settled(file, stretch)
+    settled = _find_settled_group(file, stretch)
     return Walker(file, begin, last_txid, is_last=False, chain=chain, open_group=group, settled=settled)
 
 
-def _settled(file: JournalFile, stretch: Stretch) -> int:
+def _find_settled_group(file: JournalFile, stretch: Stretch) -> int:
     """The group that the file ends with, if that has happened; 0 where it is not known.
 
     It may be as large as it likes, for a file is left before a group and never within one; all others are smaller than
@@ -276,13 +276,13 @@ def _settled(file: JournalFile, stretch: Stretch) -> int:
     return last.header.group
 
 
-def _require(file: JournalFile, cut: int, offset: int | None, txid: int) -> None:
+def _require_cut(file: JournalFile, cut: int, offset: int | None, txid: int) -> None:
     """Refuse a file in which the stretch from ``cut`` on would not begin with the block at ``offset`` (None: no block).
 
     Only bytes that look like a block in this very place, header CRC included, lead there. Raises DamageError
     ``SOW-JRN-010``.
     """
-    found = file.next_block(cut, SEARCH)
+    found = file.next_block(cut, SEARCH_BYTES)
     if (None if found is None else found.offset) != offset:
         raise damaged_block(file.path, cut if found is None else found.offset, txid, None)
 

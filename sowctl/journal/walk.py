@@ -16,12 +16,12 @@ from sowctl.journal.format import block_place
 
 # The smallest unit that disks write: after a crash a sector holds either the new bytes or what stood there before, and
 # space that a file gained by growing reads as zeros.
-_SECTOR = 512
+_SECTOR_BYTES = 512
 # Fewer zero bytes than this at the edge of a sector may well be data; sixteen in a row hardly are.
 _LEAST_UNWRITTEN = 16
 # The last file may grow while it is walked. More than a few looks are of no use: a writer that appends all the time
 # would keep the walk from ever judging.
-_RETRIES = 3
+_MAX_RETRIES = 3
 
 
 class Walker:
@@ -61,7 +61,7 @@ class Walker:
         self._group: list[BlockRef] = []
         self._open = open_group
         self._settled = settled
-        self._retries = _RETRIES if is_last else 0
+        self._retries = _MAX_RETRIES if is_last else 0
 
     def groups(self) -> Iterator[list[BlockRef] | Damage]:
         """The complete groups, each as its blocks; with ``resync`` also the stretches passed over.
@@ -73,7 +73,7 @@ class Walker:
         # Invariant: everything before self.offset belongs to complete groups that were handed out; self._group holds
         # the verified headers of the group that is open between self.offset and `at`.
         while at >= 0:
-            ref, self._next = self._next or self._block(at), None
+            ref, self._next = self._next or self._read_block(at), None
             # A header counts only if its CRC is right at this very place, and if txid and group continue what came
             # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
             if ref is not None and follows(ref.header, self.last_txid, self._open):
@@ -104,7 +104,7 @@ class Walker:
                     continue
                 # The last block of a group is there, but in the last file its body may not be: an append is one write,
                 # and a crash may keep its sectors in any order. So bodies are checked before the group is believed.
-                broken = self._unwritten(at)
+                broken = self._find_unwritten_block(at)
                 if broken is None:
                     done, self._group, self._open = self._group, [], 0
                     self.offset = at
@@ -119,24 +119,24 @@ class Walker:
                 if broken is None and at >= self.file.size:
                     # The file ends within a group. A writer may be about to write the rest: look again if the file has
                     # grown.
-                    if self._open and self._grown():
+                    if self._open and self._has_grown():
                         continue
-                    yield from self._finish(at)
+                    yield from self._finish_walk(at)
                     return
                 broken = at if broken is None else broken
             # Something does not fit at `broken`. It may be a write that is going on, which a look at the new size
             # settles; only what stays as it is gets judged.
             self._step_back(broken)
-            if self._grown():
+            if self._has_grown():
                 at = broken
                 continue
-            found, at = self._judge(broken)
+            found, at = self._judge_break(broken)
             yield from found
 
-    def _block(self, at: int) -> BlockRef | None:
+    def _read_block(self, at: int) -> BlockRef | None:
         return self.file.block_at(at) if at < self.file.size else None
 
-    def _unwritten(self, end: int) -> int | None:
+    def _find_unwritten_block(self, end: int) -> int | None:
         """The offset of the first block of the group just read that may be torn; None where all is well.
 
         Only in the last file, and only where the next block does not prove that the group had been synced.
@@ -145,7 +145,7 @@ class Walker:
         # body in them is damage, which loading the block reports.
         if not self._is_last:
             return None
-        self._next = self._block(end)
+        self._next = self._read_block(end)
         # The next block was written under the lock after this group was synced, and says so. That proof costs one
         # header; without it the bodies are read, which happens for the newest group alone.
         if self._next is not None and self._next.header.synced_txid >= self.last_txid:
@@ -170,7 +170,7 @@ class Walker:
                 break
         self._open = self._group[0].header.group if self._group else 0
 
-    def _grown(self) -> bool:
+    def _has_grown(self) -> bool:
         """Whether a writer changed the file since it was looked at; then the place is worth another look."""
         # The number of looks is bounded, and none is made at files that cannot grow.
         if self._retries == 0:
@@ -180,14 +180,14 @@ class Walker:
         changed, self.file.size = size != self.file.size, size
         return changed
 
-    def _finish(self, at: int) -> Iterator[list[BlockRef] | Damage]:
+    def _finish_walk(self, at: int) -> Iterator[list[BlockRef] | Damage]:
         """The file ends where a block does. An open group is left over, or it was cut off and had happened."""
         if not self._open:
             return
         # A group without its end is what a crash leaves only in the last file, and only if no part of it was
         # acknowledged. Otherwise its end existed and is gone.
         if not self._is_last or self._acknowledged >= self._open:
-            error = self._incomplete(at) if not self._is_last else self._lost_end(at)
+            error = self._mark_incomplete(at) if not self._is_last else self._lost_end(at)
             if not self._resync:
                 raise error
             yield self._group
@@ -195,7 +195,7 @@ class Walker:
         if self._is_last:
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid, chain=self.chain)
 
-    def _judge(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
+    def _judge_break(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
         """What is broken at ``at``: a torn tail (``tail`` is set), or damage; and where to go on, -1 for nowhere.
 
         Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
@@ -210,9 +210,9 @@ class Walker:
         first = self.last_txid + 1
         # A whole block that does not continue here: blocks between are missing, so the error names the txids of the
         # gap. Otherwise the block at this place is itself damaged.
-        stray = self._block(at)
+        stray = self._read_block(at)
         if stray is not None and stray.is_whole():
-            error, following = self._gap(stray), stray
+            error, following = self._pass_gap(stray), stray
         else:
             last = None if following is None else _last_before(following)
             error = damaged_block(self.file.path, at, first, last)
@@ -246,7 +246,7 @@ class Walker:
                 return False
             # All that follows belongs to the one group that was being written, and its end is not there.
             unfinished = unfinished and following.header.group == lowest and not following.header.is_last
-            following = self._block(following.end) or self.file.next_block(following.offset + 1)
+            following = self._read_block(following.end) or self.file.next_block(following.offset + 1)
         # Or a sector between was never written, which an interrupted append leaves and a wrong bit does not.
         return unfinished or self._has_unwritten(at, end)
 
@@ -275,7 +275,7 @@ class Walker:
         """Whether some sector between two offsets is zeros, as far as it lies between them."""
         at = start
         while at < end:
-            stop = min(at - at % _SECTOR + _SECTOR, end)
+            stop = min(at - at % _SECTOR_BYTES + _SECTOR_BYTES, end)
             if stop - at >= _LEAST_UNWRITTEN and self.file.read(at, stop - at) == bytes(stop - at):
                 return True
             at = stop
@@ -300,7 +300,7 @@ class Walker:
             self._open = header.group
         return [] if header.is_abort or header.first_txid == missing else saved
 
-    def _incomplete(self, at: int) -> DamageError:
+    def _mark_incomplete(self, at: int) -> DamageError:
         return DamageError(
             "SOW-JRN-012",
             f"the journal file ends within the group that starts at txid {self._open}",
@@ -314,7 +314,7 @@ class Walker:
     def _lost_end(self, at: int) -> DamageError:
         return lost_end(self.file, at, self.last_txid, self._acknowledged)
 
-    def _gap(self, ref: BlockRef) -> DamageError:
+    def _pass_gap(self, ref: BlockRef) -> DamageError:
         return DamageError(
             "SOW-JRN-011",
             f"txid {self.last_txid + 1} is expected, but the block starts at txid {ref.header.first_txid}",

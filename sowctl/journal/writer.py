@@ -30,7 +30,7 @@ from sowctl.values.times import Micros
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-BESIDE = range(64 << 10, 64 << 20)
+BACKGROUND_COMPRESSION_BYTES = range(64 << 10, 64 << 20)
 """Bytes of payload that another thread compresses: for fewer it is not worth waking, more are not held twice."""
 # A file must at least have room for its header and a block; without a floor each append would make a file.
 MIN_JOURNAL_SIZE = 1024
@@ -94,7 +94,7 @@ class JournalWriter:
         try:
             # Under the lock from the question whether there is a journal to the end of its repair: two first writers
             # cannot both begin one.
-            with writer._holding():
+            with writer._require_lock():
                 if not Journal.exists(directory, instance, archive):
                     # The topics file outlives the journal that it is about: no txid that it knows is given again.
                     floor = max(first_txid_floor, last_told(directory, instance))
@@ -106,7 +106,7 @@ class JournalWriter:
                 writer._ending.catch_up()
                 writer._seen = writer.end()
         except BaseException:
-            writer._release()
+            writer._release_lock()
             raise
         return writer
 
@@ -152,7 +152,7 @@ class JournalWriter:
         A group still open on exit is aborted. Raises LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021`` and
         ``SOW-JRN-022`` (failed before), and the DamageErrors of reading.
         """
-        with self._holding():
+        with self._require_lock():
             # The usual case costs three system calls: this writer was the last one, so what it knows of the end still
             # holds.
             if self._ending.dirty or not self._file.is_as_left():
@@ -193,12 +193,12 @@ class JournalWriter:
         group is written, while a thread of ``pool`` compresses it if it is large. Raises StorageError ``SOW-JRN-021``
         (the writer is of no more use then), LimitError ``SOW-JRN-016``.
         """
-        self._ready()
+        self._make_ready()
         ending = self._ending
         ending.now = now
         first = ending.last_txid + 1
         # Encoded before anything is written: columns that do not fit raise here, with the file untouched.
-        blocks = self._encoded(group, first, last, pool, meanwhile)
+        blocks = self._encode_blocks(group, first, last, pool, meanwhile)
         size = sum(block.header.size for block in blocks)
         # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
         saw_all = self._seen == self.end()
@@ -211,7 +211,7 @@ class JournalWriter:
             self._seen = self.end()
         return first, ending.last_txid
 
-    def _encoded(
+    def _encode_blocks(
         self, group: Group, first: int, last: bool, pool: Executor | None, meanwhile: Callable[[], None]
     ) -> list[EncodedBlock]:
         group_txid = self._ending.open_group or first
@@ -219,7 +219,7 @@ class JournalWriter:
             pool is not None
             and self._codec == CODEC_ZSTD
             and group.stored is None
-            and sum(map(len, group.payloads)) in BESIDE
+            and sum(map(len, group.payloads)) in BACKGROUND_COMPRESSION_BYTES
         ):
             return encode_beside(group, self._codec, first, group_txid, last, pool, meanwhile)
         blocks = list(encode(group, self._codec, first, group_txid, last))
@@ -228,12 +228,12 @@ class JournalWriter:
 
     def sync(self) -> None:
         """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
-        self._ready()
+        self._make_ready()
         self._ending.sync()
 
     def abort(self) -> None:
         """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
-        self._ready()
+        self._make_ready()
         self._ending.abort()
 
     def end(self) -> Position:
@@ -254,7 +254,7 @@ class JournalWriter:
             # A failed writer saves no topics file: what it knows of the end may be wrong.
             if self._ending.failed is None:
                 self._ending.save_topics()
-            self._release()
+            self._release_lock()
 
     def __enter__(self) -> JournalWriter:
         return self
@@ -265,7 +265,7 @@ class JournalWriter:
         self.close()
 
     @contextmanager
-    def _holding(self) -> Iterator[None]:
+    def _require_lock(self) -> Iterator[None]:
         if self._locked:
             raise ValueError("the lock is held already")
         self._refuse_if_failed()
@@ -280,7 +280,7 @@ class JournalWriter:
             self._locked = False
             self._lock.release()
 
-    def _ready(self) -> None:
+    def _make_ready(self) -> None:
         if not self._locked:
             raise ValueError("the journal is not locked")
         self._refuse_if_failed()
@@ -296,7 +296,7 @@ class JournalWriter:
                 acknowledged_txid=self.synced_txid,
             )
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         self._file.close()
         self._lock.close()
         self._ending.close()

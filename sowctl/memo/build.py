@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
+from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
 from sowctl.memo.format import Head, MemoKind, encode
 from sowctl.memo.words import encode_words
 from sowctl.values.fields import SlotValue
@@ -18,10 +18,10 @@ MOST_WORDS = 1 << 16
 a Python object of each."""
 # The largest range in which each integer has a double of its own: beyond it two different Integers would compare as
 # equal.
-_EXACT = 1 << 53
-_NUMERIC = frozenset({int, float, type(None)})
-_STRING = frozenset({str, type(None)})
-_MARKS: dict[type, int] = {int: INTEGER, float: 0, type(None): NULL}
+_MAX_EXACT_INTEGER = 1 << 53
+_NUMERIC_TYPES = frozenset({int, float, type(None)})
+_STRING_TYPES = frozenset({str, type(None)})
+_TYPE_MARKS: dict[type, int] = {int: INTEGER, float: 0, type(None): NULL}
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Parts: TypeAlias = "list[bytes | memoryview]"
@@ -54,15 +54,15 @@ class ColumnBuilder:
         # Three forms, from the cheapest to the most general; a column goes over to the next one when a value does not
         # fit, and never back. What came so far is carried over.
         if self._numbers is not None:
-            if kinds <= _NUMERIC and _in_range(values, kinds):
-                part = _numeric(values, kinds)
+            if kinds <= _NUMERIC_TYPES and _in_range(values, kinds):
+                part = _number_column(values, kinds)
                 # NaN has no place in an order that a search by halves could use.
                 if not np.isnan(part[0]).any():
                     self._numbers.append(part)
                     return
             self._leave_numbers()
         if self._strings is not None:
-            if kinds <= _STRING:
+            if kinds <= _STRING_TYPES:
                 self._add_strings(values)
                 return
             self._leave_strings()
@@ -102,7 +102,7 @@ class ColumnBuilder:
 
     def extend(self, other: ColumnBuilder) -> None:
         """The values of the records behind these, which ``other`` was fed with."""
-        self._spoiled |= other._spoiled or other._overflowed
+        self._spoiled |= other._spoiled or other._has_overflowed
         if self._spoiled:
             self._records += other._records
         elif self._numbers is not None and other._numbers is not None:
@@ -114,20 +114,20 @@ class ColumnBuilder:
             self._codes += [codes[part] for part in other._codes]
             self._records += other._records
         else:
-            for values in other._values():
+            for values in other._list_values():
                 self.add(values)
 
     @property
-    def _overflowed(self) -> bool:
+    def _has_overflowed(self) -> bool:
         return self._words is not None and len(self._words) > MOST_WORDS
 
-    def _values(self) -> Iterator[list[SlotValue]]:
+    def _list_values(self) -> Iterator[list[SlotValue]]:
         """All values that came so far."""
         if self._numbers is not None:
             for numbers, marks in self._numbers:
                 yield _slot_values(numbers, marks)
             return
-        words = [_unhashed(key[1]) for key in self._words or ()] if self._strings is None else list(self._strings)
+        words = [_restore_value(key[1]) for key in self._words or ()] if self._strings is None else list(self._strings)
         for codes in self._codes:
             # Code -1, NULL, is found at the end.
             yield list(map([*words, None].__getitem__, codes.tolist()))
@@ -175,20 +175,20 @@ class ColumnBuilder:
     def _add_words(self, values: Sequence[SlotValue]) -> None:
         known = self._words
         # Too many distinct values: nothing more is gathered, and parts() says that the path is not indexed.
-        if known is None or self._overflowed:
+        if known is None or self._has_overflowed:
             return
         found = []
         for value in values:
             if value is None or value == "" or value == b"":
                 found.append(-1)
             else:
-                found.append(known.setdefault((type(value), _hashable(value)), len(known)))
+                found.append(known.setdefault((type(value), _make_hashable(value)), len(known)))
         self._codes.append(np.array(found, np.int32))
 
     def parts(self, digest: int) -> Parts:
         """The file for the state with ``digest``."""
         if self._spoiled:
-            return self._unsuited(digest)
+            return self._build_unsuited(digest)
         if self._numbers is not None:
             return self._number_parts(digest)
         if self._strings is not None:
@@ -196,13 +196,13 @@ class ColumnBuilder:
         words = [key[1] for key in self._words or {}]
         # NaN is not equal to itself, so it has no code by which it could be found again.
         if len(words) > MOST_WORDS or any(value != value for value in words):
-            return self._unsuited(digest)
+            return self._build_unsuited(digest)
         codes = np.concatenate([*self._codes, np.empty(0, np.int32)])
-        return self._coded(
-            MemoKind.WORDS, codes, len(words), digest, [encode_words([_unhashed(word) for word in words])]
+        return self._build_coded(
+            MemoKind.WORDS, codes, len(words), digest, [encode_words([_restore_value(word) for word in words])]
         )
 
-    def _unsuited(self, digest: int) -> Parts:
+    def _build_unsuited(self, digest: int) -> Parts:
         return encode(Head(MemoKind.UNSUITED, self._records, digest), [self._text.encode()])
 
     def _number_parts(self, digest: int) -> Parts:
@@ -211,15 +211,17 @@ class ColumnBuilder:
         marks = np.concatenate([*(part for _, part in self._numbers or []), empty[1]])
         nulls = marks == NULL
         count = int(nulls.sum())
-        flags = INTEGERS if not (marks == 0).any() else DOUBLES if not (marks == INTEGER).any() else 0
-        data = np.where(nulls, 0, numbers).astype(np.int64) if flags == INTEGERS else np.where(nulls, np.nan, numbers)
+        flags = INTEGERS_FLAG if not (marks == 0).any() else DOUBLES_FLAG if not (marks == INTEGER).any() else 0
+        data = (
+            np.where(nulls, 0, numbers).astype(np.int64) if flags == INTEGERS_FLAG else np.where(nulls, np.nan, numbers)
+        )
         # Stable: equal values stay in key order, which is the order that a query without further keys must give.
         order = np.argsort(np.where(nulls, -np.inf, numbers), kind="stable")
         if count:  # infinities of the data must not mix with the NULLs
             order = np.concatenate([np.flatnonzero(nulls), order[~nulls[order]]])
         kept = marks if count or not flags else np.empty(0, np.uint8)
         head = Head(MemoKind.NUMBERS, self._records, digest, 8, count, flags)
-        return encode(head, [self._text.encode(), _raw(data), _raw(kept), _raw(order.astype(np.uint32))])
+        return encode(head, [self._text.encode(), _to_bytes(data), _to_bytes(kept), _to_bytes(order.astype(np.uint32))])
 
     def _string_parts(self, digest: int) -> Parts:
         texts = [text.encode() for text in self._strings or {}]
@@ -233,9 +235,9 @@ class ColumnBuilder:
         # One more than there are Strings: each ends where the next one starts.
         ends = np.zeros(len(texts) + 1, np.uint64)
         np.cumsum([len(text) for text in ordered], out=ends[1:])
-        return self._coded(MemoKind.STRINGS, codes, len(texts), digest, [_raw(ends), b"".join(ordered)])
+        return self._build_coded(MemoKind.STRINGS, codes, len(texts), digest, [_to_bytes(ends), b"".join(ordered)])
 
-    def _coded(
+    def _build_coded(
         self, kind: MemoKind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]
     ) -> Parts:
         # The narrowest width that holds all codes and NULL's, which is the number of words.
@@ -246,10 +248,10 @@ class ColumnBuilder:
         starts = np.zeros(words + 2, np.uint32)
         np.cumsum(np.bincount(codes, minlength=words + 1), out=starts[1:])
         head = Head(kind, self._records, digest, width, words)
-        return encode(head, [self._text.encode(), _raw(codes), _raw(starts), _raw(order), *more])
+        return encode(head, [self._text.encode(), _to_bytes(codes), _to_bytes(starts), _to_bytes(order), *more])
 
 
-def _raw(array: Array) -> memoryview:
+def _to_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
 
 
@@ -257,16 +259,18 @@ def _in_range(values: Sequence[SlotValue], kinds: set[type]) -> bool:
     """Whether a Double holds each Integer among the numbers."""
     if kinds == {int}:
         integers = cast("Sequence[int]", values)
-        return min(integers) >= -_EXACT and max(integers) <= _EXACT
-    return int not in kinds or not any(type(value) is int and not -_EXACT <= value <= _EXACT for value in values)
+        return min(integers) >= -_MAX_EXACT_INTEGER and max(integers) <= _MAX_EXACT_INTEGER
+    return int not in kinds or not any(
+        type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER for value in values
+    )
 
 
-def _numeric(values: Sequence[SlotValue], kinds: set[type]) -> tuple[Array, Array]:
+def _number_column(values: Sequence[SlotValue], kinds: set[type]) -> tuple[Array, Array]:
     """The numbers, 0 for NULL, and the marks."""
     if len(kinds) == 1 and None.__class__ not in kinds:
         mark = INTEGER if kinds == {int} else 0
         return np.array(values, np.float64), np.full(len(values), mark, np.uint8)
-    marks = np.array([_MARKS[type(value)] for value in values], np.uint8)
+    marks = np.array([_TYPE_MARKS[type(value)] for value in values], np.uint8)
     return np.array([0 if value is None else value for value in values], np.float64), marks
 
 
@@ -279,7 +283,7 @@ def _slot_values(numbers: Array, marks: Array) -> list[SlotValue]:
     return [None if mark == NULL else int(number) if mark == INTEGER else number for number, mark in pairs]
 
 
-def _hashable(value: SlotValue) -> Any:
+def _make_hashable(value: SlotValue) -> Any:
     """A key under which 1, 1.0 and TRUE differ, also inside of lists."""
     from sowctl.values.fields import Values
 
@@ -289,7 +293,7 @@ def _hashable(value: SlotValue) -> Any:
     return value
 
 
-def _unhashed(word: Any) -> SlotValue:
+def _restore_value(word: Any) -> SlotValue:
     value: SlotValue = word[2] if isinstance(word, tuple) else word
     return value
 
@@ -299,7 +303,7 @@ def key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> Parts:
 
     ``txids`` are u64, ``times`` i64.
     """
-    return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _raw(txids), _raw(times)])
+    return encode(Head(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _to_bytes(txids), _to_bytes(times)])
 
 
 def type_parts(name: str, types: bytes, digest: int) -> Parts:
@@ -309,4 +313,4 @@ def type_parts(name: str, types: bytes, digest: int) -> Parts:
 
 def spot_parts(spots: tuple[Array, Array, Array], digest: int) -> Parts:
     """The file of the state with ``digest``: where each record lies, its size, the number at its end."""
-    return encode(Head(MemoKind.SPOTS, len(spots[0]), digest), [b"", *map(_raw, spots)])
+    return encode(Head(MemoKind.SPOTS, len(spots[0]), digest), [b"", *map(_to_bytes, spots)])

@@ -14,9 +14,9 @@ from sowctl.memo.format import BadMemo, MemoFile, MemoKind
 from sowctl.memo.words import decode_words
 from sowctl.values.fields import SlotValue
 
-INTEGERS = 1
+INTEGERS_FLAG = 1
 """Flag of NUMBERS: all of them are Integers."""
-DOUBLES = 2
+DOUBLES_FLAG = 2
 """Flag of NUMBERS: none of them is."""
 NULL, INTEGER = 1, 2
 """Marks of one record in a column of numbers."""
@@ -89,8 +89,8 @@ class Numbers(_Column):
     def __init__(self, file: MemoFile) -> None:
         super().__init__(file)
         self.nulls = file.head.count
-        self.data = file.section(1).cast("q" if file.head.flags & INTEGERS else "d")
-        self.kinds = file.head.flags & (INTEGERS | DOUBLES)
+        self.data = file.section(1).cast("q" if file.head.flags & INTEGERS_FLAG else "d")
+        self.kinds = file.head.flags & (INTEGERS_FLAG | DOUBLES_FLAG)
 
     @property
     def marks(self) -> memoryview:
@@ -118,7 +118,7 @@ class Numbers(_Column):
         """See :class:`MemoColumn`."""
         if condition.interval is None:
             # Without bounds the condition itself is asked of every value, still without reading a record.
-            return _Listed(list(condition.matches(self.values())))
+            return _ListedHits(list(condition.matches(self.values())))
         # Whether NULL satisfies the condition is asked of the condition: a negated one may hold for it.
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
@@ -179,7 +179,7 @@ class _NumberHits:
         return p.within(places, column.data, interval)
 
 
-class _Listed:
+class _ListedHits:
     def __init__(self, places: list[int]) -> None:
         self._places = places
         self.count = len(places)
@@ -191,7 +191,7 @@ class _Listed:
         return p.intersection(places, self._places)
 
 
-class _Coded(_Column, ABC):
+class _CodedColumn(_Column, ABC):
     """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
 
     def __init__(self, file: MemoFile) -> None:
@@ -205,9 +205,9 @@ class _Coded(_Column, ABC):
 
     def hits(self, condition: Condition) -> Hits:
         """See :class:`MemoColumn`."""
-        return _CodeHits(self, self._chosen(condition))
+        return _CodeHits(self, self._choose_codes(condition))
 
-    def _chosen(self, condition: Condition) -> Sequence[int]:
+    def _choose_codes(self, condition: Condition) -> Sequence[int]:
         return condition.matches([*self.distinct(), None])
 
     @abstractmethod
@@ -229,7 +229,7 @@ class _Coded(_Column, ABC):
 
 
 class _CodeHits:
-    def __init__(self, column: _Coded, codes: Sequence[int]) -> None:
+    def __init__(self, column: _CodedColumn, codes: Sequence[int]) -> None:
         self._column, self._codes = column, codes
         # The count is known before any row is read: the planner chooses by it.
         starts, self._places = column.by_code()
@@ -247,7 +247,7 @@ class _CodeHits:
         return p.flagged(places, self._column.codes, bytes(flags))
 
 
-class Strings(_Coded):
+class Strings(_CodedColumn):
     """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
 
     def texts(self) -> tuple[memoryview, memoryview]:
@@ -255,16 +255,16 @@ class Strings(_Coded):
         return self._file.section(4), self._file.section(5)
 
     def distinct(self) -> list[SlotValue]:
-        """See :class:`_Coded`."""
+        """See :class:`_CodedColumn`."""
         ends, text = self._file.section(4).cast("Q").tolist(), bytes(self._file.section(5))
         try:
             return [text[start:stop].decode() for start, stop in pairwise(ends)]
         except UnicodeDecodeError:
             return [text[start:stop] for start, stop in pairwise(ends)]
 
-    def _chosen(self, condition: Condition) -> Sequence[int]:
+    def _choose_codes(self, condition: Condition) -> Sequence[int]:
         if condition.strings is None:
-            return super()._chosen(condition)
+            return super()._choose_codes(condition)
         starts, text = self._file.section(4).cast("Q"), self._file.section(5)
         found = []
         # Equality with given Strings: only those are looked for, and no other value is decoded.
@@ -276,11 +276,11 @@ class Strings(_Coded):
         return found
 
 
-class Words(_Coded):
+class Words(_CodedColumn):
     """Values of any kind, few of them distinct; one more section: the values."""
 
     def distinct(self) -> list[SlotValue]:
-        """See :class:`_Coded`."""
+        """See :class:`_CodedColumn`."""
         return decode_words(self._file.section(4))
 
     def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:

@@ -21,7 +21,7 @@ from sowctl.seam import SEAM, Seam
 _KEYS, _SPOTS, _TYPES = "keys", "spots", "types"
 _RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo", f"{_TYPES}.memo"}
 _SUFFIX = ".memo"
-_ASKED = ".asked"
+_ASKED_SUFFIX = ".asked"
 
 
 class MemoDirectory:
@@ -35,7 +35,7 @@ class MemoDirectory:
     def keys(self) -> tuple[MemoFile, memoryview] | None:
         """The file of the keys, and the keys end to end; None where there is none of use."""
         try:
-            file = open_memo(self._named(_KEYS))
+            file = open_memo(self._path_of(_KEYS))
             if file.head.kind is not MemoKind.KEYS:
                 return None
             return file, file.section(1)
@@ -49,7 +49,7 @@ class MemoDirectory:
         there has a checksum of its own.
         """
         try:
-            file = open_memo(self._named(_SPOTS))
+            file = open_memo(self._path_of(_SPOTS))
             if file.head.kind is not MemoKind.SPOTS or file.head.digest != digest:
                 return None
             found = file.unchecked(1).cast("Q"), file.section(2).cast("I"), file.unchecked(3).cast("I")
@@ -62,7 +62,7 @@ class MemoDirectory:
         """The digest of a state and the types of its fields, as they were put under ``name``; None where there are
         none of use."""
         try:
-            file = open_memo(self._named(_TYPES))
+            file = open_memo(self._path_of(_TYPES))
             if file.head.kind is not MemoKind.TYPES or bytes(file.section(0)) != name.encode():
                 return None
             return file.head.digest, bytes(file.section(1))
@@ -76,7 +76,7 @@ class MemoDirectory:
         """
         try:
             # The name in the file is compared as well: the file's name is a hash, and two paths may share one.
-            file = open_memo(self._file(name))
+            file = open_memo(self._open_file(name))
             if file.head.digest != digest or bytes(file.section(0)) != name.encode():
                 return None
             return (open_column(file),)
@@ -99,20 +99,20 @@ class MemoDirectory:
 
     def asked_again(self, names: Iterable[str]) -> bool:
         """Note that columns ``names`` would have been of use; whether each of them had been noted before."""
-        notes = [self._named(xxh3_64_hexdigest(name.encode()), _ASKED) for name in names]
+        notes = [self._path_of(xxh3_64_hexdigest(name.encode()), _ASKED_SUFFIX) for name in names]
         new = [note for note in notes if not note.exists()]
         # A note is an empty file, so two processes that make the same one do not disturb each other. Without leave to
         # write here there is none, and no index will be built either.
         with suppress(OSError):
             if new:
-                self._make()
+                self._make_directory()
             for note in new:
                 self._seam.call("file.open", note.touch, 0o640)
         return not new
 
     def clear(self) -> None:
         """Remove all indexes, and what was noted of questions."""
-        for path in (*self.path.glob(f"*{_SUFFIX}*"), *self.path.glob(f"*{_ASKED}")):
+        for path in (*self.path.glob(f"*{_SUFFIX}*"), *self.path.glob(f"*{_ASKED_SUFFIX}")):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -122,20 +122,20 @@ class MemoDirectory:
         with suppress(FileNotFoundError):
             self.path.rmdir()
 
-    def _file(self, name: str) -> Path:
-        return self._named(xxh3_64_hexdigest(name.encode()))
+    def _open_file(self, name: str) -> Path:
+        return self._path_of(xxh3_64_hexdigest(name.encode()))
 
-    def _named(self, name: str, suffix: str = _SUFFIX) -> Path:
+    def _path_of(self, name: str, suffix: str = _SUFFIX) -> Path:
         return self.path / f"{name}{suffix}"
 
-    def _make(self) -> None:
+    def _make_directory(self) -> None:
         with suppress(FileExistsError):
             self._seam.call("dir.make", os.mkdir, self.path, 0o750)
 
     @contextmanager
     def building(self) -> Iterator[bool]:
         """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
-        self._make()
+        self._make_directory()
         # The lock file stays when the lock is given up: a file that was removed could be locked by two builders at
         # once.
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -153,28 +153,28 @@ class MemoDirectory:
 
     def put_keys(self, parts: Sequence[bytes | memoryview]) -> None:
         """Put a file of keys in place. Raises OSError."""
-        self._put(self._named(_KEYS), parts)
+        self._write_file(self._path_of(_KEYS), parts)
 
     def put_spots(self, parts: Sequence[bytes | memoryview] | None) -> None:
         """Put a file of spots in place, or none. Raises OSError."""
         if parts is None:
-            self._named(_SPOTS).unlink(missing_ok=True)
+            self._path_of(_SPOTS).unlink(missing_ok=True)
         else:
-            self._put(self._named(_SPOTS), parts)
+            self._write_file(self._path_of(_SPOTS), parts)
 
     def put_types(self, parts: Sequence[bytes | memoryview]) -> None:
         """Put the types of fields in place. Raises OSError."""
-        self._make()
-        self._put(self._named(_TYPES), parts)
+        self._make_directory()
+        self._write_file(self._path_of(_TYPES), parts)
 
     def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
         """Put a column in place. Raises OSError."""
-        path = self._file(name)
-        self._put(path, parts)
+        path = self._open_file(name)
+        self._write_file(path, parts)
         # What was asked before is answered. Where this column is out of date one day, it is asked for anew.
-        path.with_suffix(_ASKED).unlink(missing_ok=True)
+        path.with_suffix(_ASKED_SUFFIX).unlink(missing_ok=True)
 
-    def _put(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
+    def _write_file(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
         # Renamed when complete: a reader that has the old file mapped keeps it, and none sees half a file. A crash may
         # lose the content behind the new name, which the checksums tell.
         temporary = path.with_name(f"{path.name}.new-{os.getpid()}")

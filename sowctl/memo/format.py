@@ -22,8 +22,8 @@ _HEAD = struct.Struct("<8sHBBIQ16sQI")
 _SECTION = struct.Struct("<QQI")
 _CRC = struct.Struct("<I")
 # Sections begin at multiples of 8, so that numbers in them are read in place.
-_ALIGN = 8
-KEPT = 64
+_ALIGNMENT_BYTES = 8
+MAX_OPEN_MEMOS = 64
 """Files that a process keeps open from one query to the next."""
 _kept: dict[Path, MemoFile] = {}
 
@@ -69,27 +69,27 @@ def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | m
         head.flags,
     )
     # The table's size follows from the number of sections, so all offsets are known before the first byte is written.
-    at = _aligned(_HEAD.size + _SECTION.size * len(sections) + _CRC.size)
+    at = _align_size(_HEAD.size + _SECTION.size * len(sections) + _CRC.size)
     parts: list[bytes | memoryview] = []
     for section in sections:
         size = memoryview(section).nbytes
         raw += _SECTION.pack(at, size, crc32(section))
-        parts += [section, bytes(-size % _ALIGN)]
-        at += size + -size % _ALIGN
+        parts += [section, bytes(-size % _ALIGNMENT_BYTES)]
+        at += size + -size % _ALIGNMENT_BYTES
     # Covers header and table; each section has a checksum of its own in the table.
     raw += _CRC.pack(crc32(raw))
-    return [raw, bytes(_aligned(len(raw)) - len(raw)), *parts]
+    return [raw, bytes(_align_size(len(raw)) - len(raw)), *parts]
 
 
-def _aligned(size: int) -> int:
-    return size + -size % _ALIGN
+def _align_size(size: int) -> int:
+    return size + -size % _ALIGNMENT_BYTES
 
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Device, inode, size and time of change: a file with the same ones is the same."""
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def _file_stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -100,10 +100,10 @@ def open_memo(path: Path) -> MemoFile:
     """
     # Same device, inode, size and time of change: the file is the one that was verified, and is not read again.
     known = _kept.pop(path, None)
-    if known is None or known.stamp != _stamp(path.stat()):
+    if known is None or known.stamp != _file_stamp(path.stat()):
         known = MemoFile(path)
     # The file that was asked for longest ago goes first: each is put at the end when it is asked for.
-    while len(_kept) >= KEPT:
+    while len(_kept) >= MAX_OPEN_MEMOS:
         _kept.pop(next(iter(_kept)), None)
     _kept[path] = known
     return known
@@ -124,7 +124,7 @@ class MemoFile:
         if sys.byteorder != "little":
             raise BadMemo("memo files are little-endian")
         with path.open("rb") as stream:
-            self.stamp = _stamp(os.fstat(stream.fileno()))
+            self.stamp = _file_stamp(os.fstat(stream.fileno()))
             size = self.stamp[2]
             if size < _HEAD.size:
                 raise BadMemo("too short")
@@ -135,11 +135,11 @@ class MemoFile:
         self._view = memoryview(self._map)
         self._known: dict[int, memoryview] = {}
         try:
-            self.head, self._table = self._read()
+            self.head, self._table = self._read_head()
         except (struct.error, ValueError) as problem:
             raise BadMemo(str(problem)) from None
 
-    def _read(self) -> tuple[Head, list[tuple[int, int, int]]]:
+    def _read_head(self) -> tuple[Head, list[tuple[int, int, int]]]:
         magic, version, kind, width, sections, records, digest, count, flags = _HEAD.unpack_from(self._view)
         end = _HEAD.size + _SECTION.size * sections
         if magic != MAGIC or version != VERSION or end + _CRC.size > self.size:

@@ -15,32 +15,32 @@ def encode_words(words: Sequence[SlotValue]) -> bytes:
     import msgpack
 
     # strict_types: a subclass must not pass for its base, or it would come back as another type.
-    packed: bytes = msgpack.packb(list(words), default=_extended, strict_types=True)
+    packed: bytes = msgpack.packb(list(words), default=_extend_value, strict_types=True)
     return packed
 
 
-def _extended(value: object) -> Any:
+def _extend_value(value: object) -> Any:
     import msgpack
 
     if isinstance(value, Number):
         return msgpack.ExtType(_NUMBER if value.typed else _UNTYPED_NUMBER, msgpack.packb([value.value, value.text]))
     assert isinstance(value, Values)
-    return msgpack.ExtType(_VALUES, msgpack.packb([list(value.items), value.dropped], default=_extended))
+    return msgpack.ExtType(_VALUES, msgpack.packb([list(value.items), value.dropped], default=_extend_value))
 
 
 def decode_words(data: bytes | memoryview) -> list[SlotValue]:
     """The values that :func:`encode_words` made these bytes of."""
     import msgpack
 
-    words: list[SlotValue] = msgpack.unpackb(data, ext_hook=_restored, strict_map_key=False)
+    words: list[SlotValue] = msgpack.unpackb(data, ext_hook=_restore_extended, strict_map_key=False)
     return words
 
 
-def _restored(code: int, data: bytes) -> SlotValue:
+def _restore_extended(code: int, data: bytes) -> SlotValue:
     import msgpack
 
     # A list may hold numbers with a text, which are extensions inside its extension.
-    parts = msgpack.unpackb(data, ext_hook=_restored)
+    parts = msgpack.unpackb(data, ext_hook=_restore_extended)
     if code == _VALUES:
         return Values(tuple(parts[0]), parts[1])
     return Number(parts[0], parts[1], code == _NUMBER)

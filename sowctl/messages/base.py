@@ -15,7 +15,7 @@ from sowctl.extras import missing_package
 from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
 from sowctl.values.paths import Path
 
-MAX_MESSAGE = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 """Bytes that one message may have unless the caller says otherwise."""
 
 MAX_DEPTH = 256
@@ -25,19 +25,19 @@ MAX_FIELDS = 1 << 20
 """Fields that a message of a type without nesting may have: a field costs fifty times its bytes in memory."""
 
 NOT_UTF8 = "SOW-MSG-001"
-MALFORMED = "SOW-MSG-002"
+MALFORMED_CODE = "SOW-MSG-002"
 TOO_DEEP = "SOW-MSG-003"
 TOO_LARGE = "SOW-MSG-004"
 NO_FIELDS = "SOW-MSG-005"
 UNKNOWN_TYPE = "SOW-MSG-006"
 BAD_DEFINITION = "SOW-MSG-007"
 NO_SUCH_FIELD = "SOW-MSG-008"
-UNWRITABLE = "SOW-MSG-009"
+UNWRITABLE_CODE = "SOW-MSG-009"
 TOO_MANY = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-011"
 HALF_PAIR = "SOW-IDN-010"
 
-REPLACED = "\N{REPLACEMENT CHARACTER}".encode()
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}".encode()
 HALF_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is not a character"
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Encoder
 
 from sowctl.errors import InputError, SowError
-from sowctl.messages.base import UNWRITABLE
+from sowctl.messages.base import UNWRITABLE_CODE
 from sowctl.messages.nested.type import TreeType
 from sowctl.values.compare import plain
 from sowctl.values.fields import Number
@@ -32,7 +32,7 @@ Cell: TypeAlias = "Callable[[Any], Any]"
 """Makes of a value what it is in a message, None for NULL."""
 
 
-def _nothing(value: Any) -> None:
+def _null_cell(value: Any) -> None:
     """NULL."""
 
 
@@ -41,16 +41,16 @@ class Form(Struct, frozen=True):
 
     binary: Cell
     decimal: Cell
-    odd: Cell = _nothing
+    odd: Cell = _null_cell
 
 
 def form_of(kind: MessageType) -> Form:
     """JSON has numbers of any length and no bytes; the tree formats have bytes of their own; the others have texts."""
     if kind.json_text:
-        return JSON
+        return JSON_FORM
     if isinstance(kind, TreeType):
-        return Form(lambda value: value, lambda value: plain(_number(value)))
-    return Form(_base64, _number)
+        return Form(lambda value: value, lambda value: plain(_parse_number(value)))
+    return Form(_encode_base64, _parse_number)
 
 
 def message_of(fields: Mapping[str, Any], kind: MessageType) -> bytes:
@@ -59,43 +59,43 @@ def message_of(fields: Mapping[str, Any], kind: MessageType) -> bytes:
     Raises TypeError for a value that is none of a message's, InputError ``SOW-MSG-009`` for one that its format cannot
     hold, and what :meth:`MessageType.build` raises.
     """
-    if kind.json_text and {*map(type, fields.values())} <= _PLAIN and {*map(type, fields)} <= {str}:
+    if kind.json_text and {*map(type, fields.values())} <= _PLAIN_TYPES and {*map(type, fields)} <= {str}:
         # Most messages are such, and msgspec writes them as the rest of this module would: 7 fields in 4 us, not 13.
         try:
-            return _encode(fields)
+            return _encode_json(fields)
         except OverflowError:
             pass  # a whole number of more than 64 bits
         except UnicodeEncodeError as problem:
-            raise _half(fields, problem) from None
+            raise _build_surrogate_error(fields, problem) from None
     form = form_of(kind)
     try:
         members = {name_of(name): loose(value, form) for name, value in fields.items()}
         return encoded(members, kind, (), _no_lists)
     except RecursionError:
         words = "the fields of a message contain themselves, or are too deep within each other"
-        raise InputError(UNWRITABLE, words) from None
+        raise InputError(UNWRITABLE_CODE, words) from None
     except UnicodeEncodeError as problem:
-        raise _half(fields, problem) from None
+        raise _build_surrogate_error(fields, problem) from None
 
 
-def _half(fields: Mapping[str, Any], problem: UnicodeEncodeError) -> InputError:
+def _build_surrogate_error(fields: Mapping[str, Any], problem: UnicodeEncodeError) -> InputError:
     """The error of a text with half a character: the place of the first one."""
     shown = problem.object[problem.start]
-    places = [path for path, text in _texts(fields, "") if text == problem.object]
+    places = [path for path, text in _walk_texts(fields, "") if text == problem.object]
     place = f"field {places[0]}" if places else "the name of a field"
     words = f"{place} has an unpaired surrogate at index {problem.start}, {shown!r}, which is not a character"
-    return InputError(UNWRITABLE, words)
+    return InputError(UNWRITABLE_CODE, words)
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _walk_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _texts(inner, f"{path}/{name}")
+            yield from _walk_texts(inner, f"{path}/{name}")
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            yield from _texts(inner, f"{path}[{index}]")
+            yield from _walk_texts(inner, f"{path}[{index}]")
 
 
 def encoded(
@@ -106,10 +106,10 @@ def encoded(
     ``refused`` makes the error for a list that the type cannot have, of its path and the name of the type.
     """
     if kind.json_text:
-        return _encode(members)
+        return _encode_json(members)
     if isinstance(kind, TreeType):
         return kind.made(members)
-    return kind.build(list(_members(members, above, lambda path: refused(path, kind.name))))
+    return kind.build(list(_collect_members(members, above, lambda path: refused(path, kind.name))))
 
 
 def scalar(value: Any, form: Form) -> Any:
@@ -126,13 +126,13 @@ def scalar(value: Any, form: Form) -> Any:
     if isinstance(value, Decimal):
         return form.decimal(value)
     if isinstance(value, timedelta):
-        return form.decimal(_seconds(value))
+        return form.decimal(_interval_seconds(value))
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-_encode = Encoder().encode
-_SCALARS = (bool, int, float, str, bytes, Decimal, date, time, timedelta, UUID)
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+_encode_json = Encoder().encode
+_SCALAR_TYPES = (bool, int, float, str, bytes, Decimal, date, time, timedelta, UUID)
 
 
 def loose(value: Any, form: Form) -> Any:
@@ -151,7 +151,7 @@ def loose(value: Any, form: Form) -> Any:
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         # A number of numpy's is none of Python's, but knows which one it is; of an array this raises.
         value = value.item()
-    if not isinstance(value, _SCALARS):
+    if not isinstance(value, _SCALAR_TYPES):
         raise TypeError(f"a field of a message cannot be of type {type(value).__name__}")
     if isinstance(value, date) and value != value:
         return None  # NaT, which pandas has where a time is missing
@@ -174,17 +174,17 @@ def stamp(at: datetime | None) -> str | None:
     return None if at is None else format_time(micros_of(at))
 
 
-def _base64(value: bytes) -> str:
+def _encode_base64(value: bytes) -> str:
     return b64encode(value).decode()
 
 
-def _digits(value: Decimal) -> Any:
+def _json_number(value: Decimal) -> Any:
     """A JSON number with these digits."""
     # Put in as text: a float would round it, and msgspec writes a Decimal as a JSON string.
     return Raw(f"{value:f}".encode())
 
 
-def _number(value: Decimal) -> Number | str:
+def _parse_number(value: Decimal) -> Number | str:
     """A number with its digits; the digits alone where neither 64 bits nor a double hold it."""
     text = f"{value:f}"
     # Formats with numbers of their own hold 64 bits or a double; a number that either would change is written as its
@@ -194,24 +194,24 @@ def _number(value: Decimal) -> Number | str:
     return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
 
 
-JSON = Form(_base64, _digits)
+JSON_FORM = Form(_encode_base64, _json_number)
 """Of messages of type json."""
 
 
-def _seconds(value: timedelta) -> Decimal:
+def _interval_seconds(value: timedelta) -> Decimal:
     """An interval in seconds, exact, without zeros at the end of its fraction."""
     micros = Decimal(value // timedelta(microseconds=1)).scaleb(-6)
     whole = micros.to_integral_value()
     return whole if whole == micros else micros.normalize()
 
 
-def _members(
+def _collect_members(
     row: dict[str, Any], above: tuple[str, ...], refused: Callable[[str], SowError]
 ) -> Iterator[tuple[tuple[str, ...], Scalar]]:
     for name, value in row.items():
         path = (*above, name)
         if isinstance(value, dict):
-            yield from _members(value, path, refused)
+            yield from _collect_members(value, path, refused)
         elif isinstance(value, list):
             raise refused("/".join(path))
         elif value is not None:
@@ -219,4 +219,4 @@ def _members(
 
 
 def _no_lists(path: str, name: str) -> SowError:
-    return InputError(UNWRITABLE, f"field {path} is a list, which messages of type {name} do not support")
+    return InputError(UNWRITABLE_CODE, f"field {path} is a list, which messages of type {name} do not support")

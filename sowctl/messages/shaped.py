@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 Lines: TypeAlias = "tuple[bytes, Numbers]"
 """Messages as lines of text, each perhaps behind spaces, and on which line each of them stands."""
-WORDS = (None, True, False)
+WORD_VALUES = (None, True, False)
 """What the codes of ``words`` stand for."""
 
 
 class SlotColumn(NamedTuple):
     """The values of one slot of ``size`` messages. ``kind`` says what ``data`` holds; where all are NULL, it is None.
 
-    ``integers``: of 64 bits; ``doubles``; ``words``: codes of :data:`WORDS`; ``texts``: codes of ``texts``, which are
-    distinct and in no order; one of them may be empty. ``spelled``: doubles as they were written, where the slot asks.
+    ``integers``: of 64 bits; ``doubles``; ``words``: codes of :data:`WORD_VALUES`; ``texts``: codes of ``texts``,
+    which are distinct and in no order; one of them may be empty. ``spelled``: doubles as they were written, where
+    the slot asks.
     """
 
     size: int
@@ -42,7 +43,7 @@ class SlotColumn(NamedTuple):
         if self.data is None:
             return [None] * self.size
         if self.kind in ("words", "texts"):
-            known: Sequence[Any] = WORDS if self.kind == "words" else self.texts
+            known: Sequence[Any] = WORD_VALUES if self.kind == "words" else self.texts
             return list(map(known.__getitem__, self.data.tolist()))
         found: list[Any] = self.data.tolist() if self.spelled is None else list(self.spelled)
         return found

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sowctl.errors import ConfigError
-from sowctl.messages.base import MAX_MESSAGE, UNKNOWN_TYPE, MessageType
+from sowctl.messages.base import MAX_MESSAGE_BYTES, UNKNOWN_TYPE, MessageType
 from sowctl.messages.definition import TypeDefinition
 
 MESSAGE_TYPES: dict[str, tuple[str, str]] = {
@@ -41,7 +41,7 @@ DEFINED_TYPES: dict[str, tuple[str, str]] = {
     "struct": ("sowctl.messages.fixed.struct", "StructType"),
 }
 """Name, module and class of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
-COMPOSED = frozenset({"composite-local", "composite-global"})
+COMPOSITE_TYPES = frozenset({"composite-local", "composite-global"})
 """Types whose messages consist of messages of other types: their classes are called with ``parts`` as well, the types
 of the parts, so that no type has to know this table."""
 
@@ -56,39 +56,39 @@ def type_names() -> Sequence[str]:
     return tuple(MESSAGE_TYPES)
 
 
-def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE) -> MessageType:
+def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE_BYTES) -> MessageType:
     """The message type ``name``, or the defined one, refusing messages above ``max_message`` bytes.
 
     Raises :class:`~sowctl.errors.ConfigError` ``SOW-MSG-006`` for a name that is not in the table, ``SOW-MSG-007`` for
     a definition that cannot be used.
     """
-    return _made(name, max_message)
+    return _make_type(name, max_message)
 
 
 def default_framing(kind: str) -> str:
     """The framing of messages of a kind of message type where none is given: ``lines`` or ``length``."""
-    return "lines" if _class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
+    return "lines" if _load_class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
 
 
 # Kept by name or definition and limit: types hold no state of a batch, so one serves all callers.
 @lru_cache(maxsize=64)
-def _made(name: str | TypeDefinition, max_message: int) -> MessageType:
+def _make_type(name: str | TypeDefinition, max_message: int) -> MessageType:
     kind = name if isinstance(name, str) else name.kind
     row = MESSAGE_TYPES.get(kind)
     if row is None and not isinstance(name, str):
         row = DEFINED_TYPES.get(kind)
     if row is None:
-        raise _unknown(name)
-    made = _class(row)
+        raise _build_unknown_type_error(name)
+    made = _load_class(row)
     if isinstance(name, str):
         return cast(MessageType, made(max_message, definition=None))
-    if kind in COMPOSED:
-        parts = [_part(part, name, max_message) for part in name.parts]
+    if kind in COMPOSITE_TYPES:
+        parts = [_make_part_type(part, name, max_message) for part in name.parts]
         return cast(MessageType, made(max_message, definition=name, parts=parts))
     return cast(MessageType, made(max_message, definition=name))
 
 
-def _part(part: TypeDefinition, whole: TypeDefinition, max_message: int) -> MessageType:
+def _make_part_type(part: TypeDefinition, whole: TypeDefinition, max_message: int) -> MessageType:
     """The type of one part of a composite type's messages. Raises ConfigError at the place of the composite type."""
     # A part with settings of its own needs its definition; the others are the built-in type of that name.
     plain = part == TypeDefinition(part.kind, part.kind)
@@ -102,12 +102,12 @@ def _part(part: TypeDefinition, whole: TypeDefinition, max_message: int) -> Mess
         raise ConfigError(problem.code, words, place=whole.place or None, hint=problem.hint) from None
 
 
-def _class(row: tuple[str, str]) -> Any:
+def _load_class(row: tuple[str, str]) -> Any:
     """The class of a row. Its constructor is no part of the protocol, which describes what is made: hence Any."""
     return getattr(importlib.import_module(row[0]), row[1])
 
 
-def _unknown(name: str | TypeDefinition) -> ConfigError:
+def _build_unknown_type_error(name: str | TypeDefinition) -> ConfigError:
     if not isinstance(name, str):
         words = f"cannot load the module {name.kind!r} of message type {name.name!r}"
         known = (*MESSAGE_TYPES, *DEFINED_TYPES)
@@ -115,10 +115,10 @@ def _unknown(name: str | TypeDefinition) -> ConfigError:
     if name in DEFINED_TYPES:
         words = f"message type {name!r} exists only with a definition"
         return ConfigError(UNKNOWN_TYPE, words, hint="add a MessageType with this Module to MessageTypes")
-    return ConfigError(UNKNOWN_TYPE, f"unknown message type {name!r}", hint=_hint(name), known=type_names())
+    return ConfigError(UNKNOWN_TYPE, f"unknown message type {name!r}", hint=_type_hint(name), known=type_names())
 
 
-def _hint(name: str) -> str:
+def _type_hint(name: str) -> str:
     from difflib import get_close_matches
 
     small = name.lower()

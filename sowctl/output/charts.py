@@ -24,10 +24,10 @@ Row = Mapping[str, Any]
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _PLAIN = ".:-=+*%@"
-_LABEL = 24
+_MAX_LABEL_COLUMNS = 24
 """Columns for the text in front of a bar, at most."""
 _LONGEST_BAR = 40
-SHORTEST = 8
+MIN_SPARKLINE_COLUMNS = 8
 """Columns that a sparkline has at least."""
 MAX_GAPS = 3
 """Times without messages that are left out of a sparkline, at most."""
@@ -91,15 +91,15 @@ def draw_fields(rows: Iterable[Row], terminal: Terminal, out: BinaryIO, topic: s
             page.fold(Text(display(topic), style="bold underline"))
         for row in rows:
             heading = Text(display(row["path"]), style="bold")
-            heading.append("  " + ", ".join(_counts(row)), style="not bold")
+            heading.append("  " + ", ".join(_format_counts(row)), style="not bold")
             page.fold(heading)
             if row["numbers"] is not None:
                 _draw_numbers(page, row["numbers"])
             if _shows_texts(row):
-                page.fold(Text(f"  {_lengths(row)}"))
+                page.fold(Text(f"  {_row_lengths(row)}"))
             if _shows_top(row):
                 unsure = any(one["missed"] for one in row["top"])
-                bars = [(_value(one["value"]), one["count"], "+" if one["missed"] else "") for one in row["top"]]
+                bars = [(_format_value(one["value"]), one["count"], "+" if one["missed"] else "") for one in row["top"]]
                 _draw_bars(page, bars, row["values"])
                 if unsure:
                     page.fold(Text(f"  + up to {max(one['missed'] for one in row['top']):,} more"))
@@ -109,10 +109,10 @@ def _shows_texts(row: Row) -> bool:
     return row["shortest"] is not None
 
 
-def _lengths(row: Row) -> str:
+def _row_lengths(row: Row) -> str:
     short, long = row["shortest"], row["longest"]
     length = f"{short:,}" if short == long else f"{short:,} to {long:,}"
-    first, last = clip(display(row["first"]), _LABEL), clip(display(row["last"]), _LABEL)
+    first, last = clip(display(row["first"]), _MAX_LABEL_COLUMNS), clip(display(row["last"]), _MAX_LABEL_COLUMNS)
     return f"first {first}, last {last}, {length} characters"
 
 
@@ -122,7 +122,7 @@ def _shows_top(row: Row) -> bool:
     return few and any(one["count"] > 1 for one in row["top"])
 
 
-def _counts(row: Row) -> list[str]:
+def _format_counts(row: Row) -> list[str]:
     types = [name if len(row["types"]) == 1 else f"{name} {count:,}" for name, count in row["types"].items()]
     about = "about " if row["distinct_error"] is not None else ""
     parts = [" ".join(types) or "no values", f"{row['records']:,} records"]
@@ -160,7 +160,7 @@ def _draw_numbers(page: _Page, row: Row) -> None:
 def _draw_bars(page: _Page, bars: Sequence[tuple[str, int, str]], whole: int, *, right: bool = False) -> None:
     from rich.text import Text
 
-    labels = [clip(label, _LABEL) for label, _, _ in bars]
+    labels = [clip(label, _MAX_LABEL_COLUMNS) for label, _, _ in bars]
     room = max(map(width, labels))
     digits = max(len(f"{count:,}{mark}") for _, count, mark in bars)
     columns = min(_LONGEST_BAR, page.columns - room - digits - 5)
@@ -180,8 +180,8 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
     with _Page(terminal, out) as page:
         cells = [
             (
-                clip(display(row["topic"]), _LABEL),
-                clip(display(row["client"] or "-"), _LABEL),
+                clip(display(row["topic"]), _MAX_LABEL_COLUMNS),
+                clip(display(row["client"] or "-"), _MAX_LABEL_COLUMNS),
                 f"{row['messages']:,}",
                 f"{row['peak']:,}",
             )
@@ -191,7 +191,7 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
         left = page.columns - sum(widths) - 2 * len(widths)
         # Where there is no room beside the figures, the sparkline has a line of its own.
-        below = left < SHORTEST
+        below = left < MIN_SPARKLINE_COLUMNS
         room = page.columns - 2 if below else left
         parts = busy_parts([row["counts"] for row in rows])
         size = mark_size(parts, room)
@@ -199,20 +199,21 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         marks = sum(-(-len(part) // size) for part in parts)
         page.fold(
             Text(
-                f"{marks:,} marks of {_span(interval * size)} each, from {begins}; peak: messages in {_span(interval)}"
+                f"{marks:,} marks of {_format_span(interval * size)} each, from {begins}; "
+                f"peak: messages in {_format_span(interval)}"
             )
         )
         if len(parts) > 1:
             gaps = [after.start - before.stop for before, after in pairwise(parts)]
-            times = ", ".join(_span(interval * gap) for gap in gaps)
+            times = ", ".join(_format_span(interval * gap) for gap in gaps)
             page.fold(
                 Text(f"{_GAP_MARK if page.unicode else '|'} is a time without messages that is left out: {times}")
             )
-        page.line(Text(_cells(heads, widths), style="bold"))
+        page.line(Text(_pad_cells(heads, widths), style="bold"))
         series = [[grouped(row["counts"][part.start : part.stop], size) for part in parts] for row in rows]
         highest = max(max(sums) for one in series for sums in one)
         for texts, sums_of_parts in zip(cells, series, strict=True):
-            line = Text(_cells(texts, widths))
+            line = Text(_pad_cells(texts, widths))
             if below:
                 page.line(line)
                 line = Text("")
@@ -224,13 +225,13 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
             page.line(line)
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """A length of time as options spell it where that is short, ``90s``, ``2h``, else as people read it."""
     exact = format_interval(round(seconds * 1e9))
     return exact if len(exact) <= _SHORT_SPAN else format_duration(seconds, whole=True)
 
 
-def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
+def _pad_cells(texts: Sequence[str], widths: Sequence[int]) -> str:
     cells = []
     for at, (text, room) in enumerate(zip(texts, widths, strict=True)):
         blank = " " * (room - width(text))
@@ -238,7 +239,7 @@ def _cells(texts: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells)
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return display(value) if isinstance(value, str) else format_number(value)  # type: ignore[arg-type]  # a number then

@@ -17,7 +17,7 @@ from sowctl.arrow.needed import need
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch, ShownRecord, again_of, exact_view_of
-from sowctl.values.times import LATEST
+from sowctl.values.times import MAX_MICROS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sowctl.arrow.files import ColumnWriter
     from sowctl.arrow.passes import MessageBlock
 
-ROWS = 1000
-BYTES = 1 << 20
+BLOCK_ROWS = 1000
+BLOCK_BYTES = 1 << 20
 """Rows of one block, and bytes of their messages, at most; one message may be larger. What is decoded of so many stays
 in the processor's cache: of 1,000,000 orders, blocks of 4,000 take 0.3 s more."""
 
@@ -45,12 +45,12 @@ class _Columnar:
         """Write all records; nothing goes to ``out`` before all have been read."""
         from sowctl.arrow.passes import write_columns
 
-        make = self._writer()
+        make = self._make_writer()
         with Rows(batches, meta=self.meta) as rows:
             found = write_columns(rows.blocks, make, out)
         return Rendered(found.rows, hidden_notes(found.hidden))
 
-    def _writer(self) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
+    def _make_writer(self) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
         from sowctl.arrow import files
 
         made: type[ColumnWriter] = getattr(files, self.writer)
@@ -84,7 +84,7 @@ class SqliteRenderer(_Columnar):
     name = "sqlite"
     table = "records"
 
-    def _writer(self) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
+    def _make_writer(self) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
         from sowctl.arrow.sqlite import sqlite_writer
 
         return sqlite_writer(self.table)
@@ -119,12 +119,12 @@ class Rows:
         first, self._asked = not self._asked, True
         if self._again is not None:
             # A result that is asked for once more is that of another moment: who writes looks at it as at the first.
-            return self._made(self._batches if first else iter(self._again()))
-        return self._keeping() if first else self._from_file()
+            return self._make_blocks(self._batches if first else iter(self._again()))
+        return self._iterate_keeping() if first else self._from_file()
 
-    def _keeping(self) -> Iterator[MessageBlock]:
+    def _iterate_keeping(self) -> Iterator[MessageBlock]:
         self._kept = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
-        for block in self._made(self._batches):
+        for block in self._make_blocks(self._batches):
             pickle.dump(block, self._kept)
             yield block
 
@@ -137,7 +137,7 @@ class Rows:
             except EOFError:
                 return
 
-    def _made(self, batches: Iterator[Batch]) -> Iterator[MessageBlock]:
+    def _make_blocks(self, batches: Iterator[Batch]) -> Iterator[MessageBlock]:
         from sowctl.arrow.passes import MessageBlock
 
         views: list[bytes] = []
@@ -151,24 +151,24 @@ class Rows:
                 else list(map(exact_view_of(batch) or batch.members_view, payloads))
             )
             if self._meta:
-                facts += [_facts(batch, record) for record in batch.records]
+                facts += [_record_facts(batch, record) for record in batch.records]
             views += taken
             size += sum(map(len, taken))
-            if len(views) >= ROWS or size >= BYTES:
+            if len(views) >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield MessageBlock(views, facts if self._meta else None)
                 views, facts, size = [], [], 0
         if views:
             yield MessageBlock(views, facts if self._meta else None)
 
 
-def _facts(batch: Batch, record: ShownRecord) -> dict[str, Any]:
+def _record_facts(batch: Batch, record: ShownRecord) -> dict[str, Any]:
     """What a record has besides its message."""
     extra = record.extra or {}
     row = {
         "_sow_key": None if extra.get("unkeyed") else record.sow_key,
         "_txid": record.txid,
         "_timestamp": record.timestamp,
-        "_expiration": record.expiration if record.expiration <= LATEST else None,
+        "_expiration": record.expiration if record.expiration <= MAX_MICROS else None,
         "_topic": batch.topic,
         "_message_type": batch.message_type,
         "_logical_topic": extra.get("topic"),

@@ -22,12 +22,12 @@ from sowctl.output.options import NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, metadata, metadata_columns, stored_of
 from sowctl.output.texts import Texts, below, texts_of
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import LONG, TOKEN, RawColumns, raw_columns
+from sowctl.values.rawmembers import MIN_PARTED_BYTES, TOKEN_PATTERN, RawColumns, raw_columns
 
-SAMPLE = 1_000
+SAMPLE_RECORDS = 1_000
 MOST_MEMBERS = 16_384
 """First-level members that a record may have: spreadsheets have no more columns, and each is an object here."""
-_SHORTEST = 5
+_MIN_MEMBER_BYTES = 5
 """Bytes that a member takes at least: quotes, a colon, a value and a comma."""
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
@@ -55,7 +55,7 @@ class ShownColumns:
 
     def rows(self, batch: Batch) -> Iterator[RecordRow]:
         """The records of a batch; their metadata where a column shows some."""
-        return _rows(batch, self._wants_meta, self._known if self.chosen else None)
+        return _read_rows(batch, self._wants_meta, self._known if self.chosen else None)
 
     def cells(self, row: RecordRow) -> list[Any]:
         """The values of one record in column order."""
@@ -64,15 +64,15 @@ class ShownColumns:
             self._leave_out(row.members, 1)
         if self._names is not None:
             return list(map(row.members.get, self._names))
-        return [self._value(column, row) for column in self.columns]
+        return [self._column_value(column, row) for column in self.columns]
 
     def texts(self, batch: Batch) -> list[Texts] | None:
         """The texts of a batch's cells, a column for each of these columns; None where only :meth:`cells` can tell."""
         stored = stored_of(batch)
         # Of a long record the members that were chosen are taken, and no others made.
-        if self.chosen and max(map(len, batch.payloads), default=0) >= LONG:
+        if self.chosen and max(map(len, batch.payloads), default=0) >= MIN_PARTED_BYTES:
             return None
-        found = _members(batch, batch.payloads, refuse=not self.chosen)
+        found = _read_members(batch, batch.payloads, refuse=not self.chosen)
         names = {column for column in self.columns if isinstance(column, str)} - {"data", "length"}
         known = metadata_columns(stored) if names and stored is not None else {}
         if found is None or known is None or not names <= known.keys():
@@ -99,14 +99,14 @@ class ShownColumns:
         if not self.left_out:
             return ()
         names = ", ".join("/" + escaped(name) for name in sorted(self.left_out))
-        return (f"not shown, because the first {SAMPLE:,} records do not have them: {names}; see --columns",)
+        return (f"not shown, because the first {SAMPLE_RECORDS:,} records do not have them: {names}; see --columns",)
 
     def _leave_out(self, names: Iterable[str], records: int) -> None:
         for name in set(names) - self._known:
             self.left_out[name] = self.left_out.get(name, 0) + records
 
     @staticmethod
-    def _value(column: Column, row: RecordRow) -> Any:
+    def _column_value(column: Column, row: RecordRow) -> Any:
         if isinstance(column, Path):
             return at(row.members, column)
         if column == "data":
@@ -146,23 +146,23 @@ def open_batches(batches: Iterable[Batch], options: OutputOptions) -> tuple[Show
         return ShownColumns(options.columns, chosen=True, facts=options.facts), given
     names: dict[str, None] = {}
     first: list[Batch] = []
-    left = SAMPLE
+    left = SAMPLE_RECORDS
     # The columns are fixed here, because the heading must be written before the first row.
     while left and (batch := next(given, None)) is not None:
         first.append(batch)
-        names.update(dict.fromkeys(_names(batch, left)))
+        names.update(dict.fromkeys(_member_names(batch, left)))
         left -= min(left, len(batch.payloads))
     front: tuple[Column, ...] = options.front if options.meta else ()
     found = ShownColumns([*front, *(Path((Step(name),)) for name in names)], chosen=False, facts=options.facts)
     return found, chain(first, given)
 
 
-def _names(batch: Batch, count: int) -> Iterable[str]:
+def _member_names(batch: Batch, count: int) -> Iterable[str]:
     """The first-level members of the first records of a batch."""
-    known = _members(batch, batch.payloads[:count])
+    known = _read_members(batch, batch.payloads[:count])
     if known is not None:
         return known
-    return (name for row in islice(_rows(batch, wants_meta=False), count) for name in row.members)
+    return (name for row in islice(_read_rows(batch, wants_meta=False), count) for name in row.members)
 
 
 def cell_text(value: Any) -> str | None:
@@ -181,7 +181,7 @@ def cell_texts(cells: Iterable[Any]) -> list[str | None]:
     return [value if isinstance(value, str) and value.isascii() else cell_text(value) for value in cells]
 
 
-def _members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) -> RawColumns | None:
+def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) -> RawColumns | None:
     """The first-level members of payloads of stored records, by columns; None where only rows can tell.
 
     ``refuse``: each member is to be a column, so a record with too many is refused.
@@ -202,10 +202,10 @@ def _members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) ->
 
 def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
     """Refuse a record with more than :data:`MOST_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
-    if max(map(len, payloads), default=0) < _SHORTEST * MOST_MEMBERS:
+    if max(map(len, payloads), default=0) < _MIN_MEMBER_BYTES * MOST_MEMBERS:
         return
     for number, payload in enumerate(payloads):
-        if len(payload) >= _SHORTEST * MOST_MEMBERS and _is_wide(batch.members_view(payload)):
+        if len(payload) >= _MIN_MEMBER_BYTES * MOST_MEMBERS and _is_wide(batch.members_view(payload)):
             key = batch.records[number].sow_key
             raise InputError(
                 "SOW-OUT-013",
@@ -221,7 +221,7 @@ def _is_wide(text: bytes) -> bool:
     if text.count(b",") < MOST_MEMBERS or not _OBJECT.match(text):
         return False
     depth = commas = 0
-    for token in TOKEN.finditer(text):
+    for token in TOKEN_PATTERN.finditer(text):
         mark = text[token.start()]
         if mark in b"{[":
             depth += 1
@@ -234,7 +234,7 @@ def _is_wide(text: bytes) -> bool:
     return False
 
 
-def _rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[RecordRow]:
+def _read_rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[RecordRow]:
     """The records of a batch; only members of these ``names`` are asked for, where they are given."""
     if names is None:
         _refuse_wide(batch, batch.payloads)

@@ -19,7 +19,7 @@ from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 from sowctl.output.texts import Texts
 
-_CHUNK = 1_000
+_CHUNK_RECORDS = 1_000
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
 
 
@@ -53,34 +53,34 @@ class _Delimited(ABC):
         if not columns.columns:
             return Rendered(0)
         if self.options.headers:
-            out.write(self._lines([[text] for text in columns.headings]))
+            out.write(self._join_lines([[text] for text in columns.headings]))
         count = 0
         for batch in found:
-            for number, texts in self._parts(columns, batch):
-                out.write(self._lines(texts))
+            for number, texts in self._iterate_parts(columns, batch):
+                out.write(self._join_lines(texts))
                 count += number
             out.flush()
         out.flush()
         return Rendered(count, columns.notes())
 
-    def _parts(self, columns: ShownColumns, batch: Batch) -> Iterator[tuple[int, Sequence[Texts]]]:
+    def _iterate_parts(self, columns: ShownColumns, batch: Batch) -> Iterator[tuple[int, Sequence[Texts]]]:
         """The texts of a batch, a column for each, and of how many records they are."""
         texts = columns.texts(batch)
         if texts is not None:
             yield len(batch.payloads), texts
             return
         rows = columns.rows(batch)
-        while part := [cell_texts(columns.cells(row)) for row in islice(rows, _CHUNK)]:
+        while part := [cell_texts(columns.cells(row)) for row in islice(rows, _CHUNK_RECORDS)]:
             yield len(part), list(zip(*part, strict=True))
 
-    def _lines(self, columns: Sequence[Texts]) -> bytes:
+    def _join_lines(self, columns: Sequence[Texts]) -> bytes:
         """The lines of several records."""
-        cells = map(self._cells, columns)
+        cells = map(self._format_cells, columns)
         lines = map(self.separator.join, zip(*cells, strict=True))
         # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
         return "".join([line + "\n" for line in lines]).encode("utf-8", "surrogateescape")
 
-    def _cells(self, texts: Texts) -> Iterable[str]:
+    def _format_cells(self, texts: Texts) -> Iterable[str]:
         if self.options.terminal is not None:
             # On a terminal alone: a file gets the text itself, control characters included.
             texts = [None if text is None else display(text) for text in texts]

@@ -20,7 +20,7 @@ _UNSAFE = (
 )
 """A regular expression, like the next ones; ``re`` compiles each when it is first used (together 1.5 ms of a start)."""
 _HALVES = "[\ud800-\udfff]"
-EXCERPT = 100
+EXCERPT_CHARACTERS = 100
 """Longest part of a line of input that an excerpt shows, in characters before unsafe ones are made visible."""
 _LOW = rb"[\x00-\x08\x0b-\x1f\x7f]"
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -32,7 +32,7 @@ def display(data: bytes | str) -> str:
     # Most texts leave here, without the search.
     if text.isascii() and text.isprintable():
         return text
-    return re.sub(_UNSAFE, lambda match: _visible(match[0]), text)
+    return re.sub(_UNSAFE, lambda match: _escape_character(match[0]), text)
 
 
 def escaped(text: str) -> str:
@@ -50,12 +50,13 @@ def display_lines(data: bytes | str) -> str:
 
 
 def excerpt(line: bytes, column: int | None) -> str:
-    """A line of input in at most :data:`EXCERPT` characters, and below it a caret under ``column``, from 1."""
+    """A line of input in at most :data:`EXCERPT_CHARACTERS` characters, and below it a caret under ``column``, from
+    1."""
     text = line.decode("utf-8", "surrogateescape")
     at = (column or 1) - 1
-    begin = max(0, min(at - EXCERPT // 2, len(text) - EXCERPT))
-    front, back = "..." if begin else "", "..." if begin + EXCERPT < len(text) else ""
-    shown = front + display(text[begin : begin + EXCERPT]) + back
+    begin = max(0, min(at - EXCERPT_CHARACTERS // 2, len(text) - EXCERPT_CHARACTERS))
+    front, back = "..." if begin else "", "..." if begin + EXCERPT_CHARACTERS < len(text) else ""
+    shown = front + display(text[begin : begin + EXCERPT_CHARACTERS]) + back
     # Measured on what is shown: an escape is wider than the character that it stands for.
     return shown if column is None else f"{shown}\n{' ' * width(front + display(text[begin:at]))}^"
 
@@ -68,7 +69,7 @@ def display_json(data: bytes) -> bytes:
     return re.sub(_UNSAFE, lambda match: _json_escape(match[0]), text).encode("utf-8", "surrogatepass")
 
 
-def _visible(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     if character in _SHORT:
         return _SHORT[character]

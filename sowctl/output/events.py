@@ -13,9 +13,9 @@ from typing import Protocol
 
 from sowctl.output.display import clip, display, display_json, escaped
 from sowctl.output.members import is_json_line
-from sowctl.values.times import EARLIEST, LATEST, SECOND, format_time
+from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, format_time
 
-_WIDE = 60
+_MIN_DATE_COLUMNS = 60
 """Columns of a terminal from which on a line has the day and the SOW key."""
 
 
@@ -95,26 +95,28 @@ class EventLines:
             "txid": sign.txid,
             "timestamp": None if at is None else format_time(at),
         }
-        return self._safe(_text({name: value for name, value in members.items() if value is not None}) + b"\n")
+        return self._escape_text(
+            _json_text({name: value for name, value in members.items() if value is not None}) + b"\n"
+        )
 
     def events(self, events: ShownEvents) -> bytes:
         """Events with records."""
-        data, sound = self._data(events)
+        data, sound = self._format_data(events)
         if self._data_only:
-            return self._safe(b"\n".join(data) + b"\n") if data else b""
+            return self._escape_text(b"\n".join(data) + b"\n") if data else b""
         if events.correlations is None and events.logical is None and events.publishers is not None:
-            return self._safe(self._plain(events, data, sound=sound))
-        return self._safe(b"".join(self._whole(events, [b'":' + one for one in data] if sound else data)))
+            return self._escape_text(self._format_plain(events, data, sound=sound))
+        return self._escape_text(b"".join(self._format_whole(events, [b'":' + one for one in data] if sound else data)))
 
-    def _plain(self, events: ShownEvents, data: Sequence[bytes], *, sound: bool) -> bytes:
+    def _format_plain(self, events: ShownEvents, data: Sequence[bytes], *, sound: bool) -> bytes:
         """The usual events: a bookmark each, and nothing that only some of them have."""
         assert events.publishers is not None
         assert events.sequences is not None
         # A % of a name is no place for a value.
-        front = self._front(events, events.topic).replace(b"%", b"%%")
-        reason = b"" if events.reason is None else b',"reason":' + _text(events.reason)
+        front = self._format_front(events, events.topic).replace(b"%", b"%%")
+        reason = b"" if events.reason is None else b',"reason":' + _json_text(events.reason)
         end = b',"txid":%d,"timestamp":"%b"' + reason + (b',"data":%b}\n' if sound else b',"data%b}\n')
-        keys, times = _keys(events.names), self._times(events.times)
+        keys, times = _format_keys(events.names), self._format_times(events.times)
         if len(set(events.publishers)) == 1:
             # One publisher is the usual case: its part of the bookmark is text like the rest.
             form = front + b'"sow_key":%b,"bookmark":"' + b"%d|" % events.publishers[0] + b'%d|"' + end
@@ -124,34 +126,34 @@ class EventLines:
         mixed = zip(keys, events.publishers, events.sequences, events.txids, times, data, strict=True)
         return b"".join([form % one for one in mixed])
 
-    def _whole(self, events: ShownEvents, data: Sequence[bytes]) -> Iterator[bytes]:
+    def _format_whole(self, events: ShownEvents, data: Sequence[bytes]) -> Iterator[bytes]:
         for place, payload in enumerate(data):
             topic = events.topic if events.logical is None else events.logical[place]
-            parts = [self._front(events, topic), b'"sow_key":' + _key(events.names[place])]
+            parts = [self._format_front(events, topic), b'"sow_key":' + _format_key(events.names[place])]
             if events.publishers is not None and events.sequences is not None:
                 parts.append(b',"bookmark":"%d|%d|"' % (events.publishers[place], events.sequences[place]))
             elif events.command != "sow":
                 parts.append(b',"bookmark":null')
             if events.txids[place]:
                 parts.append(b',"txid":%d' % events.txids[place])
-            parts.append(b',"timestamp":"%b"' % self._time(events.times[place]))
+            parts.append(b',"timestamp":"%b"' % self._format_time(events.times[place]))
             if events.correlations is not None and events.correlations[place] is not None:
-                parts.append(b',"correlation_id":' + _text(events.correlations[place]))
+                parts.append(b',"correlation_id":' + _json_text(events.correlations[place]))
             if events.reason is not None:
-                parts.append(b',"reason":' + _text(events.reason))
+                parts.append(b',"reason":' + _json_text(events.reason))
             parts.append(b',"data' + payload + b"}\n")
             yield b"".join(parts)
 
     @staticmethod
-    def _front(events: ShownEvents, topic: str | None) -> bytes:
-        front = b'{"command":%b,"topic":%b,' % (_text(events.command), _text(topic))
+    def _format_front(events: ShownEvents, topic: str | None) -> bytes:
+        front = b'{"command":%b,"topic":%b,' % (_json_text(events.command), _json_text(topic))
         if events.query_id is not None:
-            front += b'"query_id":%b,' % _text(events.query_id)
+            front += b'"query_id":%b,' % _json_text(events.query_id)
         if events.batch_size is not None:
             front += b'"batch_size":%d,' % events.batch_size
         return front
 
-    def _data(self, events: ShownEvents) -> tuple[Sequence[bytes], bool]:
+    def _format_data(self, events: ShownEvents) -> tuple[Sequence[bytes], bool]:
         """Lines of JSON, and True; or False and what stands behind ``"data``, where some payloads are none."""
         if events.message_type != "json":
             return list(map(events.view, events.payloads)), True
@@ -159,9 +161,9 @@ class EventLines:
         # A topic whose keys are fields has read every message; others take bytes of any kind.
         if events.sound and b"\n" not in whole and b"\r" not in whole:
             return events.payloads, True
-        return [self._odd(one, events.view) for one in events.payloads], self._data_only
+        return [self._format_odd_payload(one, events.view) for one in events.payloads], self._data_only
 
-    def _odd(self, payload: bytes, view: Callable[[bytes], bytes]) -> bytes:
+    def _format_odd_payload(self, payload: bytes, view: Callable[[bytes], bytes]) -> bytes:
         """A payload that may be no line of JSON."""
         from base64 import b64encode
 
@@ -170,21 +172,21 @@ class EventLines:
             return line
         return b'":' + line if is_json_line(line) else b'_base64":"' + b64encode(payload) + b'"'
 
-    def _times(self, times: Sequence[int]) -> Iterable[bytes]:
+    def _format_times(self, times: Sequence[int]) -> Iterable[bytes]:
         """Texts of times, each distinct one made once: messages of one batch have few."""
-        texts = {at: self._time(at) for at in set(times)}
+        texts = {at: self._format_time(at) for at in set(times)}
         return map(texts.__getitem__, times)
 
-    def _time(self, at: int) -> bytes:
+    def _format_time(self, at: int) -> bytes:
         # Messages come by the thousand within one second, whose text is made once.
-        second, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
+        second, micros = divmod(min(max(at, MIN_MICROS), MAX_MICROS), MICROS_PER_SECOND)
         if second != self._second:
             year, month, day, hour, minute, seconds, *_ = time.gmtime(second)
             self._second = second
             self._prefix = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{seconds:02}."
         return b"%b%06dZ" % (self._prefix.encode(), micros)
 
-    def _safe(self, text: bytes) -> bytes:
+    def _escape_text(self, text: bytes) -> bytes:
         return display_json(text) if self._terminal else text
 
 
@@ -197,7 +199,7 @@ class PersonLines:
     def __init__(self, columns: int, *, several: bool) -> None:
         self._columns, self._several = columns, several
         # On a narrow terminal the day and the SOW key would leave no room for the message.
-        self._wide = columns >= _WIDE
+        self._wide = columns >= _MIN_DATE_COLUMNS
         self._time_of = slice(0, 23) if self._wide else slice(11, 19)
 
     def sign(self, sign: ShownSign) -> bytes:
@@ -205,7 +207,7 @@ class PersonLines:
         if sign.command in ("group_begin", "group_end"):
             return b""
         time = "" if sign.timestamp is None else format_time(sign.timestamp)[self._time_of]
-        return self._line(time, sign.command, sign.topic if self._several else None, None, "")
+        return self._format_line(time, sign.command, sign.topic if self._several else None, None, "")
 
     def events(self, events: ShownEvents) -> bytes:
         """Events with records."""
@@ -215,28 +217,28 @@ class PersonLines:
             happened = events.command if events.reason is None else f"{events.command} ({events.reason})"
             text = display(payload if events.message_type == "json" else events.view(payload))
             time = format_time(events.times[place])[self._time_of]
-            lines.append(self._line(time, happened, topic if self._several else None, events.names[place], text))
+            lines.append(self._format_line(time, happened, topic if self._several else None, events.names[place], text))
         return b"".join(lines)
 
-    def _line(self, time: str, happened: str, topic: str | None, key: str | None, text: str) -> bytes:
+    def _format_line(self, time: str, happened: str, topic: str | None, key: str | None, text: str) -> bytes:
         parts = [time, f"{happened:7}", display(topic or ""), display(key or "") if self._wide else ""]
         line = "  ".join([*(part for part in parts if part), text]).rstrip()
         return clip(line, self._columns).encode() + b"\n"
 
 
-def _keys(names: Sequence[str | None]) -> Iterable[bytes]:
+def _format_keys(names: Sequence[str | None]) -> Iterable[bytes]:
     """SOW keys as JSON; the usual ones, which are decimals, all at once."""
     if None not in names and "".join(names).encode().isdigit():  # type: ignore[arg-type]
         return ('"' + '" "'.join(names) + '"').encode().split(b" ")  # type: ignore[arg-type]
-    return map(_key, names)
+    return map(_format_key, names)
 
 
-def _key(name: str | None) -> bytes:
+def _format_key(name: str | None) -> bytes:
     if name is None:
         return b"null"
     # SOW keys are digits, keys of publishers letters and digits: no character that JSON escapes.
-    return b'"%b"' % name.encode() if name.isalnum() else _text(name)
+    return b'"%b"' % name.encode() if name.isalnum() else _json_text(name)
 
 
-def _text(value: object) -> bytes:
+def _json_text(value: object) -> bytes:
     return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

@@ -42,7 +42,7 @@ ENDINGS = (
     Ending(("ndjson", "jsonl"), "ndjson", "NdjsonRenderer", "ndjson", packed=True),
     Ending(("json",), "jsonarray", "JsonRenderer", "json", packed=True),
 )
-PACKED = ("gz", "zst")
+PACKED_SUFFIXES = ("gz", "zst")
 MAX_NAMES = 5
 """Topics that an error names."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -106,7 +106,7 @@ class FileFormat(Struct, frozen=True):
 def file_format(name: str) -> FileFormat:
     """The format of a file by its name."""
     parts = name.lower().rsplit("/", 1)[-1].split(".")
-    packing = parts.pop() if parts[-1] in PACKED else None
+    packing = parts.pop() if parts[-1] in PACKED_SUFFIXES else None
     ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
     return FileFormat(ending, packing)
 
@@ -139,7 +139,7 @@ class Export:
         self._options = OutputOptions(meta=meta)
         self._table = table
         # Made once before anything is read, so that a package that is missing is told at once.
-        self._renderer(self._options)
+        self._make_renderer(self._options)
 
     @property
     def is_table(self) -> bool:
@@ -152,16 +152,16 @@ class Export:
         options = self._options
         if self._ending.module == "delimited":
             # The heading comes first, so all members are looked for before.
-            options = replace(options, columns=_columns(result, options))
+            options = replace(options, columns=_collect_columns(result, options))
             batches = result.again()
         with packed(out, self.packing) as stream:
-            return self._renderer(options).write(batches, stream)
+            return self._make_renderer(options).write(batches, stream)
 
-    def _renderer(self, options: OutputOptions) -> Renderer:
+    def _make_renderer(self, options: OutputOptions) -> Renderer:
         return self._format.renderer(options, self._table)
 
 
-def _columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
+def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
     """The members of all records, in the order in which they were first seen; in front of them the metadata."""
     from sowctl.output.members import members
 
@@ -177,7 +177,7 @@ def _columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, 
     return (*front, *(Path((Step(name),)) for name in names))
 
 
-class _Unflushed:
+class _DeferredFlush:
     """A stream whose ``flush`` waits for its end: what is packed batch by batch becomes larger."""
 
     def __init__(self, stream: Any) -> None:
@@ -197,11 +197,11 @@ def packed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
         # Without a name and a time in it, so that the same records make the same bytes.
         packer: Any = igzip.IGzipFile
         with packer("", "wb", 2, out, mtime=0) as stream:
-            yield _Unflushed(stream)  # type: ignore[misc]  # what renderers use of a stream
+            yield _DeferredFlush(stream)  # type: ignore[misc]  # what renderers use of a stream
     elif packing == "zst":
         import zstandard
 
         with zstandard.ZstdCompressor().stream_writer(out, closefd=False) as stream:
-            yield _Unflushed(stream)  # type: ignore[misc]  # as above
+            yield _DeferredFlush(stream)  # type: ignore[misc]  # as above
     else:
         yield out

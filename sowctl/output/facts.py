@@ -14,9 +14,9 @@ from msgspec import Struct
 from sowctl.output.display import display, width
 
 _GAP = "  "
-_READABLE = 24
+_MIN_TEXT_COLUMNS = 24
 """Texts beside their names have at least this width; on a terminal that is too narrow for it they stand below."""
-_BELOW = 4
+_INDENT_COLUMNS = 4
 """Columns that a text below its name is indented by."""
 
 
@@ -38,8 +38,8 @@ def fact_lines(
     front += len(_GAP) if front else 0
     names = [size for fact in facts if (size := width(display(fact.name))) <= columns // 3]
     indent = front + max(names, default=0) + len(_GAP)
-    beside = columns - indent >= _READABLE
-    indent = indent if beside else _BELOW
+    beside = columns - indent >= _MIN_TEXT_COLUMNS
+    indent = indent if beside else _INDENT_COLUMNS
     for fact in facts:
         mark = f"{fact.mark:{front}}" if fact.style is None else paint(fact.style, f"{fact.mark:{front}}")
         heads = list(wrap(fact.name, columns - front))
@@ -69,13 +69,13 @@ def hang(line: str, columns: int) -> Iterator[str]:
         yield " " * indent + first
         yield from (" " * (indent + 2) + one for one in wrap(" ".join(rest), columns - indent - 2))
         return
-    if columns - cut >= _READABLE:
+    if columns - cut >= _MIN_TEXT_COLUMNS:
         first, *rest = wrap(text[cut:], columns - cut)
         yield text[:cut] + first
         yield from (" " * cut + one for one in rest)
         return
     yield from (" " * indent + one for one in wrap(text[indent:cut].rstrip(), columns - indent))
-    yield from (" " * (indent + _BELOW) + one for one in wrap(text[cut:], columns - indent - _BELOW))
+    yield from (" " * (indent + _INDENT_COLUMNS) + one for one in wrap(text[cut:], columns - indent - _INDENT_COLUMNS))
 
 
 def wrap(text: str, columns: int) -> Iterator[str]:

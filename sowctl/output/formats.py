@@ -74,7 +74,7 @@ FORMATS: tuple[Format, ...] = (
 )
 BINARY = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
 """Formats of files that are no text."""
-_FIRST = ("ndjson", "raw", "template")
+_PREFERRED_FORMATS = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
 
 
@@ -93,7 +93,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), end
         found = ending
     else:
         # Without --format the options say what is wanted: the first usual format that takes them all.
-        found = next((name for name in (usual, *_FIRST) if set(given) <= set(takes[name])), usual)
+        found = next((name for name in (usual, *_PREFERRED_FORMATS) if set(given) <= set(takes[name])), usual)
     # An option that changes nothing would be believed to have worked.
     foreign = next((name for name in given if name not in takes.get(found, given)), None)
     if foreign is not None:

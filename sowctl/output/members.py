@@ -23,9 +23,9 @@ from sowctl.output.display import escaped
 from sowctl.output.records import View
 from sowctl.values.jsontree import NumberText, loads, loads_exact, member
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import LONG, in_parts, raw_members
+from sowctl.values.rawmembers import MIN_PARTED_BYTES, in_parts, raw_members
 
-_SHALLOW = 500
+_MAX_SHALLOW_BRACKETS = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
 _SURE_DIGITS = 16
 """Characters of a number without an exponent that a double surely keeps: 15 digits and a point."""
@@ -43,7 +43,7 @@ def is_json_line(payload: bytes) -> bool:
         text = payload.decode()
         # What msgspec accepts is JSON; it may refuse what the standard library takes, such as half a surrogate pair.
         # What is deep goes to the latter at once: its limit is the one that counts.
-        if payload.count(b"[") + payload.count(b"{") < _SHALLOW and _is_json(payload):
+        if payload.count(b"[") + payload.count(b"{") < _MAX_SHALLOW_BRACKETS and _is_json(payload):
             return True
         loads(text)
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def is_json_line(payload: bytes) -> bool:
 def are_json_lines(payloads: Sequence[bytes]) -> bool:
     """Whether each of several payloads is surely such a line; where not, :func:`is_json_line` tells of each."""
     # Long ones may be too deep, which takes counting their brackets.
-    if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) >= _SHALLOW:
+    if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) >= _MAX_SHALLOW_BRACKETS:
         return False
     whole = b"\n".join(payloads)
     if whole.count(b"\n") >= len(payloads) or b"\r" in whole:
@@ -110,7 +110,7 @@ def exact_members(payload: bytes, view: View) -> dict[str, Any]:
 
 def some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
     """As :func:`members`, where ``names`` are all that will be asked for. Of a long object nothing else is made."""
-    parts = in_parts(view(payload)) if len(payload) >= LONG else None
+    parts = in_parts(view(payload)) if len(payload) >= MIN_PARTED_BYTES else None
     if parts is None:
         return members(payload, view)
     return {name: member(raw) for part in parts for name, raw in part.items() if name in names}
@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
     Texts are as :func:`escaped` makes them.
     """
     if isinstance(value, NumberText):
-        return _number(value)
+        return _parse_number(value)
     if isinstance(value, dict):
         return {escaped(name): plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -152,7 +152,7 @@ def plain(value: Any) -> Any:
     return escaped(value) if isinstance(value, str) else value
 
 
-def _number(text: NumberText) -> int | float | str:
+def _parse_number(text: NumberText) -> int | float | str:
     if len(text) < _SURE_DIGITS and text.isdecimal():
         return int(text)
     # More digits than 64 bits can have are not converted to see that they are too many.
@@ -173,13 +173,13 @@ def dump(value: Any) -> str:
     if isinstance(value, NumberText):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_string(name)}:{dump(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join(f"{_dump_string(name)}:{dump(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(dump, value)) + "]"
-    return _string(value)
+    return _dump_string(value)
 
 
-def _string(value: Any) -> str:
+def _dump_string(value: Any) -> str:
     return encode_basestring(value) if isinstance(value, str) else compact(value)
 
 

@@ -39,7 +39,7 @@ class MsgpackRenderer:
             for record in batch.records:
                 if self.meta:
                     maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
-                elif (parts := _long(view, record.payload)) is None:
+                elif (parts := _pack_long(view, record.payload)) is None:
                     maps.append(packer.pack(plain(read(record.payload, view))))
                 else:
                     out.write(b"".join(maps))
@@ -55,9 +55,9 @@ class MsgpackRenderer:
         return Rendered(count)
 
 
-def _long(view: View, payload: bytes) -> rawmembers.LongObject | None:
+def _pack_long(view: View, payload: bytes) -> rawmembers.LongObject | None:
     """The payload as an object whose members are written some at a time."""
-    if len(payload) < rawmembers.LONG:
+    if len(payload) < rawmembers.MIN_PARTED_BYTES:
         return None
     # A view with words for NaN and infinities is none that is read in parts.
     return rawmembers.in_parts(view(payload))

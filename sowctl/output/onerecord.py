@@ -19,7 +19,7 @@ from sowctl.output.records import Batch, metadata
 def write_record(batch: Batch, terminal: Terminal, out: BinaryIO, *, meta: bool) -> None:
     """Write the only record of ``batch``; with ``meta`` its metadata, too. Raises what ``out.write`` raises."""
     if batch.message_type == "json":
-        out.write(display_json(_indent(json_values(batch, meta=meta)[0])) + b"\n")
+        out.write(display_json(_indent_json(json_values(batch, meta=meta)[0])) + b"\n")
         return
     record = batch.records[0]
     known = metadata(batch, record) if meta else {}
@@ -29,7 +29,7 @@ def write_record(batch: Batch, terminal: Terminal, out: BinaryIO, *, meta: bool)
     out.write(("\n".join(lines) + "\n").encode(terminal.encoding, "backslashreplace"))
 
 
-def _indent(text: bytes) -> bytes:
+def _indent_json(text: bytes) -> bytes:
     """JSON text in lines; as it is where it is no JSON after all, or nested too deeply."""
     import msgspec
 

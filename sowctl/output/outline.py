@@ -14,7 +14,7 @@ from msgspec import Struct
 from sowctl.output.display import clip, display, width
 
 _GAP = "  "
-_READABLE = 12
+_MIN_VALUE_COLUMNS = 12
 """Values are not cut below this width to make room for origins."""
 
 
@@ -42,14 +42,14 @@ def outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iter
     last = max(width(row.origin) for row in rows)
     longest = max((width(row.value) for row in rows if row.value is not None), default=0)
     room = None if columns is None else columns - first - len(_GAP)
-    beside = room is None or room - last - len(_GAP) >= min(longest, _READABLE)
+    beside = room is None or room - last - len(_GAP) >= min(longest, _MIN_VALUE_COLUMNS)
     if room is not None and last and beside:
         room -= last + len(_GAP)
     for row in rows:
-        yield from _lines(row, first, room, longest if room is None else min(longest, room), beside, columns)
+        yield from _outline_lines(row, first, room, longest if room is None else min(longest, room), beside, columns)
 
 
-def _lines(
+def _outline_lines(
     row: OutlineEntry, first: int, room: int | None, second: int, beside: bool, columns: int | None
 ) -> Iterator[str]:
     name = "  " * row.depth + row.name

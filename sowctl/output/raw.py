@@ -14,7 +14,7 @@ from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 
-_LENGTH = Struct(">I")
+_LENGTH_LAYOUT = Struct(">I")
 
 
 class RawRenderer:
@@ -33,10 +33,10 @@ class RawRenderer:
             if not payloads:
                 continue
             count += len(payloads)
-            written = self._bytes(payloads)
+            written = self._encode_payloads(payloads)
             # Who leaves the delimiter empty does not mean to take them apart.
             if self.delimiter and not (self.terminal or self.lengths):
-                torn += self._torn(payloads, written)
+                torn += self._count_torn(payloads, written)
             out.write(written)
             out.flush()
         # The prompt of the shell belongs into a line of its own.
@@ -47,7 +47,7 @@ class RawRenderer:
             return Rendered(count, (f"{which} the delimiter; behind --length-prefix they can be told apart",))
         return Rendered(count)
 
-    def _torn(self, payloads: Sequence[bytes], written: bytes) -> int:
+    def _count_torn(self, payloads: Sequence[bytes], written: bytes) -> int:
         """How many payloads a reader would take apart at the delimiter."""
         end = self.delimiter
         # One count over all, where a search in each payload would cost a call a record; mostly there is none.
@@ -56,11 +56,11 @@ class RawRenderer:
         # With a delimiter of several bytes its first ones may stand at the end of a payload, too.
         return sum(end in payload + end[:-1] for payload in payloads)
 
-    def _bytes(self, payloads: Sequence[bytes]) -> bytes:
+    def _encode_payloads(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:
             # The delimiter is shown as well: a zero byte would be as invisible as in a payload.
             end = display_lines(self.delimiter)
             return "".join(display_lines(payload) + end for payload in payloads).encode()
         if self.lengths:
-            return b"".join(_LENGTH.pack(len(payload)) + payload for payload in payloads)
+            return b"".join(_LENGTH_LAYOUT.pack(len(payload)) + payload for payload in payloads)
         return self.delimiter.join(payloads) + self.delimiter

@@ -39,7 +39,7 @@ def as_dict(report: Any) -> dict[str, Any]:
     """A report (a struct) as plain values, tuples as lists, paths as texts; parts of it likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
-    row = {name: _plain(getattr(report, name)) for name in report.__struct_fields__}
+    row = {name: _plain_value(getattr(report, name)) for name in report.__struct_fields__}
     return row | {name: format_time(row[name]) for name in _TIMES if row.get(name) is not None}
 
 
@@ -69,7 +69,7 @@ def texts(reports: Sequence[Any]) -> list[str]:
     Topics that share a name are told apart by their types.
     """
     names = Counter(report.topic for report in reports)
-    lines = [_in_words(_labelled(as_dict(report), names)) for report in reports]
+    lines = [_in_words(_label_row(as_dict(report), names)) for report in reports]
     row = total(reports)
     if row is not None:
         number = row.pop("topics")
@@ -85,7 +85,7 @@ def as_text(report: Any) -> str:
     return _in_words(as_dict(report))
 
 
-def _labelled(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
+def _label_row(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
     """A row whose topic is written with its type where another one has that name."""
     twice = names[row["topic"]] > 1
     return row | {"topic": f"[{row['message_type']}].[{row['topic']}]"} if twice else row
@@ -100,10 +100,10 @@ def _in_words(report: Mapping[str, Any]) -> str:
     topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
-    counts = ", ".join(_counts(row)) or ("" if row.get("note") and done else "nothing to do")
+    counts = ", ".join(_format_counts(row)) or ("" if row.get("note") and done else "nothing to do")
     # The store's position is a txid, and no number of entries that were applied.
     applied = f"applied up to txid {row['applied']}" if row.get("action") and row.get("applied") else ""
-    parts = [counts, applied, _shrunk(row), _volume(row, report.get("published")), _position(row)]
+    parts = [counts, applied, _format_shrunk(row), _format_volume(row, report.get("published")), _format_position(row)]
     shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
     parts += [display(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):
@@ -113,12 +113,12 @@ def _in_words(report: Mapping[str, Any]) -> str:
     lines = [topic + mode + done + "; ".join(part for part in parts if part)]
     if len(shares) > 1:
         names = Counter(share["topic"] for share in shares)
-        shares = [_labelled(share, names) for share in shares]
-        lines += [f"  {display(str(share['topic']))}: {', '.join(_counts(share))}" for share in shares]
+        shares = [_label_row(share, names) for share in shares]
+        lines += [f"  {display(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
     return "\n".join(lines)
 
 
-def _counts(row: Mapping[str, Any]) -> list[str]:
+def _format_counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
     always: Sequence[str] = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
     if "inserted" in counted:
@@ -127,7 +127,7 @@ def _counts(row: Mapping[str, Any]) -> list[str]:
     return [f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count or name in always]
 
 
-def _volume(row: Mapping[str, Any], messages: int | None) -> str:
+def _format_volume(row: Mapping[str, Any], messages: int | None) -> str:
     count = row.get("bytes") or row.get("payload_bytes")
     seconds = row.get("seconds")
     text = format_bytes(count) if count else ""
@@ -138,13 +138,13 @@ def _volume(row: Mapping[str, Any], messages: int | None) -> str:
     return f"{text} in {format_duration(seconds)}{rate}".strip()
 
 
-def _shrunk(row: Mapping[str, Any]) -> str:
+def _format_shrunk(row: Mapping[str, Any]) -> str:
     if row.get("bytes_before") is None:
         return ""
     return f"{format_bytes(row['bytes_before'])} before, {format_bytes(row['bytes_after'])} after"
 
 
-def _position(row: Mapping[str, Any]) -> str:
+def _format_position(row: Mapping[str, Any]) -> str:
     first, last = row.get("first_txid"), row.get("last_txid")
     txids = f"txid {last}" if first == last else f"txid {first}-{last}"
     durable = row.get("durable")
@@ -156,13 +156,13 @@ def _is_report(value: Any) -> bool:
     return isinstance(value, Struct) and not isinstance(value, RemotePath)
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if _is_report(value):
         return as_dict(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _plain_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return str(value) if isinstance(value, PurePath | RemotePath) else value

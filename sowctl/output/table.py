@@ -23,9 +23,9 @@ from sowctl.output.options import NAMES, Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
 from sowctl.values.jsontree import NumberText
 
-FEW = 200
+SAMPLE_ROWS = 200
 _GAP = "  "
-_READABLE = 8
+_MIN_TEXT_COLUMNS = 8
 """Columns of text are not cut below this width."""
 _READABLE_NESTED = 5
 """Columns of objects and arrays are not cut below this width: what they begin with says little in any case."""
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
         return clip_front(text, room, mark) if self.paths[at] else clip(text, room, mark)
 
 
-class _Fitting:
+class _ColumnFit:
     """The first rows of a table, and what becomes of their columns so that a line fits ``columns`` of a terminal."""
 
     def __init__(
@@ -78,8 +78,8 @@ class _Fitting:
         self._before = self.shown
         columns = list(zip(*rows, strict=True))
         figures = [heading in options.fit.figures for heading in headings]
-        self.right = [known or _numeric(cells) for known, cells in zip(figures, columns, strict=True)]
-        self.whole = [known or _whole(cells) for known, cells in zip(figures, columns, strict=True)]
+        self.right = [known or _is_numeric(cells) for known, cells in zip(figures, columns, strict=True)]
+        self.whole = [known or _are_whole(cells) for known, cells in zip(figures, columns, strict=True)]
         self.times = [_are_times(cells) for cells in columns]
         self.nested = [_are_nested(cells) for cells in columns]
         above = [headings] if options.headers else []
@@ -105,12 +105,12 @@ class _Fitting:
             [self.headings[at] in paths for at in self.shown],
         )
 
-    def _excess(self, columns: int) -> int:
+    def _excess_width(self, columns: int) -> int:
         """Columns of the terminal that a line needs beyond those that there are; 0 where it fits."""
         return max(0, sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) - columns)
 
-    def _lacks(self, columns: int) -> bool:
-        return self._excess(columns) > 0
+    def _missing_width(self, columns: int) -> bool:
+        return self._excess_width(columns) > 0
 
     def fit(self, columns: int) -> bool:
         """Make it fit; whether that is possible."""
@@ -118,20 +118,22 @@ class _Fitting:
         self._cut_times(columns, _SECOND + len(_ELLIPSIS))
         self._cut_directories(columns)
         for name in self.options.fit.spare:
-            if self._lacks(columns) and name in self.headings:
+            if self._missing_width(columns) and name in self.headings:
                 at = self.headings.index(name)
                 self._cut_times(columns, _MINUTE + len(_ELLIPSIS), at)
-                if self._lacks(columns):
+                if self._missing_width(columns):
                     self.drop({at})
         self._cut_times(columns, _MINUTE + len(_ELLIPSIS))
         nested = [at for at in self.shown if self.nested[at]]
         least = {at: max(_READABLE_NESTED, width(self.headings[at])) for at in nested}
-        return self._shrink(columns, least) or self._shrink(columns, dict.fromkeys(self.shown, _READABLE))
+        return self._shrink_columns(columns, least) or self._shrink_columns(
+            columns, dict.fromkeys(self.shown, _MIN_TEXT_COLUMNS)
+        )
 
     def _cut_times(self, columns: int, room: int, only: int | None = None) -> None:
         """Cut columns of times one by one, or one of them, as long as a line does not fit."""
         for at in self.shown if only is None else (only,):
-            if self._lacks(columns) and self.times[at]:
+            if self._missing_width(columns) and self.times[at]:
                 self.widths[at] = min(self.widths[at], max(room, width(self.headings[at])))
 
     def _cut_directories(self, columns: int) -> None:
@@ -140,11 +142,11 @@ class _Fitting:
             if self.headings[at] in self.options.fit.paths:
                 names = (width(row[at].rpartition("/")[2]) + len("/" + _ELLIPSIS) for row in self.texts)
                 least = max(width(self.headings[at]), *names)
-                self.widths[at] = max(min(self.widths[at], least), self.widths[at] - self._excess(columns))
+                self.widths[at] = max(min(self.widths[at], least), self.widths[at] - self._excess_width(columns))
 
     def leave_out_repeated(self, columns: int) -> list[str]:
         """Leave out columns with one value in all rows where a line does not fit; names and values of those."""
-        if not self.options.fit.repeated or len(self.rows) < 2 or not self._lacks(columns):
+        if not self.options.fit.repeated or len(self.rows) < 2 or not self._missing_width(columns):
             return []
         same = [at for at in self.shown if all(row[at] == self.texts[0][at] for row in self.texts)]
         self.drop(set(same))
@@ -152,10 +154,10 @@ class _Fitting:
         same.sort(key=lambda at: self.headings[at] in NAMES)
         return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
 
-    def _shrink(self, columns: int, least: dict[int, int]) -> bool:
+    def _shrink_columns(self, columns: int, least: dict[int, int]) -> bool:
         """Take from the widest of the columns ``least``, which keep so much, until a line fits; whether it does."""
         elastic = [at for at in least if not self.whole[at] and not self.times[at]]
-        while self._lacks(columns):
+        while self._missing_width(columns):
             # Narrower texts would say nothing.
             wide = [at for at in elastic if self.widths[at] > least[at]]
             if not wide:
@@ -175,26 +177,29 @@ class TableRenderer:
         columns, found = open_columns(batches, self.options)
         rows = (columns.cells(row) for row in found)
         # One more than is looked at, to know whether that was all.
-        first = list(islice(rows, FEW + 1))
+        first = list(islice(rows, SAMPLE_ROWS + 1))
         if not first:
             return Rendered(0)
         terminal = self.options.terminal
         shown = list(range(len(columns.columns)))
-        if terminal is not None and not columns.chosen and len(first) <= FEW:
+        if terminal is not None and not columns.chosen and len(first) <= SAMPLE_ROWS:
             # All rows are known here, so that a column left out is empty in each of them.
             empty = {at for at in shown if all(cells[at] is None for cells in first)}
             shown = [
                 at for at in shown if at not in empty or not (_is_metadata(columns.columns[at]) or self.options.facts)
             ]
             first = [[cells[at] for at in shown] for cells in first]
-        fitting = _Fitting(
-            [display(columns.headings[at]) for at in shown], first, [_texts(cells) for cells in first], self.options
+        fitting = _ColumnFit(
+            [display(columns.headings[at]) for at in shown],
+            first,
+            [_cell_texts(cells) for cells in first],
+            self.options,
         )
         notes = list(columns.notes())
         fits = True
         # In a file nothing is cut, however wide the lines are.
         if terminal is not None:
-            if not columns.chosen and len(first) <= FEW:
+            if not columns.chosen and len(first) <= SAMPLE_ROWS:
                 same = fitting.leave_out_repeated(terminal.columns)
                 notes += [_same_in_each(same, terminal.columns)] if same else []
             fits = fitting.fit(terminal.columns)
@@ -202,13 +207,13 @@ class TableRenderer:
             # Where each column has its own line there is room for those that were left out.
             fitting.restore()
         layout, kept = fitting.layout(), fitting.shown
-        everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_texts, rows)))
+        everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_cell_texts, rows)))
         if not fits:
-            count = _blocks(layout.headings, everything, terminal or Terminal(), out)
-        elif terminal is not None and terminal.unicode and len(first) <= FEW:
-            count = _draw(layout, list(everything), terminal, out, self.options)
+            count = _draw_blocks(layout.headings, everything, terminal or Terminal(), out)
+        elif terminal is not None and terminal.unicode and len(first) <= SAMPLE_ROWS:
+            count = _draw_table(layout, list(everything), terminal, out, self.options)
         else:
-            count = _stream(layout, everything, terminal, out, headers=self.options.headers)
+            count = _stream_table(layout, everything, terminal, out, headers=self.options.headers)
         return Rendered(count, tuple(notes))
 
 
@@ -228,15 +233,15 @@ def _is_metadata(column: Column) -> bool:
     return isinstance(column, str) and column != "data"
 
 
-def _numeric(cells: tuple[Any, ...]) -> bool:
+def _is_numeric(cells: tuple[Any, ...]) -> bool:
     present = [cell for cell in cells if cell is not None]
     return bool(present) and all(isinstance(cell, NumberText | int) for cell in present)
 
 
-def _whole(cells: tuple[Any, ...]) -> bool:
+def _are_whole(cells: tuple[Any, ...]) -> bool:
     """Whether they are numbers, texts of digits like SOW keys, or bookmarks, which commands take as they are."""
     present = [cell for cell in cells if cell is not None]
-    return _numeric(cells) or (bool(present) and all(map(_is_key, present)))
+    return _is_numeric(cells) or (bool(present) and all(map(_is_key, present)))
 
 
 def _is_key(cell: Any) -> bool:
@@ -245,7 +250,7 @@ def _is_key(cell: Any) -> bool:
     return (len(cell) <= _LONGEST_KEY and cell.isascii() and cell.isdecimal()) or bool(_BOOKMARK.fullmatch(cell))
 
 
-def _texts(cells: list[Any]) -> list[str]:
+def _cell_texts(cells: list[Any]) -> list[str]:
     return [display(text or "") for text in cell_texts(cells)]
 
 
@@ -258,7 +263,9 @@ def _are_nested(cells: tuple[Any, ...]) -> bool:
     return any(isinstance(cell, dict | list) for cell in cells)
 
 
-def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, options: OutputOptions) -> int:
+def _draw_table(
+    layout: Layout, rows: list[list[str]], terminal: Terminal, out: BinaryIO, options: OutputOptions
+) -> int:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -279,7 +286,7 @@ def _draw(layout: Layout, rows: list[list[str]], terminal: Terminal, out: Binary
     return len(rows)
 
 
-def _stream(
+def _stream_table(
     layout: Layout, rows: Iterator[list[str]], terminal: Terminal | None, out: BinaryIO, *, headers: bool
 ) -> int:
     encoding = terminal.encoding if terminal is not None else "utf-8"
@@ -296,30 +303,32 @@ def _stream(
     if headers:
         out.write(line(layout.headings).encode(encoding, "backslashreplace"))
     count = 0
-    while chunk := list(islice(rows, FEW)):
+    while chunk := list(islice(rows, SAMPLE_ROWS)):
         out.write("".join(map(line, chunk)).encode(encoding, "backslashreplace"))
         out.flush()
         count += len(chunk)
     return count
 
 
-def _blocks(headings: list[str], rows: Iterator[list[str]], terminal: Terminal, out: BinaryIO) -> int:
+def _draw_blocks(headings: list[str], rows: Iterator[list[str]], terminal: Terminal, out: BinaryIO) -> int:
     """A record in lines, one for each column that has something: for more columns than a terminal has room for."""
     longest = max(map(width, headings))
     names = [clip(heading, terminal.columns) + " " * (longest - width(heading)) for heading in headings]
-    room = max(_READABLE, terminal.columns - longest - len(_GAP))
+    room = max(_MIN_TEXT_COLUMNS, terminal.columns - longest - len(_GAP))
     count = 0
     for count, row in enumerate(rows, start=1):
         lines = [f"--- {count} ".ljust(min(terminal.columns, 40), "-")]
         for name, text in zip(names, row, strict=True):
             if text:
-                lines += [_GAP.join((name if first else " " * longest, part)) for first, part in _parts(text, room)]
+                lines += [
+                    _GAP.join((name if first else " " * longest, part)) for first, part in _split_text(text, room)
+                ]
         out.write(("\n".join(lines) + "\n").encode(terminal.encoding, "backslashreplace"))
         out.flush()
     return count
 
 
-def _parts(text: str, room: int) -> Iterator[tuple[bool, str]]:
+def _split_text(text: str, room: int) -> Iterator[tuple[bool, str]]:
     """``text`` in pieces that fit, and whether each is the first."""
     first = True
     while text:

@@ -27,7 +27,7 @@ from sowctl.values.paths import Path
 from sowctl.values.rawmembers import RawColumns, raw_columns, raw_items
 
 _BETWEEN = '"\n"'
-_LEVELS = 4
+_MAX_LEVELS = 4
 Texts: TypeAlias = Sequence[str | None]
 """The texts of a column; None where nothing is there."""
 
@@ -53,24 +53,24 @@ def texts_of(values: Sequence[Raw]) -> Texts:
         if "\\" not in whole:
             return texts
         # Only those with an escape are read: a half of a surrogate pair can only be spelled with one.
-        return [text if "\\" not in text else _text(value) for text, value in zip(texts, values, strict=True)]
+        return [text if "\\" not in text else _cell_text(value) for text, value in zip(texts, values, strict=True)]
     if "\\" not in whole:
         if "{" not in whole and "[" not in whole:
             words = whole.split("\n")
             # Numbers and words other than null show as they are written.
-            return words if '"' not in whole and "null" not in whole else list(map(_word, words))
-        if whole[0] in "{[" and _canonical(values, whole, _LEVELS):
+            return words if '"' not in whole and "null" not in whole else list(map(_word_text, words))
+        if whole[0] in "{[" and _are_canonical(values, whole, _MAX_LEVELS):
             return whole.split("\n")
-    return list(map(_text, values))
+    return list(map(_cell_text, values))
 
 
-def _text(value: Raw) -> str | None:
+def _cell_text(value: Raw) -> str | None:
     """The text of one value, whatever it is."""
     text = as_text(member(value))
     return None if text is None else escaped(text)
 
 
-def _word(text: str) -> str | None:
+def _word_text(text: str) -> str | None:
     return None if text == "null" else text[1:-1] if text[0] == '"' else text
 
 
@@ -80,7 +80,7 @@ def _are_strings(values: Sequence[Raw], whole: str) -> bool:
     return whole[:1] == whole[-1:] == '"' and whole.count(_BETWEEN) == len(values) - 1
 
 
-def _canonical(values: Sequence[Raw], whole: str, levels: int) -> bool:
+def _are_canonical(values: Sequence[Raw], whole: str, levels: int) -> bool:
     """Whether values without escapes are written just as a cell shows them: members once, and no white space between.
 
     ``whole`` is all of them, a line each; ``levels``: containers inside one another that are looked at.
@@ -89,10 +89,10 @@ def _canonical(values: Sequence[Raw], whole: str, levels: int) -> bool:
         return True
     if levels and whole[0] == "[":
         items = _dense_items(values)
-        return items is not None and _canonical(items, str(b"\n".join(items), "utf-8"), levels - 1)
+        return items is not None and _are_canonical(items, str(b"\n".join(items), "utf-8"), levels - 1)
     columns = raw_columns(values, dense=True) if levels and whole[0] == "{" else None
     return columns is not None and all(
-        _canonical(column, str(b"\n".join(column), "utf-8"), levels - 1) for column in columns.values()
+        _are_canonical(column, str(b"\n".join(column), "utf-8"), levels - 1) for column in columns.values()
     )
 
 

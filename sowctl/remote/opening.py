@@ -22,18 +22,18 @@ from sowctl.remote.place import RemotePath, url_of
 from sowctl.remote.trouble import no_such_file, no_such_server, of, shortened, unread, unwritten
 from sowctl.seam import Seam
 
-FIRST = 64 << 10
-AHEAD = 4 << 20
+FIRST_READ_BYTES = 64 << 10
+READ_AHEAD_BYTES = 4 << 20
 """Bytes of a request: the first, and at most where reading goes on. A request to an object store takes as long as 1 to
 5 MB of its answer; the header of a file needs few bytes."""
-CHUNK = 4 << 20
+COPY_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
 FILE_MODE = 0o640
-PATIENCE = 20
+RETRY_SECONDS = 20
 """Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
 LARGEST_COPY = 5 << 30
 """Bytes of the largest object that S3 copies by one request."""
-_WHOLE = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
+_ATOMIC_STORES = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
 
 
@@ -45,7 +45,7 @@ class FoundFile(NamedTuple):
     changed: float = 0.0
 
 
-def _connected(root: str) -> tuple[Any, str]:
+def _connect_filesystem(root: str) -> tuple[Any, str]:
     """Arrow's file system for a URL, and how the path of the URL begins there."""
     try:
         from pyarrow import fs
@@ -57,13 +57,13 @@ def _connected(root: str) -> tuple[Any, str]:
 
 
 @lru_cache(maxsize=32)
-def _filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
+def _get_filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
     """The file system, and what stands before every path in it. ``process``: a fork must not share connections."""
     if root.startswith(("gs:", "gcs:")) and "retry_limit_seconds" not in query:
         # Without it Google's library goes on for a quarter of an hour.
-        query = f"{query or '?'}&retry_limit_seconds={PATIENCE}".replace("?&", "?")
+        query = f"{query or '?'}&retry_limit_seconds={RETRY_SECONDS}".replace("?&", "?")
     # The path is asked for with a name in it: without one, stores take the URL for that of the service.
-    system, path = _connected(f"{root}x{query}")
+    system, path = _connect_filesystem(f"{root}x{query}")
     if root.startswith(("abfs:", "abfss:")):
         _require_credentials(url_of(root), system, path)
     return system, path.removesuffix("x")
@@ -76,20 +76,20 @@ def _require_credentials(root: RemotePath, system: Any, path: str) -> None:
     """
     try:
         system.get_file_info(path)
-    except _failures() as error:
+    except _arrow_failures() as error:
         found = of(error, root, "read")
         if found.code == "SOW-RMT-004":
             raise found from error
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def _arrow_failures() -> tuple[type[Exception], ...]:
     """What Arrow raises, asked for where it has raised something."""
     from pyarrow.lib import ArrowException
 
     return OSError, ValueError, ArrowException
 
 
-def _at(place: RemotePath) -> tuple[Any, str]:
+def _locate_path(place: RemotePath) -> tuple[Any, str]:
     """The file system of a place, and its path there.
 
     Raises UsageError ``SOW-RMT-001``, MissingPackageError ``SOW-RMT-007``, and what :func:`sowctl.remote.trouble.of`
@@ -97,7 +97,7 @@ def _at(place: RemotePath) -> tuple[Any, str]:
     """
     options = f"?{place.query}" if place.query else ""
     try:
-        system, before = _filesystem(place.root, options, os.getpid())
+        system, before = _get_filesystem(place.root, options, os.getpid())
     except (ValueError, OSError, NotImplementedError) as error:
         # Of S3 the library asks in which region the bucket is, so this may be about the store and not about the URL.
         found = of(error, place, "reached")
@@ -120,15 +120,15 @@ class RemoteFile:
 
     def __init__(self, place: RemotePath) -> None:
         self.place = place
-        system, path = _at(place)
+        system, path = _locate_path(place)
         try:
             self._file = system.open_input_file(path)
             self.size: int = self._file.size()
-        except _failures() as error:
-            raise _missing(error, place) from error
+        except _arrow_failures() as error:
+            raise _missing_error(error, place) from error
         self._start = 0
         self._held = b""
-        self._step = FIRST
+        self._step = FIRST_READ_BYTES
 
     def read(self, offset: int, size: int) -> bytes | memoryview:
         """At most ``size`` bytes; fewer at the end of the file."""
@@ -139,14 +139,14 @@ class RemoteFile:
         if not (self._start <= offset and offset + size <= end):
             # Reading that goes on asks for more each time; a jump begins small again.
             follows = self._start <= offset <= end and self._held
-            self._step = min(self._step * 4, AHEAD) if follows else FIRST
+            self._step = min(self._step * 4, READ_AHEAD_BYTES) if follows else FIRST_READ_BYTES
             kept = self._held[offset - self._start :] if follows else b""
             begin = offset + len(kept)
             wanted = min(max(size - len(kept), self._step), self.size - begin)
             try:
                 more = self._file.read_at(wanted, begin)
-            except _failures() as error:
-                raise _missing(error, self.place) from error
+            except _arrow_failures() as error:
+                raise _missing_error(error, self.place) from error
             self._held = kept + more if kept else more
             self._start = offset
         at = offset - self._start
@@ -185,23 +185,23 @@ class RemoteStream:
 
 def read(place: RemotePath) -> bytes:
     """The content of a small file."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         with system.open_input_file(path) as file:
             return bytes(file.read())
-    except _failures() as error:
-        raise _missing(error, place) from error
+    except _arrow_failures() as error:
+        raise _missing_error(error, place) from error
 
 
 def chunks(place: RemotePath) -> Iterator[bytes]:
     """The content, piece by piece."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         with system.open_input_stream(path, compression=None) as file:
-            while chunk := file.read(CHUNK):
+            while chunk := file.read(COPY_CHUNK_BYTES):
                 yield chunk
-    except _failures() as error:
-        raise _missing(error, place) from error
+    except _arrow_failures() as error:
+        raise _missing_error(error, place) from error
 
 
 def write(place: RemotePath, content: Iterable[bytes]) -> int:
@@ -211,15 +211,15 @@ def write(place: RemotePath, content: Iterable[bytes]) -> int:
     left there. Elsewhere the file is written under a hidden name and renamed. On this machine it is synced before, and
     gets the modes of journals and stores: what they hold may be for few to read.
     """
-    system, path = _at(place)
+    system, path = _locate_path(place)
     directory, _, name = path.rpartition("/")
     hidden = f"{directory}/.{name}.new"
     try:
-        if place.scheme in _WHOLE:
+        if place.scheme in _ATOMIC_STORES:
             return _write_object(system, path, content)
         if place.scheme == "file":
             with _opened_here(Path(hidden)) as file:
-                size = _copied(content, file)
+                size = _copy_content(content, file)
                 file.flush()
                 os.fsync(file.fileno())
             Path(hidden).replace(path)
@@ -228,9 +228,9 @@ def write(place: RemotePath, content: Iterable[bytes]) -> int:
         if directory:
             system.create_dir(directory, recursive=True)
         with system.open_output_stream(hidden, compression=None) as file:
-            size = _copied(content, file)
-        _renamed(system, hidden, path)
-    except _failures() as error:
+            size = _copy_content(content, file)
+        _rename_in_store(system, hidden, path)
+    except _arrow_failures() as error:
         raise of(error, place, "written") from error
     return size
 
@@ -241,21 +241,21 @@ def _write_object(system: Any, path: str, content: Iterable[bytes]) -> int:
     if isinstance(content, Sequence):
         # Nothing can fail between these calls but by a signal, so that waits.
         with unbroken(), system.open_output_stream(path, compression=None) as file:
-            return _copied(content, file)
+            return _copy_content(content, file)
     file = None
     try:
         with unbroken():
             file = system.open_output_stream(path, compression=None)
         with file:
-            return _copied(content, file)
+            return _copy_content(content, file)
     except BaseException:
         if file is not None:
-            with suppress(*_failures()):
+            with suppress(*_arrow_failures()):
                 system.delete_file(path)
         raise
 
 
-def _copied(content: Iterable[bytes], file: Any) -> int:
+def _copy_content(content: Iterable[bytes], file: Any) -> int:
     size = 0
     for chunk in content:
         file.write(chunk)
@@ -271,7 +271,7 @@ def _opened_here(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb")
 
 
-def _renamed(system: Any, source: str, target: str) -> None:
+def _rename_in_store(system: Any, source: str, target: str) -> None:
     try:
         system.move(source, target)
     except OSError:
@@ -282,20 +282,20 @@ def _renamed(system: Any, source: str, target: str) -> None:
 
 def size_of(place: RemotePath) -> int | None:
     """The size of a file in bytes; None where there is none."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         found = system.get_file_info(path)
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, place, "read") from error
     return found.size if found.is_file else None
 
 
 def exists(place: RemotePath) -> bool:
     """Whether there is a file, or a directory with something in it. Raises MissingError ``SOW-RMT-003``."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         found = bool(system.get_file_info(path).type.name != "NotFound")
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, place, "read") from error
     if not found:
         _require_server(place)
@@ -309,11 +309,11 @@ def listed(directory: RemotePath, *, below: bool = False) -> list[FoundFile]:
     """
     from pyarrow import fs
 
-    system, path = _at(directory)
+    system, path = _locate_path(directory)
     selector = fs.FileSelector(path, allow_not_found=True, recursive=below)
     try:
         infos = system.get_file_info(selector)
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, directory, "read") from error
     if not infos:
         _require_server(directory)
@@ -326,10 +326,10 @@ def directories(directory: RemotePath) -> list[RemotePath]:
     """The directories in a directory, by name; none where it is missing."""
     from pyarrow import fs
 
-    system, path = _at(directory)
+    system, path = _locate_path(directory)
     try:
         infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, directory, "read") from error
     return [directory / name for name in sorted(one.base_name for one in infos if one.type.name == "Directory")]
 
@@ -338,12 +338,12 @@ def directories(directory: RemotePath) -> list[RemotePath]:
 def creating(place: RemotePath) -> Iterator[IO[bytes]]:
     """A file to be written in order, for names that nobody reads before its writer says so: where the block ends with
     an error, a part of it may be there."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
-        if place.scheme not in _WHOLE:
+        if place.scheme not in _ATOMIC_STORES:
             system.create_dir(path.rpartition("/")[0], recursive=True)
         file = system.open_output_stream(path, compression=None)
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, place, "written") from error
     is_whole = False
     try:
@@ -352,7 +352,7 @@ def creating(place: RemotePath) -> Iterator[IO[bytes]]:
     finally:
         try:
             file.close()
-        except _failures() as error:
+        except _arrow_failures() as error:
             # What ended the block is what is told.
             if is_whole:
                 raise of(error, place, "written") from error
@@ -367,7 +367,7 @@ def send(path: Path, place: RemotePath) -> int:
         # raised here.
         try:
             with path.open("rb") as file:
-                while chunk := file.read(CHUNK):
+                while chunk := file.read(COPY_CHUNK_BYTES):
                     yield chunk
         except OSError as error:
             raise unread(error, path) from error
@@ -391,48 +391,48 @@ def rename(source: RemotePath, place: RemotePath) -> None:
 
     Object stores copy it by themselves, and the file stays under its first name, too, until that is deleted.
     """
-    system, path = _at(source)
-    _, target = _at(place)
+    system, path = _locate_path(source)
+    _, target = _locate_path(place)
     size = size_of(source)
     if size is None:
-        if place.scheme not in _WHOLE and size_of(place) is not None:
+        if place.scheme not in _ATOMIC_STORES and size_of(place) is not None:
             return
         raise no_such_file(source)
     try:
-        if place.scheme not in _WHOLE:
+        if place.scheme not in _ATOMIC_STORES:
             system.create_dir(target.rpartition("/")[0], recursive=True)
-            _renamed(system, path, target)
+            _rename_in_store(system, path, target)
         elif size > LARGEST_COPY:
             write(place, chunks(source))
         else:
             system.copy_file(path, target)
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, place, "written") from error
 
 
 def delete(place: RemotePath) -> None:
     """Remove a file; one that is not there is no error."""
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         system.delete_file(path)
     except FileNotFoundError:
         return
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, place, "removed") from error
 
 
 def delete_all(directory: RemotePath) -> None:
     """Remove a directory with all that is in it; one that is not there is no error."""
-    system, path = _at(directory)
+    system, path = _locate_path(directory)
     try:
         system.delete_dir(path)
     except FileNotFoundError:
         return
-    except _failures() as error:
+    except _arrow_failures() as error:
         raise of(error, directory, "removed") from error
 
 
-def _missing(error: Exception, place: RemotePath) -> Exception:
+def _missing_error(error: Exception, place: RemotePath) -> Exception:
     """As :func:`of`; where a file is missing, the bucket is looked at, too."""
     found = of(error, place, "read")
     if found.code == "SOW-RMT-002":
@@ -445,12 +445,12 @@ def _missing(error: Exception, place: RemotePath) -> Exception:
 
 def _require_server(place: RemotePath) -> None:
     """Raise MissingError ``SOW-RMT-003`` where nothing was found, and the bucket is missing, too."""
-    if place.scheme not in _WHOLE:
+    if place.scheme not in _ATOMIC_STORES:
         return
-    system, path = _at(place)
+    system, path = _locate_path(place)
     try:
         missing = system.get_file_info(path.partition("/")[0]).type.name == "NotFound"
-    except _failures():
+    except _arrow_failures():
         # Not permitted to look at the bucket: what is known is that nothing was found.
         return
     if missing:

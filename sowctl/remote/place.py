@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.errors import UsageError
 
-_SAME = {"s3a": "s3", "s3n": "s3"}
+_SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3"}
 """Names that Hadoop has for schemes that are one here."""
 
 
@@ -129,4 +129,4 @@ def url_of(text: str) -> RemotePath:
     # Not urlsplit: a key may hold "#", and keys of object stores are taken as they are written.
     location, _, query = rest.partition("?")
     server, _, path = location.partition("/")
-    return RemotePath(_SAME.get(scheme.lower(), scheme.lower()), server, path.strip("/"), query)
+    return RemotePath(_SCHEME_ALIASES.get(scheme.lower(), scheme.lower()), server, path.strip("/"), query)

@@ -12,19 +12,21 @@ from pathlib import Path
 from sowctl.errors import MissingError, SowError, StorageError
 from sowctl.remote.place import RemotePath
 
-_DENIED = re.compile(
+_DENIED_PATTERN = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE_DOES_NOT_MATCH|EXPIRED|UNAUTHORIZED|MISSING_AUTH"
     r"|HTTP status 40[13]|\b40[13]\b|Forbidden|Unauthorized|authenti|credential|permission",
     re.IGNORECASE,
 )
-_AWAY = re.compile(
+_AWAY_PATTERN = re.compile(
     r"NETWORK_CONNECTION|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|timed? ?out"
     r"|could ?n[o']t (connect|resolve)|connection (refused|reset|closed)|unreachable|HTTP status 5\d\d",
     re.IGNORECASE,
 )
 _NO_ROOM = re.compile(r"NO_SUCH_BUCKET|bucket does not exist|ContainerNotFound|container does not exist", re.IGNORECASE)
-_NOISE = re.compile(r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |\s+Detail: .*$|^\[Errno \d+\] |When [^:]*: ", re.DOTALL)
-_LONGEST = 200
+_NOISE_PATTERN = re.compile(
+    r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |\s+Detail: .*$|^\[Errno \d+\] |When [^:]*: ", re.DOTALL
+)
+_MAX_MESSAGE_CHARACTERS = 200
 _AZURE = ", such as az login, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
 _GOOGLE = ", such as a file that GOOGLE_APPLICATION_CREDENTIALS names"
 _CREDENTIALS = {
@@ -62,7 +64,7 @@ def of(error: Exception, place: RemotePath, doing: str) -> SowError:
         return no_such_server(place)
     if isinstance(error, FileNotFoundError):
         return no_such_file(place)
-    if isinstance(error, PermissionError) or _DENIED.search(raw):
+    if isinstance(error, PermissionError) or _DENIED_PATTERN.search(raw):
         return StorageError(
             "SOW-RMT-004",
             f"the file cannot be {doing}: access denied: {text}",
@@ -70,7 +72,7 @@ def of(error: Exception, place: RemotePath, doing: str) -> SowError:
             hint=f"give credentials as for the store's own tools{_CREDENTIALS.get(place.scheme, '')}, "
             "and grant this access; on a cluster, on every machine",
         )
-    if isinstance(error, TimeoutError | ConnectionError) or _AWAY.search(raw):
+    if isinstance(error, TimeoutError | ConnectionError) or _AWAY_PATTERN.search(raw):
         return StorageError(
             "SOW-RMT-005",
             f"the file cannot be {doing}: the store does not answer: {text}",
@@ -108,5 +110,5 @@ def unwritten(error: OSError, path: Path) -> StorageError:
 
 def shortened(error: Exception) -> str:
     """What a library said, in one line and without what only its support needs."""
-    text = " ".join(_NOISE.sub("", str(error)).split()) or type(error).__name__
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    text = " ".join(_NOISE_PATTERN.sub("", str(error)).split()) or type(error).__name__
+    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."

@@ -60,7 +60,7 @@ class StoreBuilder:
             # The descriptor stays open and locked until the end: it shows other builders that this one lives.
             self.path, self._guard = _temporary_file(files, seam)
             try:
-                self._handle = self._open(meta)
+                self._handle = self._open_file(meta)
             except BaseException:
                 self.discard()
                 raise
@@ -70,7 +70,7 @@ class StoreBuilder:
         """Definition and state as of what was flushed."""
         return self._meta
 
-    def _open(self, meta: StoreMeta | None) -> Handle:
+    def _open_file(self, meta: StoreMeta | None) -> Handle:
         """Open the file under construction; ``meta`` is that of a new one, None for one that is filled."""
         # No lock file and no sync per commit: the file has a name that only this process knows, and it is synced once,
         # before it gets its real name.
@@ -104,14 +104,14 @@ class StoreBuilder:
         """Add records: encoded values under ascending keys, each greater than all before. Raises ValueError."""
         self._keys += keys
         self._values += values
-        self._gathered(sum(map(len, values)))
+        self._count_pending(sum(map(len, values)))
 
     def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
         """Add versions: pairs of SOW key and value, ascending by key, time, txid. Raises ValueError."""
         self._versions += items
-        self._gathered(sum(len(value) for _, value in items))
+        self._count_pending(sum(len(value) for _, value in items))
 
-    def _gathered(self, size: int) -> None:
+    def _count_pending(self, size: int) -> None:
         self._pending += size
         if self._pending >= FLUSH_BYTES:
             self.flush()
@@ -148,13 +148,13 @@ class StoreBuilder:
             if handle.map_size() < target:
                 handle.resize(max(target, 2 * handle.map_size()))
             try:
-                self._transact(handle, fn)
+                self._commit_transaction(handle, fn)
                 return
             # The transaction was undone as a whole, so it can run again in a map twice as large.
             except lmdb.MapFullError:
                 target = 2 * handle.map_size()
 
-    def _transact(self, handle: Handle, fn: Callable[[WriteTxn], None]) -> None:
+    def _commit_transaction(self, handle: Handle, fn: Callable[[WriteTxn], None]) -> None:
         txn = handle.begin(write=True)
         try:
             work = WriteTxn(handle, txn)
@@ -191,7 +191,7 @@ class StoreBuilder:
         self.finish()
         with explained(path, "write a new store"):
             self._seam.call("file.rename", os.rename, self.path, path)
-        self._let_go()
+        self._release_file()
 
     def take(self, path: Path) -> None:
         """Go on with what another builder has left at ``path``, in place of the empty store that this one has begun.
@@ -215,9 +215,9 @@ class StoreBuilder:
                 shutil.copyfile(path, self.path)
                 path.unlink()
             else:
-                self._let_go()
+                self._release_file()
                 self._guard = fd
-        self._handle = self._open(None)
+        self._handle = self._open_file(None)
 
     def put_in_place(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
         """Make this the store, atomically, for this and all other processes.
@@ -249,7 +249,7 @@ class StoreBuilder:
                 seam.call("file.unlink", os.unlink, files.lock)
             sync_directory(files.directory, seam)
             record_inode(gate, inode, seam)
-        self._let_go()
+        self._release_file()
 
     def discard(self) -> None:
         """Close and remove what was built; after :meth:`put_in_place` there is nothing left to remove."""
@@ -260,9 +260,9 @@ class StoreBuilder:
             # After put_in_place the file has its real name: nothing is left under the temporary one.
             if os.fstat(self._guard).st_nlink and self.path.exists():
                 self.path.unlink()
-            self._let_go()
+            self._release_file()
 
-    def _let_go(self) -> None:
+    def _release_file(self) -> None:
         guard, self._guard = self._guard, -1
         if guard >= 0:
             os.close(guard)
@@ -291,14 +291,14 @@ def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
         os.close(fd)
 
 
-def _under_construction(files: StoreFiles) -> list[Path]:
+def _list_unfinished(files: StoreFiles) -> list[Path]:
     start = f"{files.path.name}.new-"
     return [entry for entry in files.directory.iterdir() if entry.name.startswith(start)]
 
 
 def is_being_built(store: str | os.PathLike[str]) -> bool:
     """Whether a living process builds what is to take the place of a store."""
-    for path in _under_construction(StoreFiles.of(store)):
+    for path in _list_unfinished(StoreFiles.of(store)):
         with suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -312,7 +312,7 @@ def is_being_built(store: str | os.PathLike[str]) -> bool:
 
 def _remove_stale(files: StoreFiles) -> None:
     """Remove stores under construction whose builder is gone."""
-    for path in _under_construction(files):
+    for path in _list_unfinished(files):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:

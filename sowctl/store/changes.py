@@ -15,21 +15,21 @@ from typing import Any
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import KEY_SIZE
-from sowctl.store.lmdberrors import REBUILD
+from sowctl.store.lmdberrors import REBUILD_HINT
 
-MOST_ENTRIES = 256
+MAX_ENTRIES = 256
 """Entries above which the older half becomes one."""
-LEAST_KEYS = 4096
+MIN_LISTED_KEYS = 4096
 """So many keys are listed at least, whatever the number of records. A bound, not measured: 32 KiB. No fewer than those
 to which indexes are caught up (``CHANGED`` in ``engine/search/figures.py``)."""
-SHARE = 4
+MAX_CHANGED_DIVISOR = 4
 """Above one changed record in so many, the list is not kept. A bound of its room, not measured: readers give
 up at a smaller share (``CHANGED_SHARE`` in ``engine/search/figures.py``)."""
 
 _HEAD = Struct("<16s16s")
 _CRC = Struct("<I")
 _NUMBER = Struct(">Q")
-_START = crc32(b"changes")
+_CHECKSUM_SEED = crc32(b"changes")
 """What checksums begin with, so that its pages where records belong are not taken for sound ones."""
 
 
@@ -37,7 +37,7 @@ def encode_entry(number: int, before: int, after: int, keys: bytes) -> tuple[byt
     """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a checksum over all."""
     key = _NUMBER.pack(number)
     body = _HEAD.pack(before.to_bytes(16, "little"), after.to_bytes(16, "little")) + keys
-    return key, body + _CRC.pack(_checksum(key, body))
+    return key, body + _CRC.pack(_checksum_entry(key, body))
 
 
 def decode_entry(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
@@ -45,14 +45,14 @@ def decode_entry(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
     size = len(value) - _HEAD.size - _CRC.size
     if size < 0 or size % KEY_SIZE:
         return None
-    if _checksum(key, value[: -_CRC.size]) != _CRC.unpack_from(value, len(value) - _CRC.size)[0]:
+    if _checksum_entry(key, value[: -_CRC.size]) != _CRC.unpack_from(value, len(value) - _CRC.size)[0]:
         return None
     before, after = _HEAD.unpack_from(value)
     return int.from_bytes(before, "little"), int.from_bytes(after, "little"), value[_HEAD.size : -_CRC.size]
 
 
-def _checksum(key: bytes, body: bytes) -> int:
-    return crc32(body, crc32(key, _START))
+def _checksum_entry(key: bytes, body: bytes) -> int:
+    return crc32(body, crc32(key, _CHECKSUM_SEED))
 
 
 def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int, place: str) -> None:
@@ -62,7 +62,7 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
     """
     # A transaction that touched more than a quarter of the records empties the list: whatever was derived is made anew,
     # which is as fast.
-    most = max(records // SHARE, LEAST_KEYS)
+    most = max(records // MAX_CHANGED_DIVISOR, MIN_LISTED_KEYS)
     if len(keys) > most * KEY_SIZE:
         txn.drop(database)
         return
@@ -73,37 +73,37 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
         # sub-database, and writing to it would destroy records.
         if decode_entry(cursor.key(), cursor.value()) is None:
             message = "an entry of the change list is damaged: its checksum does not match"
-            raise DamageError("SOW-STO-055", message, place=place, hint=REBUILD)
+            raise DamageError("SOW-STO-055", message, place=place, hint=REBUILD_HINT)
         number += _NUMBER.unpack(cursor.key())[0]
     cursor.put(*encode_entry(number, before, after, keys))
     held = txn.stat(database)
     # The list stays at about twice the largest useful entry. Forgetting half at a time keeps the cost per transaction
     # constant.
     if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:
-        _forget(cursor, held["entries"] // 2)
-    elif held["entries"] > MOST_ENTRIES:
-        _merge(cursor, MOST_ENTRIES // 2)
+        _delete_entries(cursor, held["entries"] // 2)
+    elif held["entries"] > MAX_ENTRIES:
+        _merge_entries(cursor, MAX_ENTRIES // 2)
 
 
-def _forget(cursor: Any, entries: int) -> None:
+def _delete_entries(cursor: Any, entries: int) -> None:
     cursor.first()
     for _ in range(entries):
         cursor.delete()
 
 
-def _merge(cursor: Any, entries: int) -> None:
+def _merge_entries(cursor: Any, entries: int) -> None:
     """Make one entry of the oldest ones, if they follow one another; else they are of no use."""
     cursor.first()
     pairs = list(islice(cursor.iternext(), entries))
-    way = _way([decode_entry(*pair) for pair in pairs])
-    _forget(cursor, entries)
+    way = _find_path([decode_entry(*pair) for pair in pairs])
+    _delete_entries(cursor, entries)
     if way is not None:
         # The merged entry takes the number of its last part, so that numbers still ascend without renumbering the rest.
         before, after, keys = way
         cursor.put(*encode_entry(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
 
 
-def _way(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, list[bytes]] | None:
+def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, list[bytes]] | None:
     """From where to where unbroken entries lead, and the keys on the way; None where they are damaged or broken."""
     keys: list[bytes] = []
     start = end = -1
@@ -131,7 +131,7 @@ def changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | 
             return None
         found.append(entry)
         if entry[0] == since:
-            way = _way(found[::-1])
+            way = _find_path(found[::-1])
             # The way must also end at the present state; a digest that comes back later stands for the same content, so
             # either occurrence is right.
             return set(way[2]) if way is not None and way[1] == now else None

@@ -22,12 +22,14 @@ from msgspec.structs import asdict
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import REBUILD, explained, missing
+from sowctl.store.lmdberrors import REBUILD_HINT, explained, missing
 from sowctl.store.opening.access import StoreFiles, may_lock
 from sowctl.store.opening.unlocked import Watch
 
-_CHILD = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
-_PART = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.upkeep.partial import main; main(*sys.argv[2:])"
+_CHECK_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
+_PARTIAL_CHECK_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]); from sowctl.store.upkeep.partial import main; main(*sys.argv[2:])"
+)
 
 
 class Reading(Struct, frozen=True):
@@ -88,7 +90,7 @@ class StoreCheck(Iterator[Finding]):
         self._reading = reading
         self._on_read = on_read
         # A generator: nothing starts before the first finding is asked for.
-        self._findings = self._run()
+        self._findings = self._run_child()
 
     def __iter__(self) -> StoreCheck:
         return self
@@ -100,12 +102,19 @@ class StoreCheck(Iterator[Finding]):
         """Stop reading."""
         self._findings.close()
 
-    def _start(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_child(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise StorageError("SOW-STO-042", "no Python executable to run the check", place=str(self._path))
         root = str(Path(__file__).parents[2])
         # -P: the child must not import a module of the same name from the directory in which the command was called.
-        command = [sys.executable, "-P", "-c", _CHILD if self._reading is None else _PART, root, str(self._path)]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            _CHECK_PROGRAM if self._reading is None else _PARTIAL_CHECK_PROGRAM,
+            root,
+            str(self._path),
+        ]
         command += [json.dumps(asdict(self._reading))] if self._reading is not None else []
         command += ["no-lock"] if self._no_lock else []
 
@@ -125,11 +134,11 @@ class StoreCheck(Iterator[Finding]):
                     hint="a store is checked in a separate process: the user needs permission to run Python there",
                 ) from problem
 
-    def _run(self) -> Generator[Finding]:
+    def _run_child(self) -> Generator[Finding]:
         with tempfile.TemporaryFile() as errors:
             # Before the child starts, so that no commit between the two goes unnoticed.
-            watch = self._watch()
-            child = self._start(errors)
+            watch = self._open_watch()
+            child = self._start_child(errors)
             try:
                 where, ended = "", False
                 assert child.stdout is not None
@@ -140,7 +149,7 @@ class StoreCheck(Iterator[Finding]):
                     if "read" in row and self._on_read is not None:
                         self._on_read(*row["read"])
                     if "finding" in row:
-                        yield self._finding(**row["finding"])
+                        yield self._build_finding(**row["finding"])
                     elif "coverage" in row:
                         parts = row["coverage"]
                         record = tuple((start, time) for start, time in parts.pop("record"))
@@ -152,9 +161,9 @@ class StoreCheck(Iterator[Finding]):
                     # Killed while no writer overtook it: then damage did it. Otherwise pages written again may have,
                     # which proves nothing about the file.
                     if watch is None or watch.holds():
-                        yield self._died(child.returncode, where, _last_line(errors))
+                        yield self._report_child_death(child.returncode, where, _last_line(errors))
                     else:
-                        yield self._overtaken(watch.error())
+                        yield self._convert_overtaken(watch.error())
             finally:
                 if watch is not None:
                     watch.close()
@@ -165,7 +174,7 @@ class StoreCheck(Iterator[Finding]):
                 if child.stdout is not None:
                     child.stdout.close()
 
-    def _watch(self) -> Watch | None:
+    def _open_watch(self) -> Watch | None:
         """What tells, where the child reads without locks, whether writers made LMDB end it."""
         files = StoreFiles.of(self._path)
         if may_lock(files) and not self._no_lock:
@@ -177,21 +186,21 @@ class StoreCheck(Iterator[Finding]):
         watch.begin()
         return watch
 
-    def _overtaken(self, error: SowError) -> Finding:
+    def _convert_overtaken(self, error: SowError) -> Finding:
         missed = ("the checked data: another process wrote to the store during the check",)
         self.coverage = StoreCoverage(not_verified=missed, status=error.exit_status)
         return Finding(error.code, Level.ERROR, Place(str(self._path)), error.message, error.hint)
 
-    def _finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
+    def _build_finding(self, id: str, level: int, element: str | None, message: str, hint: str | None) -> Finding:
         return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)
 
-    def _died(self, status: int, where: str, said: str) -> Finding:
+    def _report_child_death(self, status: int, where: str, said: str) -> Finding:
         # Signals mean that LMDB ran into damage: SIGBUS behind the end of the file, SIGSEGV or SIGABRT in a page.
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         self.coverage = StoreCoverage(not_verified=(f"all data from here on: {where}",))
         words = f" ({said})" if said else ""
         message = f"the process that was reading the store terminated with {how}{words}, while reading {where}"
-        return Finding("SOW-STO-050", Level.ERROR, Place(str(self._path)), message, REBUILD)
+        return Finding("SOW-STO-050", Level.ERROR, Place(str(self._path)), message, REBUILD_HINT)
 
 
 def _last_line(errors: IO[bytes]) -> str:

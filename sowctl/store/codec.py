@@ -1,9 +1,10 @@
 """Record bytes of the SOW file: header, optional parts, payload, checksum (``sow-store(5)``, "Records").
 
 A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8-byte SOW key and all of the value
-before it; because it stands at the end, running CRC-32 over key and whole value gives one constant, :data:`RESIDUE`, if
-no bit was altered. Current records, history versions and tombstones are such values; the keys under which versions and
-expirations are filed are made here, too ("History", "Expiry"): they sort as they are read.
+before it; because it stands at the end, running CRC-32 over key and whole value gives one constant,
+:data:`CRC_RESIDUE`, if no bit was altered. Current records, history versions and tombstones are such values; the
+keys under which versions and expirations are filed are made here, too ("History", "Expiry"): they sort as they are
+read.
 
 Every module above the store may call this one; these bytes are packed and unpacked nowhere else. Many values at once
 are verified by :mod:`sowctl.store.integrity`.
@@ -33,17 +34,17 @@ ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
 
 # A CRC over data and its own CRC has a value that depends on nothing but the polynomial: verifying needs no slicing and
 # no comparison with a stored number.
-RESIDUE = 0x2144DF1C
+CRC_RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
 HEADER = struct.Struct("<HHQqq8s")
 HEADER_SIZE = HEADER.size
 CRC_SIZE = 4
-CHECK = slice(HEADER_SIZE - 8, HEADER_SIZE)
+KEY_CHECK_SLICE = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
-OVERHEAD = HEADER_SIZE + CRC_SIZE
+VALUE_OVERHEAD_BYTES = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
 # Flags and size of the optional parts, both zero.
-PLAIN = bytes(4)
+PLAIN_FLAGS = bytes(4)
 """The beginning of a value without flags and optional parts: its payload stands right behind the header."""
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART = 0xFFFF
@@ -158,7 +159,7 @@ def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
 def is_sound(key: bytes, value: bytes) -> bool:
     """Whether the checksum of ``value`` under its 8-byte ``key`` is right."""
     # An entry of the expiry index leaves the same residue; its size shows that it is no record.
-    return crc32(value, crc32(key)) == RESIDUE and len(value) >= OVERHEAD
+    return crc32(value, crc32(key)) == CRC_RESIDUE and len(value) >= VALUE_OVERHEAD_BYTES
 
 
 def decode(key: bytes, value: bytes) -> Record:
@@ -169,14 +170,16 @@ def decode(key: bytes, value: bytes) -> Record:
         raise damaged_record(key)
     flags, extra, txid, time, expiration, check = HEADER.unpack_from(value)
     start = HEADER_SIZE + extra
-    parts = _parts(key, value, flags, start) if extra or flags & OPTIONAL_PARTS else (None, None, None)
+    parts = _read_optional_parts(key, value, flags, start) if extra or flags & OPTIONAL_PARTS else (None, None, None)
     # A flag that this version does not know may mean parts that it cannot find: refused, not guessed.
     if start > len(value) - CRC_SIZE or flags & ~ALL_FLAGS:
-        raise _misfit(key)
+        raise _key_mismatch_error(key)
     return Record(key, check, txid, time, expiration, flags, value[start:-CRC_SIZE], *parts, value)
 
 
-def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | None, bytes | None, bytes | None]:
+def _read_optional_parts(
+    key: bytes, value: bytes, flags: int, stop: int
+) -> tuple[bytes | None, bytes | None, bytes | None]:
     found: list[bytes | None] = []
     at = HEADER_SIZE
     try:
@@ -189,10 +192,10 @@ def _parts(key: bytes, value: bytes, flags: int, stop: int) -> tuple[bytes | Non
             found.append(value[at + 2 : end])
             at = end
     except struct.error:
-        raise _misfit(key) from None
+        raise _key_mismatch_error(key) from None
     # The parts must use up exactly the size that the header states.
     if at != stop:
-        raise _misfit(key)
+        raise _key_mismatch_error(key)
     return found[0], found[1], found[2]
 
 
@@ -220,7 +223,7 @@ def damaged_record(key: bytes, place: str | None = None) -> DamageError:
     )
 
 
-def _misfit(key: bytes) -> DamageError:
+def _key_mismatch_error(key: bytes) -> DamageError:
     number = int.from_bytes(key[:8], "big")
     return DamageError("SOW-STO-002", f"record {number} has parts that do not match its length", sow_key=number)
 
@@ -326,7 +329,7 @@ def expiry_key(expiration: int, key: bytes) -> bytes:
 
 
 def expiry_value(entry: bytes) -> bytes:
-    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`RESIDUE` verifies it too."""
+    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`CRC_RESIDUE` verifies it too."""
     # An index entry has no content of its own; the checksum is there so that a page of another sub-database is told
     # from one of this.
     return crc32(entry).to_bytes(4, "little")
@@ -335,6 +338,6 @@ def expiry_value(entry: bytes) -> bytes:
 def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     """Indexes of the damaged entries of the expiry index."""
     # The same residue as for values: one pass over all entries, and a look at each only where something is wrong.
-    if not keys or set(map(crc32, values, map(crc32, keys))) == {RESIDUE}:
+    if not keys or set(map(crc32, values, map(crc32, keys))) == {CRC_RESIDUE}:
         return []
     return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]

@@ -165,7 +165,7 @@ class Store:
                     raise self._failure
                 handle = self._with_room(pending, grow)
                 try:
-                    return self._transact(handle, fn)
+                    return self._commit_transaction(handle, fn)
                 except lmdb.MapFullError:
                     grow = 2 * handle.map_size()
 
@@ -207,7 +207,7 @@ class Store:
             self._check_definition(expected)
         return handle
 
-    def _transact(self, handle: Handle, fn: Callable[[WriteTxn], T]) -> T:
+    def _commit_transaction(self, handle: Handle, fn: Callable[[WriteTxn], T]) -> T:
         from sowctl.store.write import WriteTxn
 
         txn = handle.begin(write=True)
@@ -223,19 +223,19 @@ class Store:
                 return result
             work.finish()
         except BaseException:
-            _abort(txn)
+            _abort_transaction(txn)
             raise
         try:
             self._seam.call("lmdb.commit", txn.commit)
         except lmdb.MapFullError:
-            _abort(txn)
+            _abort_transaction(txn)
             raise
         except (lmdb.Error, OSError) as problem:
-            _abort(txn)
-            raise self._fail(handle, problem, before, "store the transaction") from problem
+            _abort_transaction(txn)
+            raise self._recover_after_failure(handle, problem, before, "store the transaction") from problem
         return result
 
-    def _fail(self, handle: Handle, problem: Exception, before: int, action: str) -> SowError:
+    def _recover_after_failure(self, handle: Handle, problem: Exception, before: int, action: str) -> SowError:
         """After a failed commit or sync: close, open again, see what is there, and write no more.
 
         The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
@@ -246,11 +246,11 @@ class Store:
         if handle.users:
             state, stored = "the file was not read again, because a snapshot is open", None
         else:
-            state, stored = self._look(before)
+            state, stored = self._find_outcome(before)
         error, self._failure = given_up(cause, self.files.path, state, stored)
         return error
 
-    def _look(self, before: int) -> tuple[str, bool | None]:
+    def _find_outcome(self, before: int) -> tuple[str, bool | None]:
         try:
             with self.snapshot() as snapshot:
                 # All records are read: that the meta page was written does not prove that the pages below it did.
@@ -280,9 +280,9 @@ class Store:
                 # True forces the sync even where commits are not durable by themselves.
                 self._seam.call("lmdb.sync", handle.env.sync, True)
             except (lmdb.Error, OSError) as problem:
-                raise self._fail(handle, problem, handle.last_txnid(), "sync the store") from problem
+                raise self._recover_after_failure(handle, problem, handle.last_txnid(), "sync the store") from problem
 
 
-def _abort(txn: Any) -> None:
+def _abort_transaction(txn: Any) -> None:
     with suppress(lmdb.Error):
         txn.abort()

@@ -26,18 +26,18 @@ from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_entry
 from sowctl.store.check import StoreCoverage
 from sowctl.store.codec import damaged_entries, history_key_of, split_history_key
-from sowctl.store.lmdberrors import REBUILD, translate
+from sowctl.store.lmdberrors import REBUILD_HINT, translate
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import Mode, open_handle
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.locks import StoreFiles
 from sowctl.store.opening.pages import spare_page
-from sowctl.store.opening.unlocked import STEP
+from sowctl.store.opening.unlocked import WATCH_INTERVAL_RECORDS
 from sowctl.store.read import COMPACTED, lost_write
 from sowctl.store.write import expiry_entries, payload_size
 
 # Pairs looked at together: enough for one checksum over many, few enough that a finding names its neighbourhood.
-BATCH = 2000
+EXAMINE_BATCH_RECORDS = 2000
 PROGRESS_EVERY = 25
 """Batches between two notes of how far the reading has come."""
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
@@ -66,26 +66,26 @@ class StoreExamination:
         # In this order: what explains most comes first, and totals are compared last, when all has been read.
         yield from self._read_spare_page()
         yield from self._read_meta()
-        yield from self._walk("records", self.databases.records, self._records)
-        yield from self._walk("history", self.databases.history, self._history)
+        yield from self._walk_database("records", self.databases.records, self._check_records)
+        yield from self._walk_database("history", self.databases.history, self._check_history)
         # Two sums over the same entries, one as the records imply them and one as the index has them: equal sums mean
         # equal sets, without holding either.
         before = self.expiry_sum
         self.expiry_sum = 0
-        yield from self._walk("expiry", self.databases.expiry, self._expiry)
+        yield from self._walk_database("expiry", self.databases.expiry, self._check_expiry)
         # Of parts that were skipped the sums know nothing: then only the damage found is reported, and no consequences
         # of it.
         if before != self.expiry_sum and not self.skipped:
-            yield self._finding("SOW-STO-052", "the expiry index does not match the records", "expiry")
+            yield self._build_finding("SOW-STO-052", "the expiry index does not match the records", "expiry")
         yield from self._read_sequences()
         if self.databases.changes is not None:
-            yield from self._walk("changes", self.databases.changes, self._changes)
+            yield from self._walk_database("changes", self.databases.changes, self._check_changes)
         try:
             self.txn.verify_free_list()
         except DamageError as problem:
-            yield self._finding(problem.code, problem.message, "free list")
+            yield self._build_finding(problem.code, problem.message, "free list")
         if self.meta is not None and not self.skipped:
-            yield from self._totals(self.meta)
+            yield from self._check_totals(self.meta)
 
     def steady(self) -> None:
         """Go on only with what is of one state. Raises LockedError SOW-STO-061 where it is read without locks."""
@@ -102,8 +102,8 @@ class StoreExamination:
         """What was read."""
         return StoreCoverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
 
-    def _finding(self, code: str, message: str, element: str) -> Finding:
-        return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD)
+    def _build_finding(self, code: str, message: str, element: str) -> Finding:
+        return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD_HINT)
 
     def _damaged_page(self, problem: Exception, where: str, element: str) -> Iterator[Finding]:
         """The finding for a page that cannot be followed; none where it was found before, nor for what LMDB refuses to
@@ -112,7 +112,7 @@ class StoreExamination:
         if error.message in self._page_faults or (self._page_faults and isinstance(problem, lmdb.BadTxnError)):
             return
         self._page_faults.add(error.message)
-        yield self._finding(error.code, error.message + where, element)
+        yield self._build_finding(error.code, error.message + where, element)
 
     def _read_spare_page(self) -> Iterator[Finding]:
         """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
@@ -151,7 +151,7 @@ class StoreExamination:
             yield from self._damaged_page(problem, "", "meta")
             self.skipped.append("counts and digest: the meta record cannot be read")
 
-    def _walk(
+    def _walk_database(
         self, name: str, database: Any, look: Callable[[list[bytes], list[bytes]], Iterator[Finding]]
     ) -> Iterator[Finding]:
         """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
@@ -165,97 +165,103 @@ class StoreExamination:
         try:
             # One cursor over the leaves: it meets every entry that is linked from its neighbours.
             pairs = self.txn.cursor(database).iternext()
-            while chunk := self._chunk(pairs):
+            while chunk := self._take_chunk(pairs):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
                 # Out of order: the cursor is in pages that do not belong here, perhaps in a ring. Reading on might
                 # never end.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
-                    yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last)}", name)
-                    self.skipped.append(f"{name} after {_shown(last)}")
+                    yield self._build_finding("SOW-STO-003", f"keys out of order after {_format_key(last)}", name)
+                    self.skipped.append(f"{name} after {_format_key(last)}")
                     return
                 self.steady()
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 yield from look(keys, values)
                 last, batches = keys[-1], batches + 1
                 if batches % PROGRESS_EVERY == 0:
-                    self.note(f"{name} after {_shown(last)}")
+                    self.note(f"{name} after {_format_key(last)}")
                     self.tell()
             self.tell()
         except (lmdb.Error, DamageError) as problem:
-            yield from self._damaged_page(problem, f", after {_shown(last)}", name)
-            self.skipped.append(f"{name} after {_shown(last)}")
+            yield from self._damaged_page(problem, f", after {_format_key(last)}", name)
+            self.skipped.append(f"{name} after {_format_key(last)}")
 
-    def _chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _take_chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         if self._watch is None:
-            return list(islice(pairs, BATCH))
+            return list(islice(pairs, EXAMINE_BATCH_RECORDS))
         self.steady()
-        return list(islice(pairs, STEP))
+        return list(islice(pairs, WATCH_INTERVAL_RECORDS))
 
-    def _records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
-        yield from self._values(keys, values, "record")
+    def _check_records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+        yield from self._check_values(keys, values, "record")
         self.records += len(keys)
         self.payload_bytes += payload_size(values)
         for entry in expiry_entries(keys, values):
             self.expiry_sum += xxh3_64_intdigest(entry)
 
-    def _values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
+    def _check_values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
         # A damaged value is reported and not taken apart: its parts would be errors of their own.
         damaged = set(integrity.verify(keys, values))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
-                yield self._finding("SOW-STO-001", "the checksum does not match", f"{what} {_shown(key)}")
+                yield self._build_finding("SOW-STO-001", "the checksum does not match", f"{what} {_format_key(key)}")
             elif value[:4] != b"\0\0\0\0":
                 try:
                     record = codec.decode(key, value)
                 except SowError as problem:
-                    yield self._finding(problem.code, problem.message, f"{what} {_shown(key)}")
+                    yield self._build_finding(problem.code, problem.message, f"{what} {_format_key(key)}")
                     continue
                 if record.tombstone and (record.payload or what == "record"):
-                    yield self._finding("SOW-STO-053", "an unexpected tombstone", f"{what} {_shown(key)}")
+                    yield self._build_finding("SOW-STO-053", "an unexpected tombstone", f"{what} {_format_key(key)}")
         # The digest is a sum, so records and versions are added in whatever order they come.
         self.digest += integrity.digest_sum(keys, values)
-        txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.OVERHEAD)
+        txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.VALUE_OVERHEAD_BYTES)
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
 
-    def _history(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+    def _check_history(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         short = [key[:8] for key in keys]
-        yield from self._values(short, values, "version of")
+        yield from self._check_values(short, values, "version of")
         self.versions += len(keys)
         self.version_bytes += payload_size(values)
         before: tuple[bytes, int] = (b"", 0)
         for key, value in zip(keys, values, strict=True):
-            if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.OVERHEAD:
-                yield self._finding(
-                    "SOW-STO-004", "the key of a version has a wrong length", f"version of {_shown(key)}"
+            if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.VALUE_OVERHEAD_BYTES:
+                yield self._build_finding(
+                    "SOW-STO-004", "the key of a version has a wrong length", f"version of {_format_key(key)}"
                 )
                 continue
             if history_key_of(key[:8], value) != key:
-                place = f"version of {_shown(key[:8])}"
-                yield self._finding("SOW-STO-004", "the key and the value of a version do not match", place)
+                place = f"version of {_format_key(key[:8])}"
+                yield self._build_finding("SOW-STO-004", "the key and the value of a version do not match", place)
             txid = split_history_key(key)[2]
             # Versions of a key ascend in time; txids must ascend with them.
             if before[0] == key[:8] and txid <= before[1]:
-                yield self._finding("SOW-STO-053", "a later version has a lower txid", f"version of {_shown(key[:8])}")
+                yield self._build_finding(
+                    "SOW-STO-053", "a later version has a lower txid", f"version of {_format_key(key[:8])}"
+                )
             before = (key[:8], txid)
-        yield from self._currents(dict(zip(short, keys, strict=True)))
+        yield from self._check_current_records(dict(zip(short, keys, strict=True)))
 
-    def _currents(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
+    def _check_current_records(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
         """No version may be newer than the current record of its key."""
         # The current record is the newest version; `newest` holds the last version of each key of this batch.
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
             if newest[key] > history_key_of(key, value):
                 message = "a version is newer than the current record"
-                yield self._finding("SOW-STO-053", message, f"version of {_shown(key)}")
+                yield self._build_finding("SOW-STO-053", message, f"version of {_format_key(key)}")
 
-    def _expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+    def _check_expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         self.expiries += len(keys)
         self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
         if damaged_entries(keys, values):
-            yield self._finding("SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry")
+            yield self._build_finding(
+                "SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry"
+            )
 
-    def _changes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
+    def _check_changes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         if None in map(decode_entry, keys, values):
-            yield self._finding("SOW-STO-055", "an entry of the change list does not match its checksum", "changes")
+            yield self._build_finding(
+                "SOW-STO-055", "an entry of the change list does not match its checksum", "changes"
+            )
 
     def _read_sequences(self) -> Iterator[Finding]:
         seen = 0
@@ -271,9 +277,9 @@ class StoreExamination:
             return
         if self.meta is not None and seen != self.meta.sequences:
             message = f"{seen} sequences found, but the counter is {self.meta.sequences}"
-            yield self._finding("SOW-STO-051", message, "sequences")
+            yield self._build_finding("SOW-STO-051", message, "sequences")
 
-    def _totals(self, meta: StoreMeta) -> Iterator[Finding]:
+    def _check_totals(self, meta: StoreMeta) -> Iterator[Finding]:
         for what, found, stated in (
             ("records", self.records, meta.records),
             ("versions", self.versions, meta.versions),
@@ -283,25 +289,25 @@ class StoreExamination:
             ("payload bytes of versions", self.version_bytes, meta.version_bytes),
         ):
             if found != stated:
-                yield self._finding("SOW-STO-051", f"{found} {what} found, but the counter is {stated}", "meta")
+                yield self._build_finding("SOW-STO-051", f"{found} {what} found, but the counter is {stated}", "meta")
         if self.digest % integrity.DIGEST_MODULUS != meta.digest:
-            yield self._finding(
+            yield self._build_finding(
                 "SOW-STO-051", "the digest of the records does not match the digest in the file", "meta"
             )
         # A meta record of another transaction: its page is older than the roots that lead to it.
         if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
-            yield self._finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
+            yield self._build_finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
         # A record above the applied position would be applied a second time by the next catch-up.
         if meta.has_journal and self.highest_txid > meta.applied:
             message = f"a record has txid {self.highest_txid}, but the position of the store is txid {meta.applied}"
-            yield self._finding("SOW-STO-051", message, "meta")
+            yield self._build_finding("SOW-STO-051", message, "meta")
 
 
 def untold(done: int, total: int) -> None:
     """Nobody wants to know how far the reading has come."""
 
 
-def _shown(key: bytes) -> str:
+def _format_key(key: bytes) -> str:
     return str(int.from_bytes(key[:8], "big")) if key else "the start"
 
 
@@ -328,7 +334,7 @@ def examine(
         examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
         examination.progress = progress
     except SowError as problem:
-        yield from _unread(path, problem, "all data: the file could not be opened")
+        yield from _build_unread_finding(path, problem, "all data: the file could not be opened")
         return
     unlocked = handle.watch is not None
     try:
@@ -337,7 +343,9 @@ def examine(
             yield finding
         examination.steady()
     except LockedError as problem:
-        yield from _unread(path, problem, "the checked data: another process wrote to the store during the check")
+        yield from _build_unread_finding(
+            path, problem, "the checked data: another process wrote to the store during the check"
+        )
         return
     finally:
         examination.txn.abort()
@@ -345,7 +353,7 @@ def examine(
     yield replace(examination.coverage(), unlocked=unlocked)
 
 
-def _unread(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
+def _build_unread_finding(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
     """Why a store was not read: because it is damaged, or for another reason, which says nothing of what is in it."""
     yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
     # Damage is a result of the check; a lock or a missing permission is a failure to check, with an exit status of its

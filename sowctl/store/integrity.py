@@ -19,20 +19,20 @@ from pathlib import Path
 from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import OVERHEAD, RESIDUE, damaged_record, is_sound
+from sowctl.store.codec import CRC_RESIDUE, VALUE_OVERHEAD_BYTES, damaged_record, is_sound
 
-RESTART = bytes.fromhex("81d59d4c")
-"""Four bytes after which a CRC-32 that stood at :data:`RESIDUE` is 0 again, as before the first byte."""
+CRC_RESTART = bytes.fromhex("81d59d4c")
+"""Four bytes after which a CRC-32 that stood at :data:`CRC_RESIDUE` is 0 again, as before the first byte."""
 JOINED_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128
 SECRET_SIZE = 12
 """Random bytes of a mark: a payload must not be able to contain a mark on purpose."""
-_FIRST = b"\xff"
+_MARK_BYTE = b"\xff"
 """Is no part of any character, so that a search for the mark behind a place seldom halts before it."""
 # A CRC register can be steered to any state by the four bytes that come next: they are the state wanted, combined with
 # the state that is. RESIDUE is what a sound value leaves.
-RESTORED = int.from_bytes(RESTART, "little") ^ RESIDUE
+CRC_RESTORED = int.from_bytes(CRC_RESTART, "little") ^ CRC_RESIDUE
 """With a checksum, the four bytes that restart it."""
 
 
@@ -45,7 +45,7 @@ class Marks:
 
     def __init__(self, secret: bytes) -> None:
         """``secret``: :data:`SECRET_SIZE` random bytes, which no value holds but by a chance of 2**-96."""
-        self._start = _FIRST + secret
+        self._start = _MARK_BYTE + secret
         self._parts: list[bytes] = []
         rest = b"".join(b"\\x%02x" % byte for byte in secret)
         # Possessive quantifiers: the search never goes back over what it has passed. A byte 0xff that begins no mark is
@@ -58,7 +58,7 @@ class Marks:
         for number in range(len(self._parts) // 3, count):
             mark = self._start + number.to_bytes(4, sys.byteorder)
             # The register stands at RESIDUE behind a sound value; these four bytes take it from behind the number to 0.
-            back = crc32(mark, RESIDUE) ^ RESTORED
+            back = crc32(mark, CRC_RESIDUE) ^ CRC_RESTORED
             self._parts += [b"", b"", mark + back.to_bytes(4, "little")]
         return self._parts[: 3 * count]
 
@@ -79,10 +79,10 @@ def sound_run(
 ) -> bytes | None:
     """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
 
-    One checksum runs over all of it: behind every sound value stands :data:`RESTART`, which takes the register from
-    where such a value leaves it (:data:`RESIDUE`) to where a checksum begins, so that at the end nothing is left. Wrong
-    bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value may be damaged,
-    or they are too large to be copied; :func:`verify` tells.
+    One checksum runs over all of it: behind every sound value stands :data:`CRC_RESTART`, which takes the register from
+    where such a value leaves it (:data:`CRC_RESIDUE`) to where a checksum begins, so that at the end nothing is
+    left. Wrong bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value
+    may be damaged, or they are too large to be copied; :func:`verify` tells.
 
     ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
     ``marks``: behind every value stands its mark.
@@ -90,12 +90,12 @@ def sound_run(
     if not small:
         # Joining copies all bytes, so it is bounded; verify() takes a checksum of each value where they are larger.
         sizes = set(map(len, values))
-        if min(sizes, default=0) < OVERHEAD:
+        if min(sizes, default=0) < VALUE_OVERHEAD_BYTES:
             return None
         if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
             return None
     # Key, value, restart, over and over; two slice assignments fill the columns without a loop.
-    parts = [RESTART] * (3 * len(values)) if marks is None else marks.parts(len(values))
+    parts = [CRC_RESTART] * (3 * len(values)) if marks is None else marks.parts(len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
     # The register is 0 behind each RESTART if all values before it are sound, so it is 0 at the end. A damaged value
@@ -108,7 +108,7 @@ def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     if not values or sound_run(keys, values) is not None:
         return []
     # Too large for one run, or one of them is damaged: a checksum for each tells which.
-    if set(map(crc32, values, map(crc32, keys))) == {RESIDUE} and min(map(len, values)) >= OVERHEAD:
+    if set(map(crc32, values, map(crc32, keys))) == {CRC_RESIDUE} and min(map(len, values)) >= VALUE_OVERHEAD_BYTES:
         return []
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
 
@@ -121,8 +121,10 @@ def refuse_damaged(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -
 
 def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
     """Raise :class:`DamageError` SOW-STO-001 if one of ``values`` has a checksum, but less than a value must have."""
-    if min(map(len, values), default=OVERHEAD) < OVERHEAD:
-        raise damaged_record(next(key for key, value in zip(keys, values, strict=True) if len(value) < OVERHEAD))
+    if min(map(len, values), default=VALUE_OVERHEAD_BYTES) < VALUE_OVERHEAD_BYTES:
+        raise damaged_record(
+            next(key for key, value in zip(keys, values, strict=True) if len(value) < VALUE_OVERHEAD_BYTES)
+        )
 
 
 def digest_term(key: bytes, value: bytes) -> int:

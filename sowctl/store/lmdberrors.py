@@ -15,7 +15,7 @@ import lmdb
 
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
-REBUILD = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
+REBUILD_HINT = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
 # Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
 _DAMAGE = (
     lmdb.InvalidError,
@@ -57,7 +57,7 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
         return damaged_page(problem, path)
     # py-lmdb keeps the number of the system's error in `code` of its own classes.
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "code", 0)
-    text = _reason(problem)
+    text = _describe_reason(problem)
     if isinstance(problem, (lmdb.MemoryError, MemoryError)) or number == errno.ENOMEM:
         return StorageError(
             "SOW-STO-043",
@@ -93,7 +93,7 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
     return StorageError("SOW-STO-042", f"cannot {action}: {text}", place=str(path))
 
 
-def _reason(problem: Exception) -> str:
+def _describe_reason(problem: Exception) -> str:
     if isinstance(problem, OSError):
         return problem.strerror or str(problem)
     return str(getattr(problem, "reason", "") or problem)
@@ -101,7 +101,9 @@ def _reason(problem: Exception) -> str:
 
 def damaged_page(problem: Exception, path: Path) -> DamageError:
     """LMDB found something that it did not write."""
-    return DamageError("SOW-STO-023", f"LMDB found a damaged page: {_reason(problem)}", place=str(path), hint=REBUILD)
+    return DamageError(
+        "SOW-STO-023", f"LMDB found a damaged page: {_describe_reason(problem)}", place=str(path), hint=REBUILD_HINT
+    )
 
 
 def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tuple[SowError, StorageError]:

@@ -98,7 +98,7 @@ class StoreMeta(Struct, frozen=True):
         return replace(self, **parts)
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     raw = text.encode()
     return _LENGTH.pack(len(raw)) + raw
 
@@ -124,8 +124,8 @@ def encode_meta(meta: StoreMeta) -> bytes:
         definition.key_domain is not None,
     )
     texts = (definition.instance, definition.topic, definition.message_type, definition.key_domain or "")
-    body = fixed + b"".join(map(_text, texts)) + _LENGTH.pack(len(definition.key_fields))
-    body += b"".join(map(_text, definition.key_fields))
+    body = fixed + b"".join(map(_encode_text, texts)) + _LENGTH.pack(len(definition.key_fields))
+    body += b"".join(map(_encode_text, definition.key_fields))
     # Readers of before this part stop behind the key fields, and writers of that time leave it out: then nothing is
     # known of the block, and nothing is compared.
     body += _BLOCK.pack(*meta.block) if meta.block is not None else b""
@@ -156,16 +156,16 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
     # The length must account for every byte: a record that was cut or has a tail is damaged even if some checksum fits.
     end = _PREFIX.size + length
     if len(data) != end + _CRC.size or crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
-        raise _damaged(place)
+        raise _damaged_meta_error(place)
     try:
         # A right checksum over fields that do not fit one another is reported as damage: no such record was ever
         # written.
         return _decode_body(data[_PREFIX.size : end], version)
     except (struct.error, UnicodeDecodeError, IndexError, ValueError):
-        raise _damaged(place) from None
+        raise _damaged_meta_error(place) from None
 
 
-def _damaged(place: str) -> DamageError:
+def _damaged_meta_error(place: str) -> DamageError:
     return DamageError(
         "SOW-STO-012",
         "the meta record is damaged: its checksum does not match",
@@ -180,9 +180,9 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
     )
     sequences, mode, domain = rest
     # Lengths may lead anywhere in a forged record: unpacking raises at the end of the body, which counts as damage.
-    texts, at = _texts(body, _FIXED.size, 4)
+    texts, at = _decode_texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
-    fields, at = _texts(body, at + 2, count)
+    fields, at = _decode_texts(body, at + 2, count)
     # Later versions may append fields behind this one; what is missing at the end of an older record is unknown, not
     # damaged.
     block = _BLOCK.unpack_from(body, at) if len(body) >= at + _BLOCK.size else None
@@ -206,7 +206,7 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
     )
 
 
-def _texts(body: bytes, at: int, count: int) -> tuple[list[str], int]:
+def _decode_texts(body: bytes, at: int, count: int) -> tuple[list[str], int]:
     found = []
     for _ in range(count):
         start = at + 2

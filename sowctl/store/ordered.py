@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from sowctl.errors import DamageError
-from sowctl.store.lmdberrors import REBUILD, translate
+from sowctl.store.lmdberrors import REBUILD_HINT, translate
 
 if TYPE_CHECKING:
     from sowctl.store.opening.proof.transaction import ProvenTransaction
@@ -29,7 +29,7 @@ Found = tuple[list[bytes], Sequence[bytes]]
 
 def inconsistent(reason: str, path: Path) -> DamageError:
     """The error for parts of a store that are sound by themselves and do not fit each other."""
-    return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(path), hint=REBUILD)
+    return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(path), hint=REBUILD_HINT)
 
 
 class Ordered:
@@ -59,10 +59,10 @@ class Ordered:
                 # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
                 # one it had already visited, breaks the order.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
-                    raise self._disordered(keys[0])
+                    raise self._disorder_error(keys[0])
                 # Entries of another sub-database have keys of another length.
                 if len(b"".join(keys)) != self._length * len(keys):
-                    raise self._disordered(keys[0])
+                    raise self._disorder_error(keys[0])
                 last = keys[-1]
                 if stop is not None and last >= stop:
                     end = bisect_left(keys, stop)
@@ -73,12 +73,12 @@ class Ordered:
         except lmdb.Error as problem:
             raise translate(problem, self._path, "read") from problem
 
-    def _disordered(self, key: bytes) -> DamageError:
-        reason = f"its keys are out of order, or are not its own, near {_number(key)}"
+    def _disorder_error(self, key: bytes) -> DamageError:
+        reason = f"its keys are out of order, or are not its own, near {_decode_number(key)}"
         return inconsistent(reason, self._path)
 
 
-def _number(key: bytes) -> int:
+def _decode_number(key: bytes) -> int:
     return int.from_bytes(key[:8], "big")
 
 

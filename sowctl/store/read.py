@@ -16,7 +16,7 @@ from sowctl.store import codec, integrity
 from sowctl.store.changes import changed_keys, decode_entry
 from sowctl.store.codec import Offsets, damaged_entries, history_key_of, split_history_key
 from sowctl.store.integrity import Marks, refuse_damaged
-from sowctl.store.lmdberrors import REBUILD, explained
+from sowctl.store.lmdberrors import REBUILD_HINT, explained
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
 from sowctl.store.opening.environment import CHANGES, NAMES
 from sowctl.store.opening.handle import Handle
@@ -50,7 +50,7 @@ def lost_write(recorded: int, committed: int) -> str:
     )
 
 
-TOGETHER = 256
+LOOKUP_BATCH_KEYS = 256
 """Keys that are looked up together: of 20,000 new ones in 3,000,000 records, each takes 2.6 us so, and 3.7 all at once.
 """
 
@@ -111,7 +111,7 @@ class Reader:
         committed = self._txn.id() - self.COMMITS_AFTER
         if meta.transaction != committed and committed > COMPACTED:
             raise DamageError(
-                "SOW-STO-054", lost_write(meta.transaction, committed), place=str(self._path), hint=REBUILD
+                "SOW-STO-054", lost_write(meta.transaction, committed), place=str(self._path), hint=REBUILD_HINT
             )
         for what, database, counted in (
             ("records", databases.records, meta.records),
@@ -137,7 +137,7 @@ class Reader:
             # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
             # neighbours are looked at.
             absent: list[bytes] = []
-            for asked, pairs in cursor.read_parts(keys, TOGETHER):
+            for asked, pairs in cursor.read_parts(keys, LOOKUP_BATCH_KEYS):
                 # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
                 # its absence is proven by the pages in which it would be.
                 there: dict[bytes, bytes] = dict(pairs)
@@ -156,7 +156,7 @@ class Reader:
         """
         from sowctl.store.raw.offsets import read_at
 
-        return read_at(self._file(), keys, offsets, self.get_many)
+        return read_at(self._get_data_file(), keys, offsets, self.get_many)
 
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """Where all values lie in the file (see :func:`sowctl.store.raw.tree.locate`); None where that cannot be told.
@@ -165,13 +165,13 @@ class Reader:
         """
         from sowctl.store.raw.offsets import locate_all
 
-        return locate_all(self._file(), self._txn.id(), keys)
+        return locate_all(self._get_data_file(), self._txn.id(), keys)
 
     def whole(self) -> AllRecords | None:
         """All records by their places in the file; None where that cannot be told. Raises ImportError without numpy."""
         from sowctl.store.raw.whole import whole_of
 
-        return whole_of(self._file(), self._txn.id(), self.meta.records)
+        return whole_of(self._get_data_file(), self._txn.id(), self.meta.records)
 
     def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
         """What :meth:`scan` gives of all records, as lines wherever the pages of the file show them at once.
@@ -180,28 +180,28 @@ class Reader:
         """
         from sowctl.store.raw.lined import lined_pages
 
-        pages = lined_pages(self._file(), self._txn.id())
-        return None if pages is None else self._lined(pages, batch)
+        pages = lined_pages(self._get_data_file(), self._txn.id())
+        return None if pages is None else self._scan_page_lines(pages, batch)
 
-    def _lined(self, pages: LinedPages, batch: int) -> Iterator[LinedBatch]:
+    def _scan_page_lines(self, pages: LinedPages, batch: int) -> Iterator[LinedBatch]:
         from sowctl.store.raw.tree import Astray
 
         seen, start = 0, None
         try:
             for keys, lines in pages.parts():
-                behind = _key(int.from_bytes(keys[-codec.KEY_SIZE :], "big") + 1)
+                behind = _encode_record_key(int.from_bytes(keys[-codec.KEY_SIZE :], "big") + 1)
                 if lines is not None:
                     seen += len(lines.messages)
                     yield lines, ([], [])
                 else:
-                    for one in self._scanned(keys[: codec.KEY_SIZE], behind, batch):
+                    for one in self._scan_part(keys[: codec.KEY_SIZE], behind, batch):
                         seen += len(one[0])
                         yield None, one
                 start = behind
         except Astray:
             # Behind the highest of all keys nothing follows.
             if start is not None or not seen:
-                for one in self._scanned(start, None, batch):
+                for one in self._scan_part(start, None, batch):
                     seen += len(one[0])
                     yield None, one
         # The count proves what checksums cannot: that no page was left out.
@@ -210,7 +210,7 @@ class Reader:
                 pass
             raise inconsistent(f"{seen} records found, but the counter is {self.meta.records}", self._path)
 
-    def _scanned(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
+    def _scan_part(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
         """A part of :meth:`scan`. What is damaged is named as by all of it."""
         try:
             yield from self.scan(start, stop, batch)
@@ -222,7 +222,7 @@ class Reader:
                     pass
             raise
 
-    def _file(self) -> DataFile | None:
+    def _get_data_file(self) -> DataFile | None:
         # The inode of the open environment: at the same path another file may lie by now, with other records at these
         # offsets.
         from sowctl.store.raw.offsets import data_file
@@ -252,7 +252,7 @@ class Reader:
         # Without overflow pages each value lies within a page, so a batch cannot exceed batch * page size: the sizes
         # need not be summed.
         small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.JOINED_BYTES
-        for keys, values in self._records().walk(start, stop, batch):
+        for keys, values in self._ordered_records().walk(start, stop, batch):
             # One checksum over the batch in the usual case; only if it fails are values looked at one by one, to name
             # the damaged one.
             run = integrity.sound_run(keys, values, small=small, marks=marks)
@@ -270,29 +270,29 @@ class Reader:
         ``start`` and ``stop`` may be SOW keys or whole history keys;
         :func:`~sowctl.store.codec.split_history_key` takes keys apart.
         """
-        yield from _scan_versions(self._history(), self._path, self.meta.versions, start, stop, batch)
+        yield from _scan_versions(self._ordered_history(), self._path, self.meta.versions, start, stop, batch)
 
     def versions(self, key: bytes) -> list[Version]:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
-        return _versions_of(self._history(), self._path, key)
+        return _versions_of(self._ordered_history(), self._path, key)
 
-    def _ordered(self, database: Any, length: int, covered: int) -> Ordered:
+    def _open_ordered(self, database: Any, length: int, covered: int) -> Ordered:
         return Ordered(self._txn, database, length, covered, self._path)
 
-    def _records(self) -> Ordered:
-        return self._ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
+    def _ordered_records(self) -> Ordered:
+        return self._open_ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
 
-    def _history(self) -> Ordered:
-        return self._ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
+    def _ordered_history(self) -> Ordered:
+        return self._open_ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
 
     def expired(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
-        yield from _expired(entries, self._path, now)
+        entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        yield from _iterate_expired(entries, self._path, now)
 
     def next_expiry(self, now: int) -> int | None:
         """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
-        entries = self._ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
+        entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
             return int.from_bytes(keys[0][:8], "big")
         return None
@@ -342,7 +342,7 @@ class Reader:
         return None if data is None else decode_sequence(publisher, data, str(self._path))
 
 
-def _key(number: int) -> bytes | None:
+def _encode_record_key(number: int) -> bytes | None:
     """The key of a number; None where it is behind all keys."""
     return number.to_bytes(codec.KEY_SIZE, "big") if number < 1 << 8 * codec.KEY_SIZE else None
 
@@ -379,16 +379,16 @@ def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) 
     # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
     if list(map(history_key_of, short, values)) != list(keys):
         raise DamageError(
-            "SOW-STO-004", "the key and the value of a version do not match", place=str(path), hint=REBUILD
+            "SOW-STO-004", "the key and the value of a version do not match", place=str(path), hint=REBUILD_HINT
         )
 
 
-def _expired(expiry: Ordered, path: Path, now: int) -> Iterator[bytes]:
+def _iterate_expired(expiry: Ordered, path: Path, now: int) -> Iterator[bytes]:
     """SOW keys of the entries at or before ``now`` (microseconds), oldest first. Raises DamageError SOW-STO-052."""
     stop = max(now + 1, 0).to_bytes(8, "big")
     for keys, values in expiry.walk(None, stop, 1000):
         if damaged_entries(keys, values):
             message = "an entry of the expiry index is damaged: its checksum does not match"
-            raise DamageError("SOW-STO-052", message, place=str(path), hint=REBUILD)
+            raise DamageError("SOW-STO-052", message, place=str(path), hint=REBUILD_HINT)
         for key in keys:
             yield key[8:]

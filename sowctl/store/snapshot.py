@@ -15,13 +15,13 @@ from sowctl.store.codec import Offsets
 from sowctl.store.integrity import Marks
 from sowctl.store.lmdberrors import explained
 from sowctl.store.opening.handle import Handle
-from sowctl.store.opening.unlocked import STEP
+from sowctl.store.opening.unlocked import WATCH_INTERVAL_RECORDS
 from sowctl.store.ordered import Batch, Found
 from sowctl.store.read import LinedBatch, Reader, Run, Version
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_END: Any = object()
+_END_MARK: Any = object()
 
 
 class Snapshot(Reader):
@@ -34,15 +34,15 @@ class Snapshot(Reader):
 
     def __init__(self, opener: Callable[[], tuple[Handle, Any]]) -> None:
         self._opener = opener
-        self._begin()
+        self._begin_read()
 
-    def _begin(self) -> None:
+    def _begin_read(self) -> None:
         # The transaction's number is the state: everything later is proven to be of this one.
         handle, txn = self._opener()
         self._open = True
         try:
             self._handle, self._state = handle, int(txn.id())
-            self._steady(super().__init__, handle, txn)
+            self._read_steady(super().__init__, handle, txn)
         except BaseException:
             self.close()
             raise
@@ -56,7 +56,7 @@ class Snapshot(Reader):
     def renew(self) -> None:
         """Go on to the newest state: end the transaction and begin another one, in a replaced file if need be."""
         self.close()
-        self._begin()
+        self._begin_read()
 
     def close(self) -> None:
         """End the transaction and free its reader slot; iterators of this snapshot end with it."""
@@ -72,9 +72,9 @@ class Snapshot(Reader):
         Whoever writes meanwhile is not kept waiting. Gives what ``take`` gives. Raises what it raises, StorageError,
         DamageError.
         """
-        return self._steady(self._piped, take)
+        return self._read_steady(self._copy_in_order, take)
 
-    def _piped(self, take: Callable[[int], R]) -> R:
+    def _copy_in_order(self, take: Callable[[int], R]) -> R:
         self._txn.verify_all()  # LMDB goes through all pages in a thread of its own
         handle, problems = self._handle, list[BaseException]()
         source, sink = os.pipe()
@@ -105,7 +105,7 @@ class Snapshot(Reader):
                 raise problems[0]
         return taken
 
-    def _steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _read_steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``read`` gives, of one state. Damage that was met in a mixture of two is none."""
         watch = self._handle.watch
         if watch is None:
@@ -119,34 +119,34 @@ class Snapshot(Reader):
         finally:
             watch.verify(self._state)
 
-    def _steadily(self, steps: Iterator[R]) -> Iterator[R]:
+    def _iterate_steady(self, steps: Iterator[R]) -> Iterator[R]:
         """The steps of an iterator, each of them verified before it is handed out."""
         if self._handle.watch is None:
             return steps
         # Each step is verified before it is handed out, so that no caller sees a batch of two states.
-        return iter(lambda: self._steady(next, steps, _END), _END)
+        return iter(lambda: self._read_steady(next, steps, _END_MARK), _END_MARK)
 
-    def _step(self, batch: int) -> int:
+    def _verify_step(self, batch: int) -> int:
         # Small steps keep the time between two looks short, in which LMDB could follow a page that was overwritten.
-        return batch if self._handle.watch is None else min(batch, STEP)
+        return batch if self._handle.watch is None else min(batch, WATCH_INTERVAL_RECORDS)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See :class:`Reader`."""
-        return self._steady(super().get_many, keys)
+        return self._read_steady(super().get_many, keys)
 
     def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
         """See :class:`Reader`."""
-        return self._steady(super().get_at, keys, offsets)
+        return self._read_steady(super().get_at, keys, offsets)
 
     def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """See :class:`Reader`."""
-        return self._steady(super().located, keys)
+        return self._read_steady(super().located, keys)
 
     def runs(
         self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
     ) -> Iterator[Run]:
         """See :class:`Reader`."""
-        return self._steadily(super().runs(start, stop, self._step(batch), marks))
+        return self._iterate_steady(super().runs(start, stop, self._verify_step(batch), marks))
 
     def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
         """See :class:`Reader`. None also where the store is read without locks: pages may be written meanwhile."""
@@ -154,24 +154,24 @@ class Snapshot(Reader):
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """See :class:`Reader`."""
-        return self._steadily(super().scan_history(start, stop, self._step(batch)))
+        return self._iterate_steady(super().scan_history(start, stop, self._verify_step(batch)))
 
     def versions(self, key: bytes) -> list[Version]:
         """See :class:`Reader`."""
-        return self._steady(super().versions, key)
+        return self._read_steady(super().versions, key)
 
     def expired(self, now: int) -> Iterator[bytes]:
         """See :class:`Reader`."""
-        return self._steadily(super().expired(now))
+        return self._iterate_steady(super().expired(now))
 
     def next_expiry(self, now: int) -> int | None:
         """See :class:`Reader`."""
-        return self._steady(super().next_expiry, now)
+        return self._read_steady(super().next_expiry, now)
 
     def changed_since(self, digest: int) -> set[bytes] | None:
         """See :class:`Reader`."""
-        return self._steady(super().changed_since, digest)
+        return self._read_steady(super().changed_since, digest)
 
     def sequence(self, publisher: int) -> int | None:
         """See :class:`Reader`."""
-        return self._steady(super().sequence, publisher)
+        return self._read_steady(super().sequence, publisher)

@@ -40,10 +40,10 @@ NEWEST, EVERY = 0, 1
 """Kinds: the newest change of every key, where a deletion has no value; every change, a deletion as its tombstone."""
 _CRC = struct.Struct("<I")
 # Columns begin at a multiple of 8, so that their numbers are read in place.
-_ALIGN = 8
-COUNTED = 1_000_000
+_ALIGNMENT_BYTES = 8
+COUNT_BATCH_KEYS = 1_000_000
 """Keys that are counted at once."""
-MANY = 256
+MIN_NUMPY_KEYS = 256
 """From so many keys on, numpy finds them together, in runs whose ``arrays`` are set."""
 _NAME = re.compile(r"([0-9]+)-([0-9]+)\.run")
 
@@ -96,7 +96,7 @@ def write_run(
         try:
             # Others see by this lock that it is no file of a process that has died.
             fcntl.flock(fd, fcntl.LOCK_EX)
-            _fill(fd, state, base, count, parts, seam, kind)
+            _fill_run(fd, state, base, count, parts, seam, kind)
             seam.call("file.rename", os.rename, temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -121,10 +121,12 @@ def is_being_written(path: Path) -> bool:
     return False
 
 
-def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int) -> None:
+def _fill_run(
+    fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int
+) -> None:
     """Each part as it comes, in its three places, so that memory holds one of them; the header when all is known."""
     raw = encode_meta(state)
-    start = _aligned(_HEAD.size + len(raw) + _CRC.size)
+    start = _align_size(_HEAD.size + len(raw) + _CRC.size)
     at = start + 16 * count
     done = size = deletions = keys_crc = ends_crc = 0
     for keys, values in parts:
@@ -137,21 +139,21 @@ def _fill(fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Chan
         numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
         ends = array("Q", accumulate(map(len, filled), initial=size))[1:]
         keys_crc, ends_crc = crc32(numbers.tobytes(), keys_crc), crc32(ends.tobytes(), ends_crc)
-        _write(fd, numbers.tobytes(), start + 8 * done, seam)
-        _write(fd, ends.tobytes(), start + 8 * (count + done), seam)
-        size += _write(fd, b"".join(filled), at + size, seam)
+        _write_piece(fd, numbers.tobytes(), start + 8 * done, seam)
+        _write_piece(fd, ends.tobytes(), start + 8 * (count + done), seam)
+        size += _write_piece(fd, b"".join(filled), at + size, seam)
         done += len(keys)
     assert done == count, "parts have as many keys as was said"
     head = _HEAD.pack(MAGIC, VERSION, kind, len(raw), base, count, deletions, size, keys_crc, ends_crc) + raw
     head += _CRC.pack(crc32(head))
-    _write(fd, head.ljust(start, b"\0"), 0, seam)
+    _write_piece(fd, head.ljust(start, b"\0"), 0, seam)
 
 
-def _aligned(size: int) -> int:
-    return size + -size % _ALIGN
+def _align_size(size: int) -> int:
+    return size + -size % _ALIGNMENT_BYTES
 
 
-def _write(fd: int, piece: bytes, at: int, seam: Seam) -> int:
+def _write_piece(fd: int, piece: bytes, at: int, seam: Seam) -> int:
     # pwrite(2) may take less than it was given.
     rest = memoryview(piece)
     while rest:
@@ -193,7 +195,7 @@ class SortedRun:
             raise BadRun("another format")
         if end + _CRC.size > self.bytes or crc32(view[:end]) != _CRC.unpack_from(view, end)[0]:
             raise BadRun("the header is damaged")
-        start = _aligned(end + _CRC.size)
+        start = _align_size(end + _CRC.size)
         middle, values = start + 8 * count, start + 16 * count
         if values + size != self.bytes or any(view[end + _CRC.size : start]):
             raise BadRun("it is not as long as its header says")
@@ -233,18 +235,18 @@ class SortedRun:
 
         Of several changes of one key the newest comes last. Raises BadRun.
         """
-        keys, values = self._cut(start, stop)
-        return keys, self._sound(keys, values)
+        keys, values = self._slice_values(start, stop)
+        return keys, self._verify_values(keys, values)
 
     def all(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
         """As :meth:`part`, of a run that has every change; a deletion is a tombstone."""
         assert self.every
-        keys, values = self._cut(start, stop)
+        keys, values = self._slice_values(start, stop)
         if verify(keys, values):
             raise BadRun("a value is damaged")
         return keys, values
 
-    def _cut(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
+    def _slice_values(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
         count = stop - start
         if count <= 0:
             return [], []
@@ -258,17 +260,17 @@ class SortedRun:
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         """The newest values of those ``keys``, in order, that changed. Raises BadRun."""
-        places = self._places(keys)
+        places = self._find_places(keys)
         if not places:
             return {}
         ends, cut = self._ends, self._values
         found = [keys[number] for number, _ in places]
         values = [bytes(cut[ends[at - 1] if at else 0 : ends[at]]) for _, at in places]
-        return dict(zip(found, self._sound(found, values), strict=True))
+        return dict(zip(found, self._verify_values(found, values), strict=True))
 
-    def _places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
+    def _find_places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
         """Of those of ``keys``, which ascend, that changed: the number among them, and the place of the newest here."""
-        if self.arrays and len(keys) >= MANY and len(self._keys):
+        if self.arrays and len(keys) >= MIN_NUMPY_KEYS and len(self._keys):
             import numpy as np
 
             own = np.frombuffer(self._keys, dtype="<u8")
@@ -285,7 +287,7 @@ class SortedRun:
                 places.append((number, at - 1))
         return places
 
-    def _sound(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
+    def _verify_values(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
         """``values`` with None for deletions; all that are not empty are proven to be sound."""
         if self.every or not self.deletions:
             if verify(keys, values):
@@ -317,7 +319,7 @@ def distinct(runs: Sequence[SortedRun]) -> int:
     import numpy as np
 
     columns = [np.frombuffer(run._keys, dtype="<u8") for run in runs if len(run)]
-    found, parts = 0, 1 + sum(map(len, columns)) // COUNTED
+    found, parts = 0, 1 + sum(map(len, columns)) // COUNT_BATCH_KEYS
     bounds = [number * (1 << 64) // parts for number in range(1, parts)]
     lows = [0] * len(columns)
     for bound in [*bounds, None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import RESIDUE
+from sowctl.store.codec import CRC_RESIDUE
 from sowctl.store.lmdberrors import explained
 from sowctl.store.ordered import inconsistent
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.seam import Seam
     from sowctl.store.opening.handle import Handle
 
-_CRC = 4
+_CRC_BYTES = 4
 
 
 class Table:
@@ -47,7 +47,7 @@ class Table:
             found = self._txn.read(key, self._database)
             if found is None:
                 self._txn.cursor(self._database).verify_absence((key,), None, None)
-        return None if found is None else self._sound(key, found)
+        return None if found is None else self._verify_value(key, found)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those ``keys`` that have one; fastest when they ascend."""
@@ -56,17 +56,17 @@ class Table:
             found = dict(cursor.getmulti(keys))
             if len(found) < len(keys):
                 cursor.verify_absence([key for key in keys if key not in found], None, None)
-        return {key: self._sound(key, value) for key, value in found.items()}
+        return {key: self._verify_value(key, value) for key, value in found.items()}
 
     def walk(self, prefix: bytes = b"", *, descending: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys that begin with ``prefix`` and their values, in order. Nothing may be written meanwhile."""
         with explained(self._path, "read a table"):
             cursor = self._txn.cursor(self._database)
             # A wrong key in a branch page makes a search begin too late, or end too early.
-            cursor.verify_absence([bound for bound in (prefix, _behind(prefix)) if bound], None, None)
+            cursor.verify_absence([bound for bound in (prefix, _prefix_end(prefix)) if bound], None, None)
             if descending:
                 # From the first key behind all that begin so, one back.
-                there = cursor.set_range(_behind(prefix)) if _behind(prefix) else False
+                there = cursor.set_range(_prefix_end(prefix)) if _prefix_end(prefix) else False
                 begun = cursor.prev() if there else cursor.last()
                 pairs = cursor.iterprev() if begun else iter(())
             else:
@@ -79,14 +79,14 @@ class Table:
                 if not key.startswith(prefix):
                     return
                 last, count = key, count + 1
-                yield key, self._sound(key, value)
+                yield key, self._verify_value(key, value)
             if not prefix and count != len(self):
                 raise inconsistent(f"{count} entries of a table found, but the counter is {len(self)}", self._path)
 
     def put(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> None:
         """Set values; ``append``: their keys ascend and come after all that there are."""
         with explained(self._path, "write a table"):
-            summed = [(key, value + crc32(value, crc32(key)).to_bytes(_CRC, "little")) for key, value in pairs]
+            summed = [(key, value + crc32(value, crc32(key)).to_bytes(_CRC_BYTES, "little")) for key, value in pairs]
             cursor = self._txn.cursor(self._database)
             _, added = self._seam.call("lmdb.put", cursor.putmulti, summed, append=append)
             if append and added != len(summed):
@@ -97,13 +97,13 @@ class Table:
         with explained(self._path, "write a table"):
             self._seam.call("lmdb.put", self._txn.delete_many, keys, db=self._database)
 
-    def _sound(self, key: bytes, value: bytes) -> bytes:
-        if crc32(value, crc32(key)) != RESIDUE:
+    def _verify_value(self, key: bytes, value: bytes) -> bytes:
+        if crc32(value, crc32(key)) != CRC_RESIDUE:
             raise inconsistent("a value of a table has a wrong checksum", self._path)
-        return value[:-_CRC]
+        return value[:-_CRC_BYTES]
 
 
-def _behind(prefix: bytes) -> bytes:
+def _prefix_end(prefix: bytes) -> bytes:
     """The first bytes behind all that begin with ``prefix``; empty where there are none."""
     rest = prefix.rstrip(b"\xff")
     return rest[:-1] + bytes((rest[-1] + 1,)) if rest else b""

@@ -28,7 +28,7 @@ _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}
 
 def payload_size(values: Sequence[bytes]) -> int:
     """Payload bytes of many values together."""
-    size = sum(map(len, values)) - codec.OVERHEAD * len(values)
+    size = sum(map(len, values)) - codec.VALUE_OVERHEAD_BYTES * len(values)
     if values and set(map(_EXTRA, values)) != _NO_EXTRA:
         size -= sum(map(codec.extra_length, values))
     return size
@@ -48,7 +48,7 @@ def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]
     return {expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
 
-def _replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+def _iterate_replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Those of ``keys`` that had a record, and its value."""
     try:
         # Where all of them had one, which is usual for updates, no key is asked for twice.
@@ -71,7 +71,7 @@ class WriteTxn(Reader):
         self._touched = bytearray()
         self._lists = True
 
-    def _change(self, **parts: object) -> None:
+    def _change_meta(self, **parts: object) -> None:
         self._meta = self._meta.changed(**parts)
         self.changed = True
 
@@ -88,11 +88,11 @@ class WriteTxn(Reader):
         # verified: a damaged one would make the digest wrong for ever.
         if olds is None:
             olds = self.get_many(keys)
-        known, previous = _replaced(keys, olds)
+        known, previous = _iterate_replaced(keys, olds)
         with explained(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
-            self._account(keys, values, known, previous)
+            self._update_accounts(keys, values, known, previous)
         self._touched += b"".join(keys)
 
     def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -110,7 +110,7 @@ class WriteTxn(Reader):
             _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
             if added != len(keys):
                 raise ValueError("keys to append must come after every key in the store")
-            self._account(keys, values, (), ())
+            self._update_accounts(keys, values, (), ())
         # Records that came without an entry: the list could not lead across this transaction, so it is left alone.
         self._lists = False
 
@@ -119,15 +119,15 @@ class WriteTxn(Reader):
         wanted = sorted(set(keys))
         found = self.get_many(wanted)
         with explained(self._path, "delete records"):
-            self._remove(self._handle.databases.records, list(found))
-            self._account((), (), list(found), list(found.values()))
+            self._remove_keys(self._handle.databases.records, list(found))
+            self._update_accounts((), (), list(found), list(found.values()))
         self._touched += b"".join(found)
         return found
 
-    def _remove(self, database: Any, keys: Iterable[bytes]) -> None:
+    def _remove_keys(self, database: Any, keys: Iterable[bytes]) -> None:
         self._handle.seam.call("lmdb.put", self._txn.delete_many, keys, db=database)
 
-    def _account(
+    def _update_accounts(
         self, keys: Sequence[bytes], values: Sequence[bytes], old_keys: Sequence[bytes], old_values: Sequence[bytes]
     ) -> None:
         # Differences of sets: a record that keeps its expiration changes nothing in the index. Sorted, because LMDB
@@ -135,14 +135,14 @@ class WriteTxn(Reader):
         added, removed = expiry_entries(keys, values), expiry_entries(old_keys, old_values)
         expiry = self._handle.databases.expiry
         if gone := sorted(removed - added):
-            self._remove(expiry, gone)
+            self._remove_keys(expiry, gone)
         if fresh := sorted(added - removed):
             cursor = self._txn.cursor(expiry)
             self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
         meta = self._meta
         # Every change of records passes here, so that counts, bytes, digest and index can only change together.
         digest = meta.digest + integrity.digest_sum(keys, values) - integrity.digest_sum(old_keys, old_values)
-        self._change(
+        self._change_meta(
             records=meta.records + len(keys) - len(old_keys),
             payload_bytes=meta.payload_bytes + payload_size(values) - payload_size(old_values),
             digest=digest % integrity.DIGEST_MODULUS,
@@ -179,7 +179,7 @@ class WriteTxn(Reader):
         """
         olds = self._old_versions(sorted(set(history_keys)))
         with explained(self._path, "delete versions"):
-            self._remove(self._handle.databases.history, list(olds))
+            self._remove_keys(self._handle.databases.history, list(olds))
             self._account_versions((), (), olds)
         return len(olds)
 
@@ -194,7 +194,7 @@ class WriteTxn(Reader):
         old_values = list(olds.values())
         digest = meta.digest + integrity.digest_sum([key[:8] for key in keys], values)
         digest -= integrity.digest_sum([key[:8] for key in olds], old_values)
-        self._change(
+        self._change_meta(
             versions=meta.versions + len(keys) - len(olds),
             version_bytes=meta.version_bytes + payload_size(values) - payload_size(old_values),
             digest=digest % integrity.DIGEST_MODULUS,
@@ -207,22 +207,22 @@ class WriteTxn(Reader):
         """
         if len(lineage) != 16:
             raise ValueError("a lineage has 16 bytes")
-        self._change(lineage=lineage, applied=txid, block=block)
+        self._change_meta(lineage=lineage, applied=txid, block=block)
 
     def raise_last_time(self, time: int) -> None:
         """Raise the highest time applied (microseconds) to ``time``, if that is later."""
         if time > self._meta.last_time:
-            self._change(last_time=time)
+            self._change_meta(last_time=time)
 
     def set_removal_mark(self, clock: int) -> None:
         """Raise the clock of the latest removal of expired records to ``clock``, if that is later."""
         if clock > self._meta.removal_mark:
-            self._change(removal_mark=clock)
+            self._change_meta(removal_mark=clock)
 
     def take_state(self, meta: StoreMeta) -> None:
         """Take over position, times and removal mark of another store of the same records."""
         parts = {"lineage", "applied", "block", "last_time", "removal_mark"}
-        self._change(**{name: getattr(meta, name) for name in parts})
+        self._change_meta(**{name: getattr(meta, name) for name in parts})
 
     def take_changes(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Take over the change list of another store with the same digest, in the place of its own."""
@@ -244,7 +244,7 @@ class WriteTxn(Reader):
             fresh = self._txn.get(key, db=meta) is None
             value = encode_sequence(publisher, sequence)
             self._handle.seam.call("lmdb.put", self._txn.put, key, value, db=meta)
-        self._change(sequences=self._meta.sequences + fresh)
+        self._change_meta(sequences=self._meta.sequences + fresh)
 
     def open_tables(self, names: Sequence[str]) -> None:
         """Open further tables for the transactions after this one, and make those that are missing.

@@ -16,10 +16,10 @@ I64_MIN = -(1 << 63)
 U64_MAX = (1 << 64) - 1
 MAX_EXACT_INTEGER = 1 << 53
 """Up to here a double holds every Integer."""
-SPACE = b" \t\r\n"
+SPACE_BYTES = b" \t\r\n"
 # A sign, digits, point and exponent as in a number of the language, white space at both ends allowed. Groups 2 to 4 are
 # what makes it a Double.
-_READING = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
+_READING_PATTERN = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
 # int() refuses longer texts than about this many digits (sys.set_int_max_str_digits), and none of them is in range.
 _MOST_DIGITS = 4000
 # Digits without a leading zero, and a fraction without a zero at its end: no other text can be a number's shortest. The
@@ -28,7 +28,7 @@ _PLAIN_NUMBER = re.compile(rb"(?!-0\Z|-?0\.0000)-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1
 # Texts of so many bytes have at most 15 digits, all of which a double keeps.
 _SHORT_TEXT_BYTES = 15
 # Most texts begin with none of these, and are told from numbers without the expression above.
-_STARTS = frozenset("0123456789+-. \t\r\n")
+_READING_START_CHARACTERS = frozenset("0123456789+-. \t\r\n")
 _STARTS_RAW = frozenset(b"0123456789+-. \t\r\n")
 
 Plain: TypeAlias = bool | int | float | str | bytes | None
@@ -49,13 +49,13 @@ def integer_or_double(digits: str | bytes) -> int | float:
 def numeric_reading(text: str | bytes) -> int | float | None:
     """The number that a whole text stands for, white space at its ends aside, or None. ``nan`` and ``0x5`` are none."""
     if isinstance(text, str):
-        if not text or text[0] not in _STARTS:
+        if not text or text[0] not in _READING_START_CHARACTERS:
             return None
-        match = _READING.fullmatch(text.encode())
+        match = _READING_PATTERN.fullmatch(text.encode())
     else:
         if not text or text[0] not in _STARTS_RAW:
             return None
-        match = _READING.fullmatch(text)
+        match = _READING_PATTERN.fullmatch(text)
     if match is None:
         return None
     if match[2] is None and match[3] is None and match[4] is None:

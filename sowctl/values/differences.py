@@ -32,11 +32,11 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 """Names of members and positions of items, from the outermost object on; empty for the message itself."""
 
 
-class _Missing(Enum):
+class _MissingType(Enum):
     MISSING = "missing"
 
 
-MISSING: Final = _Missing.MISSING
+MISSING: Final = _MissingType.MISSING
 """Stands for the value of a field that a message does not have."""
 
 
@@ -76,7 +76,7 @@ def view_differences(before: bytes, after: bytes, *, loose: bool = False) -> lis
             if other is None:
                 found.append(FieldChange((name,), member(raw), MISSING))
             elif bytes(raw) != bytes(other):
-                found += _compared((name,), member(raw), member(other), loose)
+                found += _compare_values((name,), member(raw), member(other), loose)
         found += [FieldChange((name,), MISSING, member(raw)) for name, raw in new.items() if name not in old]
     except (ValueError, RecursionError):
         # A value that is not UTF-8, or too deep: the messages are texts then, as for every other reader.
@@ -89,7 +89,7 @@ def differences(before: Any, after: Any, *, loose: bool = False) -> list[FieldCh
 
     ``loose``: numbers of one value are the same.
     """
-    return list(_compared((), before, after, loose))
+    return list(_compare_values((), before, after, loose))
 
 
 def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
@@ -101,11 +101,11 @@ def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
         if change.after is not MISSING:
             if not change.path:
                 return deepcopy(change.after)
-            _put(_holder(result, change.path), change.path[-1], deepcopy(change.after))
+            _put_field(_find_holder(result, change.path), change.path[-1], deepcopy(change.after))
     # Items go from the end of an array: the last one first, so that the positions of the others stay.
     for change in reversed(changes):
         if change.after is MISSING:
-            del _holder(result, change.path)[change.path[-1]]
+            del _find_holder(result, change.path)[change.path[-1]]
     return result
 
 
@@ -186,11 +186,11 @@ def has_same_reading(before: Any, after: Any) -> bool:
     return _is_equal(before, after)
 
 
-def _compared(path: FieldPath, before: Any, after: Any, loose: bool) -> Iterator[FieldChange]:
+def _compare_values(path: FieldPath, before: Any, after: Any, loose: bool) -> Iterator[FieldChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name in after:
-                yield from _compared((*path, name), value, after[name], loose)
+                yield from _compare_values((*path, name), value, after[name], loose)
             else:
                 yield FieldChange((*path, name), value, MISSING)
         for name, value in after.items():
@@ -198,7 +198,7 @@ def _compared(path: FieldPath, before: Any, after: Any, loose: bool) -> Iterator
                 yield FieldChange((*path, name), MISSING, value)
     elif isinstance(before, list) and isinstance(after, list) and _is_rows(before) and _is_rows(after):
         for place, (old, new) in enumerate(zip(before, after, strict=False)):
-            yield from _compared((*path, place), old, new, loose)
+            yield from _compare_values((*path, place), old, new, loose)
         for place in range(len(after), len(before)):
             yield FieldChange((*path, place), before[place], MISSING)
         for place in range(len(before), len(after)):
@@ -221,13 +221,13 @@ def _is_equal(one: str, other: str) -> bool:
         return False
 
 
-def _holder(tree: Any, path: FieldPath) -> Any:
+def _find_holder(tree: Any, path: FieldPath) -> Any:
     for part in path[:-1]:
         tree = tree[part]
     return tree
 
 
-def _put(holder: Any, part: str | int, value: Any) -> None:
+def _put_field(holder: Any, part: str | int, value: Any) -> None:
     if isinstance(holder, list) and part == len(holder):
         holder.append(value)
     else:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_HALVES = "[\ud800-\udfff]"
+_SURROGATES_PATTERN = "[\ud800-\udfff]"
 
 
 def write_json_line(row: Mapping[str, Any]) -> str:
@@ -18,21 +18,21 @@ def write_json_line(row: Mapping[str, Any]) -> str:
     """
     text = json.dumps(row, default=str)
     if "\\ud" in text:
-        text = json.dumps(_without_halves(row), default=str)
+        text = json.dumps(_replace_surrogates(row), default=str)
     # Of the control characters json leaves DEL alone as it is.
     return text.replace("\x7f", "\\u007f")
 
 
-def _without_halves(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return re.sub(_HALVES, _visible, value)
+        return re.sub(_SURROGATES_PATTERN, _show_surrogate, value)
     if isinstance(value, Mapping):
-        return {_without_halves(name): _without_halves(one) for name, one in value.items()}
+        return {_replace_surrogates(name): _replace_surrogates(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_halves(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float) else _without_halves(str(value))
+        return [_replace_surrogates(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float) else _replace_surrogates(str(value))
 
 
-def _visible(match: re.Match[str]) -> str:
+def _show_surrogate(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"

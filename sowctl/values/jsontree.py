@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Raw
 
-_WORDS = {"true": True, "false": False, "null": None}
+_WORD_VALUES = {"true": True, "false": False, "null": None}
 
 
 class NumberText(str):
@@ -20,7 +20,7 @@ class NumberText(str):
     __slots__ = ()
 
 
-def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _keep_first_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) != len(pairs):
         # The first of several members counts (behaviour C136): put in last, it stays.
@@ -29,19 +29,21 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _refuse(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
 # Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
 # long to be converted; NaN, which Python would take, is no JSON.
 loads = json.JSONDecoder(
-    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse, object_pairs_hook=_first
+    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse_constant, object_pairs_hook=_keep_first_members
 ).decode
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
 
 
-loads_exact = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_first).decode
+loads_exact = json.JSONDecoder(
+    parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_keep_first_members
+).decode
 """As :data:`loads`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
 
 
@@ -63,4 +65,4 @@ def member(raw: Raw) -> Any:
         return text[1:-1] if "\\" not in text else loads(text)
     if head in "-0123456789":
         return NumberText(text)
-    return _WORDS[text] if head in "tfn" else loads(text)
+    return _WORD_VALUES[text] if head in "tfn" else loads(text)

@@ -16,8 +16,8 @@ Component: TypeAlias = tuple[Any, ...]
 """``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
 # The order of the kinds: NULL, NaN, numbers, then texts without a numeric reading.
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
-_NUMBERS = frozenset((int, float, Number))
-_INVERTED = bytes(255 - byte for byte in range(256))
+_NUMBER_TYPES = frozenset((int, float, Number))
+_INVERTED_BYTES = bytes(255 - byte for byte in range(256))
 
 
 def has_number(value: SlotValue) -> bool:
@@ -59,7 +59,7 @@ def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> 
     if kinds == {str} and (text or not mixed):
         texts = cast("Sequence[str]", column)
         return [(_TEXT, value.encode()) if value else (_NULL,) for value in texts]
-    if kinds <= _NUMBERS and not text:
+    if kinds <= _NUMBER_TYPES and not text:
         numbers = [value.value if type(value) is Number else value for value in cast("Sequence[Any]", column)]
         return [(_NUMBER, number) if number == number else (_NAN,) for number in numbers]
     return [component(value, mixed, text) for value in column]
@@ -73,7 +73,7 @@ def reverse(key: Component) -> Component:
     value = key[1]
     if isinstance(value, bytes):
         # A prefix must follow its extensions: the end mark is above every inverted byte, of which FF is escaped.
-        return (-_TEXT, value.translate(_INVERTED).replace(b"\xff", b"\xff\x00") + b"\xff\xff")
+        return (-_TEXT, value.translate(_INVERTED_BYTES).replace(b"\xff", b"\xff\x00") + b"\xff\xff")
     return (-_NUMBER, -value)
 
 

@@ -10,8 +10,8 @@ from sowctl.errors import UsageError
 
 # The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
 # Unicode instead would cost milliseconds at every start.
-_STEP = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
-_BRACKET = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
+_STEP_PATTERN = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
+_BRACKET_PATTERN = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
 
 MOST_STEPS = 256
 """Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""
@@ -50,7 +50,7 @@ class Path(Struct, frozen=True):
 def _is_plain(text: str) -> bool:
     position = 0
     while position < len(text):
-        match = _STEP.match(text, position)
+        match = _STEP_PATTERN.match(text, position)
         if match is None:
             return False
         position = match.end()
@@ -63,7 +63,7 @@ def parse_path(text: str) -> Path:
     Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-001`` for anything else, ``SOW-VAL-021`` for more than
     :data:`MOST_STEPS` steps.
     """
-    path = _read(text)
+    path = _read_path(text)
     if path is not None and len(path.steps) <= MOST_STEPS:
         return path
     if path is not None:
@@ -84,22 +84,24 @@ def position_of(digits: str) -> int:
     return int(digits) if len(digits) <= _LONGEST_INDEX else 10**_LONGEST_INDEX
 
 
-def _read(text: str) -> Path | None:
+def _read_path(text: str) -> Path | None:
     """The path; None where the text is none."""
-    bracket = _BRACKET.match(text)
+    bracket = _BRACKET_PATTERN.match(text)
     if bracket is not None:
         names = bracket.group(1)[1:].split("/")
         if all(names):
             index = position_of(bracket.group(2)) if bracket.group(2) is not None else None
             return Path((*(Step(name) for name in names[:-1]), Step(names[-1], index)))
     elif _is_plain(text):
-        return Path(tuple(Step(m[1], position_of(m[2]) if m[2] is not None else None) for m in _STEP.finditer(text)))
+        return Path(
+            tuple(Step(m[1], position_of(m[2]) if m[2] is not None else None) for m in _STEP_PATTERN.finditer(text))
+        )
     return None
 
 
-_CAPITALS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_CAPITALS_TABLE = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 
 def fold_case(name: str) -> str:
     """A name as DuckDB and SQLite compare names: the capitals of ASCII are not told apart."""
-    return name.translate(_CAPITALS)
+    return name.translate(_CAPITALS_TABLE)

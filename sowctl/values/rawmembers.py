@@ -19,22 +19,22 @@ import msgspec
 
 RawMembers = dict[str, msgspec.Raw]
 RawColumns = dict[str, Sequence[msgspec.Raw]]
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-LONG = 1 << 20
+MIN_PARTED_BYTES = 1 << 20
 """Bytes of an object that is worth reading in parts: the members of a shorter one take some megabytes at most."""
-_PART = 8192
+_PART_BYTES = 8192
 """Bytes of a part, or those of one member."""
-_DEEPEST = 100
+_MAX_BRACKET_DEPTH = 100
 """Brackets within each other in an object that is read in parts: no reader of one of its values gives up at that."""
-TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
+TOKEN_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
 """A text, or a mark that opens, closes or separates."""
-_NEXT = re.compile(rb',\s*+"')
+_MEMBER_COMMA_PATTERN = re.compile(rb',\s*+"')
 """A comma behind which the name of a member may begin."""
-_GUESSES = 8
+_MAX_CUT_ATTEMPTS = 8
 """Such commas that are tried; each costs a tenth of what it costs to look at all marks of a part."""
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
@@ -44,7 +44,7 @@ def raw_members(text: bytes) -> RawMembers | None:
     if text[:1] != b"{":
         return None
     try:
-        found = _decode(text)
+        found = _decode_members(text)
     except (ValueError, RecursionError):
         return None
     return found if _are_all(text, found) else None
@@ -62,16 +62,17 @@ class LongObject:
 
     def __iter__(self) -> Iterator[RawMembers]:
         for start, stop in pairwise(self._cuts):
-            yield _decode(_part(self._text, start, stop))
+            yield _decode_members(_part_bytes(self._text, start, stop))
 
 
 def in_parts(text: bytes) -> LongObject | None:
-    """An object of :data:`LONG` bytes or more; None for other values, and where only an exact reader can tell.
+    """An object of :data:`MIN_PARTED_BYTES` bytes or more; None for other values, and where only an exact reader can
+    tell.
 
     All of it is checked, UTF-8 as well: what is read of it afterwards raises nothing. A record of 2,000,000 members and
     51 MB went to msgpack in 140 MB of RssAnon so, where a dictionary of its members took 777.
     """
-    if len(text) < LONG or text[:1] != b"{":
+    if len(text) < MIN_PARTED_BYTES or text[:1] != b"{":
         return None
     import numpy as np  # behind the length: few commands read an object as long as that
 
@@ -82,11 +83,11 @@ def in_parts(text: bytes) -> LongObject | None:
         # where it stands within a value, what is before it is no object, and another one is tried.
         found = None
         for stop in _likely_cuts(text, start):
-            if (found := _checked(text, start, stop)) is not None:
+            if (found := _decode_checked(text, start, stop)) is not None:
                 break
         else:
-            stop = _cut(text, start)
-            found = _checked(text, start, stop)
+            stop = _find_cut(text, start)
+            found = _decode_checked(text, start, stop)
         if found is None:
             return None
         # Each part is an object of one member or more. So the parts, put together, are an object again, whose members
@@ -104,23 +105,23 @@ def in_parts(text: bytes) -> LongObject | None:
 def _likely_cuts(text: bytes, start: int) -> Iterator[int]:
     """Some places for the cut behind ``start``: guesses, which are wrong within values."""
     comma = None
-    for comma in islice(_NEXT.finditer(text, start + _PART), _GUESSES):
+    for comma in islice(_MEMBER_COMMA_PATTERN.finditer(text, start + _PART_BYTES), _MAX_CUT_ATTEMPTS):
         yield comma.start()
     if comma is None:
         yield len(text)
 
 
-def _cut(text: bytes, start: int) -> int:
+def _find_cut(text: bytes, start: int) -> int:
     """The next comma between members, at least a part behind ``start``, where members or the object begin; or the end.
 
     Of a text that is no object anything.
     """
     depth = 1 if start else 0
-    for token in TOKEN.finditer(text, start + 1 if start else 0):
+    for token in TOKEN_PATTERN.finditer(text, start + 1 if start else 0):
         at = token.start()
         mark = text[at]
         if mark == 0x2C:
-            if depth == 1 and at - start >= _PART:
+            if depth == 1 and at - start >= _PART_BYTES:
                 return at
         elif mark in b"{[":
             depth += 1
@@ -129,27 +130,27 @@ def _cut(text: bytes, start: int) -> int:
     return len(text)
 
 
-def _checked(text: bytes, start: int, stop: int) -> RawMembers | None:
+def _decode_checked(text: bytes, start: int, stop: int) -> RawMembers | None:
     """The members between two cuts; None where that is no object of some, or one is there twice, or is too deep."""
-    part = _part(text, start, stop)
+    part = _part_bytes(text, start, stop)
     try:
         part.decode()
-        found = _decode(part)
+        found = _decode_members(part)
     except (ValueError, RecursionError):
         return None
     if not found:
         return None
     # Mostly the length or the quotes prove that each member is there once.
-    if len(part) <= 4 * _PART and _are_all(part, found):
+    if len(part) <= 4 * _PART_BYTES and _are_all(part, found):
         return None if _is_deep(part) else found
     depth = members = 0
-    for token in TOKEN.finditer(part):
+    for token in TOKEN_PATTERN.finditer(part):
         mark = part[token.start()]
         if mark == 0x2C:
             members += depth == 1
         elif mark in b"{[":
             depth += 1
-            if depth > _DEEPEST:
+            if depth > _MAX_BRACKET_DEPTH:
                 return None
         elif mark in b"}]":
             depth -= 1
@@ -157,7 +158,7 @@ def _checked(text: bytes, start: int, stop: int) -> RawMembers | None:
     return found if len(found) == members + 1 else None
 
 
-def _part(text: bytes, start: int, stop: int) -> bytes:
+def _part_bytes(text: bytes, start: int, stop: int) -> bytes:
     """The members between two cuts, which are commas or the ends of the text, as an object."""
     front = b"{" if start else b""
     back = b"}" if stop < len(text) else b""
@@ -166,12 +167,12 @@ def _part(text: bytes, start: int, stop: int) -> bytes:
 
 def _is_deep(part: bytes) -> bool:
     """Whether too many brackets stand within each other."""
-    if part.count(b"{") + part.count(b"[") <= _DEEPEST:
+    if part.count(b"{") + part.count(b"[") <= _MAX_BRACKET_DEPTH:
         return False
     depth = 0
-    for mark in _TEXT.sub(b"", part).translate(None, _NO_BRACKETS):
+    for mark in _STRING_PATTERN.sub(b"", part).translate(None, _NO_BRACKETS):
         depth += 1 if mark in b"{[" else -1
-        if depth > _DEEPEST:
+        if depth > _MAX_BRACKET_DEPTH:
             return True
     return False
 
@@ -198,7 +199,7 @@ def raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) ->
     with ``dense`` also where white space stands between their members.
     """
     try:
-        found = list(map(_decode, texts))
+        found = list(map(_decode_members, texts))
     except (ValueError, RecursionError):
         return None
     names = tuple(found[0]) if found else ()

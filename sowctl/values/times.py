@@ -24,22 +24,30 @@ if TYPE_CHECKING:
     EPOCH: datetime
     """Instant 0."""
 
-SECOND = 1_000_000
-_UNITS = {"ns": 0.001, "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
-_UNITS["w"] = 7 * _UNITS["d"]
+MICROS_PER_SECOND = 1_000_000
+_UNIT_MICROS = {
+    "ns": 0.001,
+    "us": 1,
+    "ms": 1_000,
+    "s": MICROS_PER_SECOND,
+    "m": 60 * MICROS_PER_SECOND,
+    "h": 3600 * MICROS_PER_SECOND,
+    "d": 86400 * MICROS_PER_SECOND,
+}
+_UNIT_MICROS["w"] = 7 * _UNIT_MICROS["d"]
 EPOCH_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 """Units of numbers since 1970, and what they are called."""
-_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
+_UNIT_DECIMAL_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """The power of ten that makes microseconds of a unit."""
-_FRACTION = r"[.,](\d{1,12})"
+_FRACTION_PATTERN = r"[.,](\d{1,12})"
 """Digits behind the second, up to picoseconds."""
-_ZONE = r"(Z|z|[+-]\d\d(?::?\d\d)?)"
+_ZONE_PATTERN = r"(Z|z|[+-]\d\d(?::?\d\d)?)"
 _EPOCH_DIGITS = 400
 _EPOCH_EXPONENT = 30
 """A number with more digits before its point lies beyond the year 9999 in every unit."""
-LATEST: Micros = 253402300799_999999
+MAX_MICROS: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
-EARLIEST: Micros = -62135596800_000000
+MIN_MICROS: Micros = -62135596800_000000
 """The first microsecond of year 1."""
 
 
@@ -69,7 +77,7 @@ def format_time(at: Micros) -> str:
     They show as the nearest time that can be written, so that what holds them can be read.
     """
     # Rounded down also before 1970, so that the microseconds are never negative.
-    seconds, micros = divmod(min(max(at, EARLIEST), LATEST), SECOND)
+    seconds, micros = divmod(min(max(at, MIN_MICROS), MAX_MICROS), MICROS_PER_SECOND)
     return f"{_to_the_second(seconds)}.{micros:06}Z"
 
 
@@ -90,7 +98,7 @@ def micros_of(at: datetime) -> Micros:
 
 def format_end(at: Micros) -> str | None:
     """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`ending`."""
-    return format_time(at) if at and at <= LATEST else None
+    return format_time(at) if at and at <= MAX_MICROS else None
 
 
 def ending(at: Micros, lifetime: Micros) -> Micros:
@@ -99,13 +107,13 @@ def ending(at: Micros, lifetime: Micros) -> Micros:
     No clock gets there, and no text could say when it was. :func:`format_end` says the same of ends that are stored.
     """
     end = at + lifetime
-    return end if end <= LATEST else 0
+    return end if end <= MAX_MICROS else 0
 
 
 def format_milliseconds(at: int) -> str:
     """The instant that formats of messages hold as milliseconds since 1970; outside years 1-9999 their number."""
     micros = at * 1000
-    return format_time(micros) if EARLIEST <= micros <= LATEST else str(at)
+    return format_time(micros) if MIN_MICROS <= micros <= MAX_MICROS else str(at)
 
 
 def parse_time(text: str, now: Clock) -> Micros:
@@ -121,14 +129,14 @@ def parse_time(text: str, now: Clock) -> Micros:
         # The bounds are asked of the result alone: whatever the form, no instant outside them is taken.
         at = _read_time(text, now)
     except (OverflowError, ValueError):  # a number of more digits than a float, or than Python reads
-        at = LATEST + 1
+        at = MAX_MICROS + 1
     return bounded_time(at, text)
 
 
 def bounded_time(at: Micros, text: str) -> Micros:
     """An instant within the years 1 to 9999; any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``,
     which shows ``text``."""
-    if EARLIEST <= at <= LATEST:
+    if MIN_MICROS <= at <= MAX_MICROS:
         return at
     raise UsageError(
         "SOW-VAL-020",
@@ -138,7 +146,7 @@ def bounded_time(at: Micros, text: str) -> Micros:
 
 
 @cache
-def _forms() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+def _instant_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """The forms of an instant: relative, stamp, basic and FIX, ISO 8601. Compiled late: 1.4 ms of a start.
 
     Digits are those of ASCII, and so are letters: without the flag U+017F is an s where case does not matter.
@@ -149,10 +157,13 @@ def _forms() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Patt
         # ISO 8601 without hyphens, and FIX, which has a hyphen before its time and colons in it.
         re.compile(
             r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)?|-(\d\d):(\d\d)(?::(\d\d))?)"
-            rf"(?:(?:(?<=T\d{{6}})|(?<=:\d\d:\d\d)){_FRACTION})?{_ZONE}?",
+            rf"(?:(?:(?<=T\d{{6}})|(?<=:\d\d:\d\d)){_FRACTION_PATTERN})?{_ZONE_PATTERN}?",
             re.ASCII,
         ),
-        re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:{_FRACTION})?)?)?\s*{_ZONE}?", re.ASCII),
+        re.compile(
+            rf"(\d{{4}})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:{_FRACTION_PATTERN})?)?)?\s*{_ZONE_PATTERN}?",
+            re.ASCII,
+        ),
     )
 
 
@@ -163,20 +174,20 @@ def _read_time(text: str, now: Clock) -> Micros:
         return 0
     if word.upper() == "NOW":
         return now()
-    relative, stamp, basic, iso = _forms()
+    relative, stamp, basic, iso = _instant_patterns()
     if match := relative.fullmatch(word):
-        delta = round(float(match[2]) * _UNITS[match[3].lower()])
+        delta = round(float(match[2]) * _UNIT_MICROS[match[3].lower()])
         return now() + (delta if match[1] == "+" else -delta)
     if match := stamp.fullmatch(word):
         return parse_epoch(match[1], match[2])
     if match := basic.fullmatch(word):
         date, plain, colons = match.groups()[:3], match.groups()[3:6], match.groups()[6:9]
         parts = [part or "0" for part in (*date, *(plain if plain[0] else colons))]
-        return _instant(text, parts, (match[10] or "")[:6], _zone(match[11]))
+        return _build_instant(text, parts, (match[10] or "")[:6], _parse_zone(match[11]))
     if match := iso.fullmatch(word):
         # A date without a time is its midnight.
         parts = [part or "0" for part in match.groups()[:6]]
-        return _instant(text, parts, (match[7] or "")[:6], _zone(match[8]))
+        return _build_instant(text, parts, (match[7] or "")[:6], _parse_zone(match[8]))
     raise UsageError(
         "SOW-VAL-010",
         f"{text!r} is not an instant",
@@ -198,18 +209,18 @@ def parse_epoch(text: str, unit: str) -> Micros:
     except InvalidOperation:
         number = None
     if len(text) > _EPOCH_DIGITS and text.replace(".", "", 1).isdecimal():
-        return bounded_time(LATEST + 1, text)
+        return bounded_time(MAX_MICROS + 1, text)
     if number is None or not number.is_finite():
         words = f"{text[:60]!r} is not a number of {EPOCH_UNITS[unit]} since 1970"
         raise UsageError("SOW-VAL-010", words, hint="for example 1767323045.678901 with s, 1767323045678 with ms")
     # The exponent is asked first: a number of a million digits would not fit into the memory.
     if number.adjusted() > _EPOCH_EXPONENT:
-        return bounded_time(LATEST + 1, text)
-    at = number.scaleb(_SHIFTS[unit], Context(prec=_EPOCH_DIGITS))
+        return bounded_time(MAX_MICROS + 1, text)
+    at = number.scaleb(_UNIT_DECIMAL_SHIFTS[unit], Context(prec=_EPOCH_DIGITS))
     return bounded_time(int(at.to_integral_value("ROUND_FLOOR", Context(prec=_EPOCH_DIGITS))), text)
 
 
-def _zone(text: str | None) -> timezone:
+def _parse_zone(text: str | None) -> timezone:
     from datetime import UTC, timedelta, timezone
 
     if text is None or text in "Zz":
@@ -220,7 +231,7 @@ def _zone(text: str | None) -> timezone:
     return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
 
 
-def _instant(text: str, parts: list[str], fraction: str, zone: timezone) -> Micros:
+def _build_instant(text: str, parts: list[str], fraction: str, zone: timezone) -> Micros:
     from datetime import UTC, datetime, timedelta
 
     year, month, day, hour, minute, second = map(int, parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 NANOSECOND = 1
-INTERVALS = {
+INTERVAL_NANOSECONDS = {
     "ns": 1,
     "us": 1_000,
     "ms": 1_000_000,
@@ -15,18 +15,18 @@ INTERVALS = {
     "d": 86_400_000_000_000,
     "w": 604_800_000_000_000,
 }
-LONGEST = 10_000 * 366 * INTERVALS["d"]
-SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+MAX_INTERVAL_NANOSECONDS = 10_000 * 366 * INTERVAL_NANOSECONDS["d"]
+SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 # ASCII: without it other digits are digits, too, and U+017F and U+212A are the letters s and k.
-_INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE | re.ASCII)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE | re.ASCII)
-_COUNT = re.compile(r"(\d+)([km])?", re.IGNORECASE | re.ASCII)
+_INTERVAL_PATTERN = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)?", re.IGNORECASE | re.ASCII)
+_SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g|t)?(?:i?b)?", re.IGNORECASE | re.ASCII)
+_COUNT_PATTERN = re.compile(r"(\d+)([km])?", re.IGNORECASE | re.ASCII)
 MAX_U64 = (1 << 64) - 1
 """The largest sequence number, txid and SOW key."""
 MAX_COUNT = 10**18
 """The most that an option may count: sums of such numbers stay below the largest index of Python."""
-_WHOLE = re.compile("0*([0-9]{1,20})")  # 2**64 has 20 digits
-_SWITCHES = {"true": True, "false": False, "enabled": True, "disabled": False}
+_WHOLE_NUMBER_PATTERN = re.compile("0*([0-9]{1,20})")  # 2**64 has 20 digits
+_SWITCH_VALUES = {"true": True, "false": False, "enabled": True, "disabled": False}
 
 
 def whole_number(text: str) -> int | None:
@@ -34,43 +34,44 @@ def whole_number(text: str) -> int | None:
 
     Zeros before it do not matter. int() alone would also take signs, underscores, white space and other digits.
     """
-    digits = _WHOLE.fullmatch(text)
+    digits = _WHOLE_NUMBER_PATTERN.fullmatch(text)
     number = int(digits[1]) if digits is not None else MAX_U64 + 1
     return number if number <= MAX_U64 else None
 
 
 def parse_interval(text: str) -> int:
     """An interval in nanoseconds: ``100ms``, ``5m``, ``1.5h``; a bare number counts seconds. Raises ValueError."""
-    match = _INTERVAL.fullmatch(text.strip())
+    match = _INTERVAL_PATTERN.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an interval (a number and ns, us, ms, s, m, h, d or w)")
-    return _times(match[1], INTERVALS[(match[2] or "s").lower()])
+    return _multiply_number(match[1], INTERVAL_NANOSECONDS[(match[2] or "s").lower()])
 
 
 def parse_seconds(text: str) -> float:
-    """An interval in seconds, :data:`LONGEST` at most: no date lies further away. Raises ValueError."""
-    return min(parse_interval(text), LONGEST) / INTERVALS["s"]
+    """An interval in seconds, :data:`MAX_INTERVAL_NANOSECONDS` at most: no date lies further away. Raises
+    ValueError."""
+    return min(parse_interval(text), MAX_INTERVAL_NANOSECONDS) / INTERVAL_NANOSECONDS["s"]
 
 
 def parse_size(text: str) -> int:
     """A size in bytes, units of 1024: ``5MB``, ``64k``, ``4KiB``, ``123``. Raises ValueError."""
-    match = _SIZE.fullmatch(text.strip())
+    match = _SIZE_PATTERN.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
-    return _times(match[1], SIZES[(match[2] or "").lower()])
+    return _multiply_number(match[1], SIZE_FACTORS[(match[2] or "").lower()])
 
 
-def _times(number: str, factor: int) -> int:
+def _multiply_number(number: str, factor: int) -> int:
     # Whole numbers stay integers: a size beyond 2**53 would lose bytes as a Double.
     if "." not in number:
-        return _whole(number) * factor
+        return _parse_digits(number) * factor
     product = float(number) * factor
     if product == float("inf"):
         raise ValueError(f"{number[:20]}... is too large")
     return round(product)
 
 
-def _whole(digits: str) -> int:
+def _parse_digits(digits: str) -> int:
     # Nothing that is counted or measured has so many; int() refuses some thousand digits with words of its own.
     if len(digits) > 400:
         raise ValueError(f"{digits[:20]}... is too large")
@@ -79,16 +80,16 @@ def _whole(digits: str) -> int:
 
 def parse_count(text: str) -> int:
     """A whole number with an optional decimal multiplier: ``250``, ``64k`` (64,000), ``2M``. Raises ValueError."""
-    match = _COUNT.fullmatch(text.strip())
+    match = _COUNT_PATTERN.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an integer (k and M are allowed)")
-    return _whole(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
+    return _parse_digits(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[(match[2] or "").lower()]
 
 
 def parse_switch(text: str) -> bool:
     """``true``/``false`` or ``enabled``/``disabled`` in any case. Raises ValueError."""
     try:
-        return _SWITCHES[text.strip().lower()]
+        return _SWITCH_VALUES[text.strip().lower()]
     except KeyError:
         raise ValueError(f"{text!r} is not true, false, enabled or disabled") from None
 
@@ -96,7 +97,7 @@ def parse_switch(text: str) -> bool:
 def format_interval(nanoseconds: int) -> str:
     """The shortest exact spelling of an interval: ``100ms``, ``90s``, ``0s``; :func:`parse_interval` reads it back."""
     # The largest unit that divides it gives the shortest text that loses nothing.
-    for unit, factor in reversed(INTERVALS.items()):
+    for unit, factor in reversed(INTERVAL_NANOSECONDS.items()):
         if nanoseconds and nanoseconds % factor == 0:
             return f"{nanoseconds // factor}{unit}"
     return "0s"
@@ -104,7 +105,7 @@ def format_interval(nanoseconds: int) -> str:
 
 def format_size(size: int) -> str:
     """The shortest exact spelling of a byte size: ``5MB``, ``1000``; :func:`parse_size` reads it back."""
-    for unit, factor in reversed(SIZES.items()):
+    for unit, factor in reversed(SIZE_FACTORS.items()):
         if unit and size and size % factor == 0:
             return f"{size // factor}{unit.upper()}B"
     return str(size)

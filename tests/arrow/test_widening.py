@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sowctl.arrow.files import ArrowFile, ArrowStream, Parquet
 from sowctl.arrow.inference import Inference
-from sowctl.arrow.passes import SAMPLE as SAMPLE_OF_PASSES
+from sowctl.arrow.passes import SAMPLE_MESSAGES as SAMPLE_OF_PASSES
 from sowctl.arrow.passes import MessageBlock, write_columns
 from sowctl.arrow.sqlite import sqlite_writer
 from sowctl.arrow.tables import table_of

@@ -129,12 +129,14 @@ def _digest(output: bytes) -> str:
 
 
 def _parsers(rounds: int) -> None:
-    from sowctl.expressions.syntax.tables import HERE
+    from sowctl.expressions.syntax.tables import PACKAGE_DIRECTORY
 
     with tempfile.TemporaryDirectory() as directory:
         module = Path(directory) / "alone.py"
         grammar = Path(directory) / "whole.lark"
-        grammar.write_text(_with_terminals((HERE / "grammar.lark").read_text(encoding="utf-8")), encoding="utf-8")
+        grammar.write_text(
+            _with_terminals((PACKAGE_DIRECTORY / "grammar.lark").read_text(encoding="utf-8")), encoding="utf-8"
+        )
         options = ["--start", "expression", str(grammar), "--out", str(module)]
         subprocess.run([sys.executable, "-m", "lark.tools.standalone", *options], check=True, cwd=ROOT)
         ours = f"from sowctl.expressions.syntax.parse import parse_filter; parse_filter({FILTER!r})"

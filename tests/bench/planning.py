@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from sowctl.journal.blockcodec import LAST, BlockHeader, pack_block_header, place_seed
+from sowctl.journal.blockcodec import LAST_BLOCK_FLAG, BlockHeader, pack_block_header, place_seed
 from sowctl.journal.format import file_name, pack_file_header, pack_rows
 from tests.bench.place import Place
 from tests.bench.rounds import ROOT, judge
@@ -24,7 +24,7 @@ INSTANCE, LINEAGE = "bench", bytes(range(16))
 FILES, SIZE = 10_240, 1 << 30
 ENTRIES = 24_000_000
 """Of a file: 44 bytes each, as stored, the measured 43 MB for a million orders."""
-BLOCK = BlockHeader(1, LAST, 1024, 1, 1, 1024, 0, 0, 0, 60, 15_000, 60_000, 30_000, 213_000, 0, 0, 0, 0, 0)
+BLOCK = BlockHeader(1, LAST_BLOCK_FLAG, 1024, 1, 1, 1024, 0, 0, 0, 60, 15_000, 60_000, 30_000, 213_000, 0, 0, 0, 0, 0)
 """A block of a thousand orders of 208 bytes."""
 PROCESSORS = 400
 """Of the cluster that is planned for: 100 executors of 4."""

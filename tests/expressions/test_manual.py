@@ -17,7 +17,7 @@ from sowctl.expressions.compile import compile_filter, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
-from sowctl.expressions.functions.table import TABLE, TITLES, FunctionEntry, described, listed
+from sowctl.expressions.functions.table import FUNCTION_TABLE, GROUP_TITLES, FunctionEntry, described, listed
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.messages.json.text import json_text
@@ -26,20 +26,20 @@ from tests.support import jsonslots
 MAN = Path(__file__).parents[2] / "man"
 ENV = Environment(lambda: 0)
 SUMS = re.findall(r"^    of (.+)\n +are (\S+) and (\S+)$", (MAN / NAME).read_text().replace("\\-", "-"), re.MULTILINE)
-every = pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
+every = pytest.mark.parametrize("entry", FUNCTION_TABLE, ids=lambda entry: entry.name)
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_finds_nothing_wrong() -> None:
     done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / NAME)], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    for entry in TABLE:
+    for entry in FUNCTION_TABLE:
         assert entry.name in re.sub(rb".\x08", b"", done.stdout).decode()
 
 
 def test_the_table_lists_every_function_once() -> None:
-    assert sorted(entry.name for entry in TABLE) == sorted({"IF", *FUNCTIONS, *AGGREGATES})
-    assert {entry.group for entry in TABLE} == set(TITLES)
+    assert sorted(entry.name for entry in FUNCTION_TABLE) == sorted({"IF", *FUNCTIONS, *AGGREGATES})
+    assert {entry.group for entry in FUNCTION_TABLE} == set(GROUP_TITLES)
 
 
 @every
@@ -70,15 +70,15 @@ def test_the_compiler_accepts_exactly_those_numbers(entry: FunctionEntry) -> Non
 
 
 def test_lists_and_descriptions() -> None:
-    lines = listed(TABLE)
+    lines = listed(FUNCTION_TABLE)
     assert lines[0] == "Choice:"
     assert any(line.startswith("  SUBSTR(s, start [, len])") for line in lines)
-    (substr,) = (entry for entry in TABLE if entry.name == "SUBSTR")
+    (substr,) = (entry for entry in FUNCTION_TABLE if entry.name == "SUBSTR")
     assert described(substr)[0] == "SUBSTR(s, start [, len])"
     assert "  arguments: 2 to 3" in described(substr)
-    (concat,) = (entry for entry in TABLE if entry.name == "CONCAT")
+    (concat,) = (entry for entry in FUNCTION_TABLE if entry.name == "CONCAT")
     assert "  arguments: 1 or more" in described(concat)
-    (uuid,) = (entry for entry in TABLE if entry.name == "UUID7")
+    (uuid,) = (entry for entry in FUNCTION_TABLE if entry.name == "UUID7")
     assert described(uuid)[-1].startswith("  note:      not deterministic")
     assert substr.facts()["call"] == substr.call
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sowctl.expressions.functions import FUNCTIONS
-from sowctl.expressions.functions.signature import UNLIMITED, Function
+from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, Values
 from sowctl.values.paths import parse_path
@@ -52,7 +52,7 @@ CALLABLE = tuple(function for function in FUNCTIONS.values() if function.determi
 
 
 def _arguments(function: Function, below: st.SearchStrategy[n.Node]) -> st.SearchStrategy[n.Node]:
-    most = function.least + 2 if function.most == UNLIMITED else function.most
+    most = function.least + 2 if function.most == UNLIMITED_ARGUMENTS else function.most
     counts = st.integers(function.least, most)
 
     def build(count: int) -> st.SearchStrategy[n.Node]:

@@ -54,7 +54,7 @@ def test_shares_hold_every_place_once_in_order(keys: np.ndarray, count: int) -> 
 def test_last_occurrences_and_order(keys: np.ndarray, sorted_at_once: int) -> None:
     last = {key: place for place, key in enumerate(keys.tolist())}
     # one part of the key space after the other, as of a long column, gives what one sort gives
-    with patch("sowctl.identity.keyspace.SORTED", sorted_at_once):
+    with patch("sowctl.identity.keyspace.SORT_BATCH_KEYS", sorted_at_once):
         assert last_of_each(keys).tolist() == [last[key] for key in sorted(last)]
     assert stable_order(keys).tolist() == sorted(range(len(keys)), key=lambda place: keys[place])
 

@@ -182,7 +182,7 @@ def test_a_block_is_valid_in_its_own_place_only() -> None:
         {"flags": 64},
         {"count": 0},
         {"count": 2},
-        {"flags": blockcodec.ABORT | blockcodec.LAST},
+        {"flags": blockcodec.ABORT_FLAG | blockcodec.LAST_BLOCK_FLAG},
         {"group": 9},
         {"map_size": blockcodec.MAX_MAP + 1},
         {"payloads_raw": blockcodec.MAX_RAW + 1},

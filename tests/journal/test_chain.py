@@ -12,7 +12,7 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, place_seed
 from sowctl.journal.check import check_journal
-from sowctl.journal.format import CRC, FILE_HEADER_SIZE
+from sowctl.journal.format import CRC_LAYOUT, FILE_HEADER_SIZE
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import topics_path
 from tests.support.journals import INSTANCE, NO_SYNC, group, open_writer, publish
@@ -106,7 +106,7 @@ def test_a_block_behind_another_block_than_its_own_is_refused(tmp_path: Path) ->
     at = last.start.offset
     raw[at + 96 : at + 100] = b"\1\2\3\4"
     seed = place_seed(lineage, 0, at)
-    raw[at + 100 : at + 104] = CRC.pack(crc32(bytes(raw[at : at + 100]), seed))
+    raw[at + 100 : at + 104] = CRC_LAYOUT.pack(crc32(bytes(raw[at : at + 100]), seed))
     assert BLOCK_HEADER_SIZE == 104
     path.write_bytes(raw)
     topics_path(tmp_path, INSTANCE).unlink()

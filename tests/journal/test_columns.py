@@ -57,7 +57,7 @@ def test_columns_come_back_as_they_went_in() -> None:
 def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code for big-endian machines turns on a little-endian one what it would leave there: twice is as before."""
     straight = packed()
-    monkeypatch.setattr(codec, "_LITTLE", False)
+    monkeypatch.setattr(codec, "_IS_LITTLE_ENDIAN", False)
     turned = packed()
     assert turned != straight and len(turned) == len(straight)
     check(unpacked(turned))

@@ -65,8 +65,8 @@ def problems(directory: Path, archive: Path | None) -> list[str]:
 @pytest.mark.parametrize("kind", ["gz", "gz+", "zst", "zst+", "frames"])
 def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(packing, "FRAME_BYTES", 300)
-    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 100)
-    monkeypatch.setattr("sowctl.journal.stretch.LEAST", 100)
+    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 100)
+    monkeypatch.setattr("sowctl.journal.stretch.MIN_STRETCH_BYTES", 100)
     whole = read(directory, None)
     files = sorted(directory.glob("*.journal"))
     length = files[0].stat().st_size

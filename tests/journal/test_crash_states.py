@@ -103,7 +103,7 @@ def reopened(work: Workload) -> None:
 def die(writer: JournalWriter, held: AbstractContextManager[JournalWriter]) -> None:
     """Let go of everything as a killed process does: nothing is written, nothing is synced."""
     writer._ending.failed = StorageError("SOW-JRN-021", "dead")
-    writer._release()
+    writer._release_lock()
     with suppress(ValueError, OSError):
         held.__exit__(None, None, None)
 

@@ -15,7 +15,7 @@ from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Gap
 from sowctl.journal.files import JournalFile
 from sowctl.journal.reader import Journal
-from sowctl.journal.stretch import EXACT, Segment, Stretch, cut, indexed, spans
+from sowctl.journal.stretch import OFFSET_PRECISION_BYTES, Segment, Stretch, cut, indexed, spans
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, group, open_writer, publish, texts
 
@@ -61,7 +61,7 @@ def test_stretches_hold_every_block_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, entries: int
 ) -> None:
     stock(tmp_path, seed, monkeypatch, entries)
-    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 500)
+    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 500)
     rng = random.Random(seed)
     with Journal.open(tmp_path, INSTANCE) as log:
         stored, last = sum(segment.size for segment in log.segments()), log.last_txid()
@@ -91,7 +91,7 @@ def test_places_are_the_same_wherever_the_walk_begins(
         for after in range(0, log.last_txid() + 1, 7):
             found = []
             for exact in (1 << 30, 500, 1):
-                monkeypatch.setattr("sowctl.journal.stretch.EXACT", exact)
+                monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", exact)
                 found.append(list(islice(log.places(after), 3)))
             assert found[0] == found[1] == found[2]
 
@@ -275,8 +275,8 @@ def test_an_index_bounds_what_is_read() -> None:
 
 
 def test_a_txid_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert EXACT == 1 << 20
-    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 2000)
+    assert OFFSET_PRECISION_BYTES == 1 << 20
+    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 2000)
     with open_writer(tmp_path, NO_SYNC) as writer:
         for _ in range(400):
             publish(writer, group(texts(5, size=200)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.memo.format import KEPT, BadMemo, Head, MemoFile, MemoKind, encode, forget, open_memo
+from sowctl.memo.format import MAX_OPEN_MEMOS, BadMemo, Head, MemoFile, MemoKind, encode, forget, open_memo
 
 HEAD = Head(MemoKind.STRINGS, 3, (1 << 128) - 5, 2, 7, 1)
 SECTIONS = [b"/path", b"", b"123456789", bytes(range(16))]
@@ -75,7 +75,7 @@ def test_a_file_is_opened_again_only_when_it_changed(tmp_path: Path) -> None:
     replacement = written(tmp_path / "new", Head(MemoKind.WORDS, 1, 0))
     replacement.replace(path)
     assert open_memo(path).head.kind is MemoKind.WORDS
-    for number in range(KEPT):
+    for number in range(MAX_OPEN_MEMOS):
         open_memo(written(tmp_path / f"{number}.memo"))
     assert first.head == HEAD, "what is in use stays readable"
     forget()

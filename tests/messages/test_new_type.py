@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.messages.base import (
-    MALFORMED,
+    MALFORMED_CODE,
     Extractor,
     KeyExtractor,
     Members,
@@ -100,7 +100,7 @@ class PairType:
     def _fields(self, payload: bytes) -> dict[str, str]:
         left, colon, right = payload.decode().partition(":")
         if not colon:
-            raise PayloadRefused(MALFORMED, "there is no colon")
+            raise PayloadRefused(MALFORMED_CODE, "there is no colon")
         return {"left": left, "right": right}
 
 

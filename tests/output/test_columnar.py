@@ -19,7 +19,7 @@ from pyarrow import ipc, parquet
 
 from sowctl.arrow import needed
 from sowctl.arrow.inference import Inference
-from sowctl.arrow.passes import SAMPLE
+from sowctl.arrow.passes import SAMPLE_MESSAGES
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.output.exports import Export
 from sowctl.output.formats import Rendered, make
@@ -102,14 +102,14 @@ LATE = {
 def test_what_comes_late_widens_its_column(what: str, again: bool) -> None:
     early, late, kind, first, last = LATE[what]
     some = batch(*[b'{"v":%b}' % early] * 1000)
-    batches = [some] * (SAMPLE // 1000 + 2) + [batch(b'{"v":%b,"new":true}' % late)]
+    batches = [some] * (SAMPLE_MESSAGES // 1000 + 2) + [batch(b'{"v":%b,"new":true}' % late)]
     out = io.BytesIO()
     make("parquet", OutputOptions()).write(Twice(*batches) if again else iter(batches), out)
     found = parquet.read_table(io.BytesIO(out.getvalue()))
     assert found.schema.names == ["v", "new"]
     assert found.schema.field("v").type == kind
     seen = found.to_pylist()
-    assert len(seen) == SAMPLE + 2001
+    assert len(seen) == SAMPLE_MESSAGES + 2001
     assert seen[0] == {"v": first, "new": None}
     assert seen[-1] == {"v": last, "new": True}
     # the types are those of a look at every value, which is what the pipeline takes

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sowctl.errors import InputError, UsageError
-from sowctl.output.columns import MOST_MEMBERS, SAMPLE, heading
+from sowctl.output.columns import MOST_MEMBERS, SAMPLE_RECORDS, heading
 from sowctl.output.formats import Rendered, make
 from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape
 from sowctl.output.records import OutputBatch, OutputRecord
-from sowctl.values.rawmembers import LONG
+from sowctl.values.rawmembers import MIN_PARTED_BYTES
 
 
 def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, Rendered]:
@@ -31,7 +31,7 @@ def test_members_in_the_order_in_which_they_were_seen() -> None:
 
 
 def test_members_after_the_sample_are_told() -> None:
-    text, rendered = csv([{"a": 1}] * SAMPLE + [{"a": 2, "late": 3}, {"later": 4}])
+    text, rendered = csv([{"a": 1}] * SAMPLE_RECORDS + [{"a": 2, "late": 3}, {"later": 4}])
     assert text.startswith("a\n")
     assert text.endswith("2\n\n")
     (note,) = rendered.notes
@@ -138,7 +138,7 @@ def test_of_a_long_record_the_chosen_members_alone_are_made(twice: bool, monkeyp
         return out.getvalue()
 
     long = f"{{{front}{filler}{end}}}"
-    assert len(long) > LONG
+    assert len(long) > MIN_PARTED_BYTES
     expected = shown(f"{{{front[:-1]}{end}}}")
     if not twice:
         monkeypatch.setattr("sowctl.output.members.members", None)

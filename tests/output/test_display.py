@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.output.display import EXCERPT, clip, display, display_json, display_lines, excerpt, width
+from sowctl.output.display import EXCERPT_CHARACTERS, clip, display, display_json, display_lines, excerpt, width
 
 HOSTILE = st.one_of(
     st.text(alphabet=st.characters(exclude_categories=[])),
@@ -103,8 +103,8 @@ def test_an_excerpt_is_safe_and_its_caret_stands_under_the_place(line: bytes, at
     assert unsafe(shown) == set()
     assert set(caret) <= {" ", "^"}
     assert excerpt(line, None).isprintable() or unsafe(excerpt(line, None)) == set()
-    begin = max(0, min(at - EXCERPT // 2, len(text) - EXCERPT))
+    begin = max(0, min(at - EXCERPT_CHARACTERS // 2, len(text) - EXCERPT_CHARACTERS))
     front = ("..." if begin else "") + display(text[begin:at])
     assert shown.startswith(front)
     assert len(caret) - 1 == width(front)
-    assert len(text) <= EXCERPT or "..." in shown
+    assert len(text) <= EXCERPT_CHARACTERS or "..." in shown

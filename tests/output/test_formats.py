@@ -289,8 +289,8 @@ def test_msgpack_of_a_long_record_is_written_in_parts_with_the_same_bytes(monkey
     payload = '{"id":1,"x":{"a":[1.5,null]},"é":"\\n"}'.encode()
     texts = [b'{"a":1}', payload, b'{"b":2,"b":3}', b'{"c":4']
     whole = rendered("msgpack", batch(*texts))
-    monkeypatch.setattr(rawmembers, "LONG", 2)
-    monkeypatch.setattr(rawmembers, "_PART", 1)
+    monkeypatch.setattr(rawmembers, "MIN_PARTED_BYTES", 2)
+    monkeypatch.setattr(rawmembers, "_PART_BYTES", 1)
     assert rawmembers.in_parts(payload) is not None
     assert rendered("msgpack", batch(*texts)) == whole
 

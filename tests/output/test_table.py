@@ -11,7 +11,7 @@ from sowctl.output.display import width
 from sowctl.output.formats import make
 from sowctl.output.options import Column, OutputOptions, TableFit, Terminal
 from sowctl.output.records import OutputBatch, OutputRecord
-from sowctl.output.table import FEW
+from sowctl.output.table import SAMPLE_ROWS
 
 
 def table(rows: list[dict[str, object]], terminal: Terminal | None = None) -> str:
@@ -38,7 +38,7 @@ def test_markup_is_text(terminal: Terminal | None) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "ascii"])
-@pytest.mark.parametrize("count", [3, FEW + 5])
+@pytest.mark.parametrize("count", [3, SAMPLE_ROWS + 5])
 def test_terminal_width_holds(encoding: str, count: int) -> None:
     rows: list[dict[str, object]] = [{"n": n, "text": "ÄÖ" * 40, "more": "m" * 90} for n in range(count)]
     text = table(rows, Terminal(50, encoding))
@@ -52,7 +52,7 @@ def test_numbers_are_never_cut() -> None:
     assert "1234567890.25" in table(rows, Terminal(40))
 
 
-@pytest.mark.parametrize("count", [2, FEW + 5])
+@pytest.mark.parametrize("count", [2, SAMPLE_ROWS + 5])
 def test_keys_are_never_cut(count: int) -> None:
     key = "17023530598616992373"
     rows: list[dict[str, object]] = [{"sow_key": key, "text": "t" * 80, "other": "7" * 21} for _ in range(count)]

@@ -23,7 +23,7 @@ from tests.support.instances import Lab, config_xml, topic_xml
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of any size are read by the shapes of their messages."""
-    monkeypatch.setattr(columns, "FEWEST", 1)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 1)
 
 
 ASKED = QueryOptions(projection=PROJECTION, grouping=GROUPING, index_from=None)
@@ -151,7 +151,7 @@ def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkey
     """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
     source = random.Random(seed)
     read, used = columns.ShapedSlots.read, list[Any]()
-    monkeypatch.setattr(shapes, "TRIED", 9)
+    monkeypatch.setattr(shapes, "MAX_TEMPLATE_ATTEMPTS", 9)
     monkeypatch.setattr(columns.ShapedSlots, "read", lambda self, *some: used.append(read(self, *some)) or used[-1])
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     orders = [source.sample(["a", "b", "c", "d"], 4) for _ in range(2)]

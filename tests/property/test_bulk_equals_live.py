@@ -154,10 +154,10 @@ def _as(form: str) -> Iterator[None]:
         elif form.startswith("few keys"):
             patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
         elif form == "small parts":
-            patch.setattr(outcomes, "KEYS_AT_ONCE", 1)
-            patch.setattr(finish, "BUCKET_BYTES", 30)
+            patch.setattr(outcomes, "DECIDED_KEYS_PER_PART", 1)
+            patch.setattr(finish, "UPDATE_BUCKET_BYTES", 30)
         if form.endswith("columns"):
-            patch.setattr(limits, "LIMITS", limits.Limits(columned=0, columned_after=0))
+            patch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(columned=0, columned_after=0))
         yield
 
 

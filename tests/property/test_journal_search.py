@@ -38,7 +38,7 @@ def small_blocks() -> Iterator[None]:
     """Few entries to a block, so that some are passed over; several keys are many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_module, "BLOCK_ENTRIES", 4)
-        patch.setattr(columns_module, "_FEW", 2)
+        patch.setattr(columns_module, "_MAX_SINGLE_LOOKUPS", 2)
         yield
 
 

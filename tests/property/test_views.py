@@ -155,7 +155,7 @@ def figures(small: int, together: int) -> Iterator[None]:
         patches.enter_context(patch.object(search, "GROUPED", 3))
         # They are grouped as they come, or many together; messages are read by their shapes, however few they are.
         patches.enter_context(patch.object(grouped, "PER_GROUP", together))
-        patches.enter_context(patch.object(columns, "FEWEST", 0))
+        patches.enter_context(patch.object(columns, "MIN_TEMPLATE_MESSAGES", 0))
         yield
 
 

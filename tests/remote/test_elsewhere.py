@@ -35,7 +35,7 @@ def test_an_archive_there(tmp_path: Path) -> None:
         opening.read(url_of(f"s3://{bucket}/a{options}"))
     assert caught.value.code == "SOW-RMT-003"
     root = url_of(f"s3://{bucket}/journal{options}")
-    system, path = opening._at(root)
+    system, path = opening._locate_path(root)
     system.create_dir(path.partition("/")[0])
     log = tmp_path / "log"
     with open_writer(log, NO_SYNC, journal_size=1600) as writer:
@@ -62,7 +62,7 @@ def test_staging_there(tmp_path: Path) -> None:
     bucket = f"sowctl-{os.urandom(6).hex()}"
     options = f"?endpoint_override={host}&scheme={scheme}&region=us-east-1&allow_bucket_creation=true"
     root = url_of(f"s3://{bucket}/stage{options}")
-    system, path = opening._at(root)
+    system, path = opening._locate_path(root)
     system.create_dir(path.partition("/")[0])
     lab = make(tmp_path)
     instance = lab.open()

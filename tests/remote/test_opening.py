@@ -25,9 +25,9 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "subtree":
         fs = pytest.importorskip("pyarrow.fs")
         system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-        monkeypatch.setattr(opening, "_connected", lambda root: (system, "x"))
-        opening._filesystem.cache_clear()
-        request.addfinalizer(opening._filesystem.cache_clear)
+        monkeypatch.setattr(opening, "_connect_filesystem", lambda root: (system, "x"))
+        opening._get_filesystem.cache_clear()
+        request.addfinalizer(opening._get_filesystem.cache_clear)
         return url_of("hdfs://cluster/some/where")
     pytest.importorskip("pyarrow")
     return url_of(str(tmp_path / "some" / "where"))
@@ -190,7 +190,7 @@ def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
                 "not connect to server (Request ID: 1)"
             )
 
-    monkeypatch.setattr(opening, "_filesystem", lambda *_: (Silent(), "lake/"))
+    monkeypatch.setattr(opening, "_get_filesystem", lambda *_: (Silent(), "lake/"))
     error = error_of(url_of("s3://lake/file"))
     assert (error.code, error.exit_status) == ("SOW-RMT-005", 6)
     assert "Request ID" not in error.message and "Could not connect" in error.message
@@ -203,7 +203,7 @@ def test_a_store_that_is_not_reached_is_no_wrong_url(monkeypatch: pytest.MonkeyP
             "curlCode: 6, Could not resolve hostname"
         )
 
-    monkeypatch.setattr(opening, "_connected", connected)
+    monkeypatch.setattr(opening, "_connect_filesystem", connected)
     error = error_of(url_of("s3://far/file"))
     assert (error.code, error.exit_status, error.place) == ("SOW-RMT-005", 6, "s3://far/file")
     assert "cannot be reached: the store does not answer" in error.message and "Could not resolve" in error.message

@@ -20,9 +20,9 @@ CLOSED = "127.0.0.1:1"
 def _alone(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_HOME", "CLASSPATH", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    opening._filesystem.cache_clear()
+    opening._get_filesystem.cache_clear()
     yield
-    opening._filesystem.cache_clear()
+    opening._get_filesystem.cache_clear()
 
 
 def told(url: str) -> SowError:
@@ -38,10 +38,10 @@ def test_google_is_not_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.code == "SOW-RMT-005"
     # what a user does not say is said for them: the library would go on for a quarter of an hour
     asked: list[str] = []
-    connected = opening._connected
-    monkeypatch.setattr(opening, "_connected", lambda root: (asked.append(root), connected(root))[1])
-    _, path = opening._at(url_of("gs://anonymous@lake/some/x"))
-    assert path == "lake/some/x" and asked == [f"gs://anonymous@lake/x?retry_limit_seconds={opening.PATIENCE}"]
+    connected = opening._connect_filesystem
+    monkeypatch.setattr(opening, "_connect_filesystem", lambda root: (asked.append(root), connected(root))[1])
+    _, path = opening._locate_path(url_of("gs://anonymous@lake/some/x"))
+    assert path == "lake/some/x" and asked == [f"gs://anonymous@lake/x?retry_limit_seconds={opening.RETRY_SECONDS}"]
 
 
 def test_azure_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,10 +83,10 @@ def test_many_transactions_become_one_entry_and_stay_complete(tmp_path: Path) ->
     path = new_store(tmp_path / "x.sow", 50)
     marks = []
     with Store.open(path, write=True) as store:
-        for number in range(changes.MOST_ENTRIES + 80):
+        for number in range(changes.MAX_ENTRIES + 80):
             store.write(lambda txn, number=number: txn.put(*batch(range(number % 50, number % 50 + 1), number + 2)))
             marks.append(store.meta().digest)
-    last = changes.MOST_ENTRIES + 79
+    last = changes.MAX_ENTRIES + 79
     assert _since(path, 0) == {key_of(number) for number in range(50)}
     assert _since(path, marks[-3]) == {key_of((last - 1) % 50), key_of(last % 50)}
     assert _since(path, marks[5]) is None, "a state in the middle of a merged entry"

@@ -181,7 +181,7 @@ def test_a_reading_process_that_dies_is_a_finding(tmp_path: Path, monkeypatch: p
             "import os, sys; print('{\"at\": \"records after 5\"}', flush=True); print('MDB: bad', file=sys.stderr);"
         )
         monkeypatch.setattr(
-            check, "_CHILD", f"{program} sys.stderr.flush(); os.kill(os.getpid(), {int(signal_number)}) "
+            check, "_CHECK_PROGRAM", f"{program} sys.stderr.flush(); os.kill(os.getpid(), {int(signal_number)}) "
         )
         run = check_store(path)
         (finding,) = run
@@ -194,7 +194,7 @@ def test_a_reading_process_that_dies_is_a_finding(tmp_path: Path, monkeypatch: p
 
 def test_a_reading_process_that_ends_early_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow", 3)
-    monkeypatch.setattr(check, "_CHILD", "pass")
+    monkeypatch.setattr(check, "_CHECK_PROGRAM", "pass")
     assert ids(path) == ["SOW-STO-050"]
 
 

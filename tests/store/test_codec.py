@@ -66,7 +66,7 @@ def test_round_trip(
     assert codec.has_payload(value, payload)
     assert not codec.has_payload(value, payload + b"x") and not (payload and codec.has_payload(value, payload[1:]))
     assert codec.expiration_of(value) == expiration
-    assert crc32(value, crc32(key)) == codec.RESIDUE
+    assert crc32(value, crc32(key)) == codec.CRC_RESIDUE
 
 
 @given(st.lists(st.tuples(keys, keys, u64, i64, i64, st.binary(max_size=60)), max_size=20))
@@ -129,7 +129,7 @@ def test_layout_byte_by_byte() -> None:
     assert value[:4].hex() == "07000b00"
     assert value[4:36].hex() == "0200000000000000030000000000000004000000000000004343434343434343"
     assert value[36:-4] == b"\2\0uk\1\0c\2\0ltpayload"
-    assert len(value) == codec.OVERHEAD + 11 + 7
+    assert len(value) == codec.VALUE_OVERHEAD_BYTES + 11 + 7
 
 
 def test_too_long_parts_are_refused() -> None:

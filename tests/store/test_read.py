@@ -35,7 +35,7 @@ def test_reading(tmp_path: Path) -> None:
 
 def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow", 30)
-    monkeypatch.setattr(integrity, "OVERHEAD", 300)
+    monkeypatch.setattr(integrity, "VALUE_OVERHEAD_BYTES", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         with pytest.raises(DamageError, match="record 0 is damaged"):
             list(snapshot.scan())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.seam import SEAM
 from sowctl.store.meta import StoreMeta
-from sowctl.store.sortedrun import MANY, BadRun, SortedRun, runs_beside, runs_directory, write_run
+from sowctl.store.sortedrun import MIN_NUMPY_KEYS, BadRun, SortedRun, runs_beside, runs_directory, write_run
 from tests.support.stores import DEFINITION, START, key_of, value_of
 
 STATE = StoreMeta(DEFINITION, lineage=b"l" * 16, applied=90, last_time=START + 90, block=(1, 80, 7))
@@ -55,7 +55,7 @@ def test_what_was_written_is_read(
 def test_many_keys_are_found_together(tmp_path: Path, arrays: bool) -> None:
     run = written(tmp_path / "s.sow", {key: b"%d" % number for number, key in enumerate(KEYS) if number % 3})
     run.arrays = arrays
-    asked = KEYS[: 2 * MANY]
+    asked = KEYS[: 2 * MIN_NUMPY_KEYS]
     assert run.find(asked) == {key: value_of(key, 50, b"%d" % n) for n, key in enumerate(asked) if n % 3}
 
 

@@ -45,7 +45,7 @@ def far_away(path: Path) -> Iterator[Faraway]:
     """The file system, for as long as the block lasts."""
     place = Faraway(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "_filesystem", lambda *_: (place, ""))
-        manifest._HELD.clear()
+        patch.setattr(opening, "_get_filesystem", lambda *_: (place, ""))
+        manifest._REMOTE_MANIFESTS.clear()
         yield place
-    manifest._HELD.clear()
+    manifest._REMOTE_MANIFESTS.clear()

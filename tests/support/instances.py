@@ -168,7 +168,7 @@ def put_back(lab: Lab, topic: str, place: Path) -> None:
 class CheckHere(check_module.StoreCheck):
     """A check that reads in this process: for stores that are expected to be sound, and where a child may not read."""
 
-    def _run(self) -> Generator[Finding]:
+    def _run_child(self) -> Generator[Finding]:
         for item in examine(str(self._path), self._no_lock, lambda _: None):
             if isinstance(item, Finding):
                 yield item

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import bson
 import msgpack
 
-from sowctl.messages.base import MAX_MESSAGE, MessageType
+from sowctl.messages.base import MAX_MESSAGE_BYTES, MessageType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
 from sowctl.values.paths import Path, parse_path
@@ -44,7 +44,7 @@ class Sample(NamedTuple):
     def __str__(self) -> str:
         return self.kind if isinstance(self.kind, str) else f"{self.kind.kind}-as-{self.kind.name}"
 
-    def type(self, max_message: int = MAX_MESSAGE) -> MessageType:
+    def type(self, max_message: int = MAX_MESSAGE_BYTES) -> MessageType:
         """The type itself."""
         return get_type(self.kind, max_message=max_message)
 

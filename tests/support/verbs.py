@@ -392,8 +392,8 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
     They merge where runs have ``share`` times a store's records, and make one run of each ``fan``. Two messages are
     decided by columns.
     """
-    usual = limits.LIMITS
-    limits.LIMITS = limits.Limits(
+    usual = limits.MEMTABLE_LIMITS
+    limits.MEMTABLE_LIMITS = limits.Limits(
         changes=4,
         columned_changes=4,
         first_changes=4,
@@ -408,18 +408,18 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
     try:
         yield
     finally:
-        limits.LIMITS = usual
+        limits.MEMTABLE_LIMITS = usual
 
 
 @contextmanager
 def by_columns() -> Iterator[None]:
     """Every batch is decided by columns, and waits as columns."""
-    usual = limits.LIMITS
-    limits.LIMITS = limits.Limits(columned=0, columned_after=0)
+    usual = limits.MEMTABLE_LIMITS
+    limits.MEMTABLE_LIMITS = limits.Limits(columned=0, columned_after=0)
     try:
         yield
     finally:
-        limits.LIMITS = usual
+        limits.MEMTABLE_LIMITS = usual
 
 
 def flushed(plot: Plot) -> None:
@@ -469,7 +469,7 @@ def deleting(plot: Plot, seam: Seam) -> None:
 
 def deleting_in_parts(plot: Plot, seam: Seam) -> None:
     """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
-    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.fold.limits.LIMITS.changes", 1):
+    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 1):
         deleting(plot, seam)
 
 
@@ -480,7 +480,7 @@ def expiring(plot: Plot, seam: Seam) -> None:
 
 def expiring_in_parts(plot: Plot, seam: Seam) -> None:
     """As an expiry of many: a transaction of the store for each part."""
-    limits = ("EXPIRED", "PART", "REMOVED", "VERSIONS")
+    limits = ("MAX_PIGGYBACK_EXPIRED_RECORDS", "DELETE_PART_RECORDS", "MAX_EXPIRED_RECORDS", "MAX_REMOVED_VERSIONS")
     with patch.multiple("sowctl.engine.fold.removal", **dict.fromkeys(limits, 1)):
         expiring(plot, seam)
 

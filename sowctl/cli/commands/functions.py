@@ -30,10 +30,10 @@ def run(
     its modules are included; see sowctl-plugins(7). The exit status is 1 if there is no such function.
     """
     from sowctl.cli.configuring import added_functions
-    from sowctl.expressions.functions.table import TABLE, described, listed
+    from sowctl.expressions.functions.table import FUNCTION_TABLE, described, listed
     from sowctl.expressions.syntax.errors import near_names
 
-    table = (*TABLE, *added_functions(invocation))
+    table = (*FUNCTION_TABLE, *added_functions(invocation))
     chosen = table
     if name is not None:
         wanted = name.upper().removesuffix("()")

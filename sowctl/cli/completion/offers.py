@@ -216,9 +216,9 @@ def _table(kind: str) -> tuple[str, ...]:
         commands = (command.words[0] for command in COMMANDS if len(command.words) == 1)
         return (*commands, *(command.page for command in COMMANDS), *PAGES)
     if kind == "function":
-        from sowctl.expressions.functions.table import TABLE
+        from sowctl.expressions.functions.table import FUNCTION_TABLE
 
-        return tuple(entry.name for entry in TABLE)
+        return tuple(entry.name for entry in FUNCTION_TABLE)
     if kind == "code":
         from sowctl.cli.words.codes import known
 

@@ -47,13 +47,13 @@ def format_of(name: str) -> str:
 
 def types_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """What ``--type COLUMN=KIND`` says. Raises UsageError ``SOW-EXC-010``."""
-    from sowctl.arrow.rows import KINDS
+    from sowctl.arrow.rows import TEXT_KINDS
 
     found: dict[str, str] = {}
     for text in texts:
         column, _, kind = text.rpartition("=")
-        if not column or kind not in KINDS:
-            hint = f"use for example --type qty=integer; types: {', '.join(KINDS)}"
+        if not column or kind not in TEXT_KINDS:
+            hint = f"use for example --type qty=integer; types: {', '.join(TEXT_KINDS)}"
             raise UsageError("SOW-EXC-010", f"--type {text!r} is not COLUMN=TYPE", hint=hint)
         if "," in column and "=" in column:
             hint = "give --type once per column: --type id=integer --type qty=integer"

@@ -16,7 +16,7 @@ from sowctl.cli.words.loaded import load
 from sowctl.cli.words.options import FORMATS, GLOBALS, VARIABLES
 from sowctl.cli.words.overview import EXAMPLES, SUMMARY
 from sowctl.cli.words.table import COMMANDS, GROUPS, Command
-from sowctl.version import RELEASED, VERSION
+from sowctl.version import RELEASE_DATE, VERSION
 
 SOURCE = f"sowctl {VERSION}"
 ENVIRONMENT = (
@@ -79,7 +79,7 @@ def main_page() -> ManualPage:
         Section("FILES", (Items(FILES),)),
         Section("SEE ALSO", (Paragraph(", ".join(f"{c.page}(1)" for c in COMMANDS) + ", " + RELATED),)),
     )
-    return ManualPage("sowctl", 1, RELEASED, SOURCE, sections)
+    return ManualPage("sowctl", 1, RELEASE_DATE, SOURCE, sections)
 
 
 _HELP = Items(
@@ -117,7 +117,7 @@ def command_page(command: Command) -> ManualPage:
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
     ]
-    return ManualPage(command.page, 1, RELEASED, SOURCE, tuple(sections))
+    return ManualPage(command.page, 1, RELEASE_DATE, SOURCE, tuple(sections))
 
 
 def pages() -> tuple[ManualPage, ...]:

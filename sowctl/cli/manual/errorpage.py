@@ -8,7 +8,7 @@ from sowctl.cli.manual.commandpages import SOURCE
 from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, roff
 from sowctl.cli.words.codes import EXITS
 from sowctl.codes import AREAS, ErrorCode, table
-from sowctl.version import RELEASED
+from sowctl.version import RELEASE_DATE
 
 _ABOUT = (
     "Every error has a code, SOW- with three letters for the area and three digits. A code stands for one "
@@ -50,7 +50,7 @@ def errors_page() -> ManualPage:
         Section("EXIT STATUS", (statuses,)),
         Section("SEE ALSO", (Paragraph(_SEE_ALSO),)),
     )
-    return ManualPage("sowctl-errors", 7, RELEASED, SOURCE, sections, "sowctl/codes")
+    return ManualPage("sowctl-errors", 7, RELEASE_DATE, SOURCE, sections, "sowctl/codes")
 
 
 def _item(code: ErrorCode) -> tuple[str, str]:

@@ -12,7 +12,15 @@ from pathlib import Path
 from sowctl.cli.manual.roff import GENERATED, escaped, sentence
 from sowctl.codes import table
 from sowctl.expressions.context import Context
-from sowctl.expressions.functions.table import NO_ARGUMENTS, NOT_NESTED, NULL_IN, SKIPPED, TABLE, TITLES, FunctionEntry
+from sowctl.expressions.functions.table import (
+    FUNCTION_TABLE,
+    GROUP_TITLES,
+    NO_ARGUMENTS,
+    NOT_NESTED,
+    NULL_IN,
+    NULL_SKIPPED_TEXT,
+    FunctionEntry,
+)
 
 NAME = "sowctl-expressions.7"
 
@@ -26,7 +34,7 @@ def made(directory: Path) -> dict[str, str]:
     return {NAME: "\n".join(lines) + "\n"}
 
 
-_COMMON = frozenset({NULL_IN, SKIPPED, NO_ARGUMENTS, NOT_NESTED})
+_COMMON = frozenset({NULL_IN, NULL_SKIPPED_TEXT, NO_ARGUMENTS, NOT_NESTED})
 """What the page says once for all functions, or for all aggregates."""
 _AGGREGATES = (
     "NULL inputs are skipped.",
@@ -37,11 +45,11 @@ _AGGREGATES = (
 
 def _functions() -> list[str]:
     lines: list[str] = []
-    for group, title in TITLES.items():
+    for group, title in GROUP_TITLES.items():
         lines.append(f".SS {title}")
         if group == "aggregate":
             lines += _AGGREGATES
-        for entry in TABLE:
+        for entry in FUNCTION_TABLE:
             if entry.group == group:
                 lines += _entry(entry)
     return lines

@@ -11,9 +11,16 @@ from collections.abc import Callable
 from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.kinds import out_of_bounds, read_bytes
-from sowctl.values.units import INTERVALS, SIZES, format_interval, parse_count, parse_interval, parse_switch
+from sowctl.values.units import (
+    INTERVAL_NANOSECONDS,
+    SIZE_FACTORS,
+    format_interval,
+    parse_count,
+    parse_interval,
+    parse_switch,
+)
 
-SECOND, MINUTE, HOUR, DAY = (INTERVALS[unit] for unit in ("s", "m", "h", "d"))
+SECOND, MINUTE, HOUR, DAY = (INTERVAL_NANOSECONDS[unit] for unit in ("s", "m", "h", "d"))
 """Nanoseconds."""
 interval_text = format_interval
 DEFAULT_SLAB = 5 << 20
@@ -68,7 +75,7 @@ def affordable(one: int, other: int, cost: int = 10) -> bool:
 
 def size_text(number: int) -> str:
     """A size in bytes for people, with one decimal where it is not whole: ``5MB``, ``1.5GB``, ``100 bytes``."""
-    for unit, factor in reversed(SIZES.items()):
+    for unit, factor in reversed(SIZE_FACTORS.items()):
         if unit and number >= factor:
             whole, tenths = divmod(round(10 * number / factor), 10)
             return f"{whole}{f'.{tenths}' if tenths else ''}{unit.upper()}B"

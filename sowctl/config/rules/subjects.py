@@ -101,7 +101,7 @@ def known_types(declared: Iterable[ElementNode]) -> dict[str, str]:
 
 def added_functions(modules: Iterable[ElementNode], declared: Iterable[ElementNode]) -> dict[str, Function]:
     """The functions that modules and declarations add to the language, by upper-case name, for checking only."""
-    from sowctl.expressions.functions.legacy import LEGACY, LIBRARY
+    from sowctl.expressions.functions.legacy import LEGACY_FUNCTIONS, LEGACY_LIBRARY
     from sowctl.expressions.functions.signature import function
 
     added = {
@@ -110,8 +110,8 @@ def added_functions(modules: Iterable[ElementNode], declared: Iterable[ElementNo
             "VALUE_LOOKUP", _uncallable, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
         )
     }
-    if any(LIBRARY in file_of_library(node) for node in modules):
-        added |= {one.name: one for one in LEGACY}
+    if any(LEGACY_LIBRARY in file_of_library(node) for node in modules):
+        added |= {one.name: one for one in LEGACY_FUNCTIONS}
     for node in declared:
         name, count = (node.value("Name") or "").upper(), node.value("ParameterCount") or ""
         # Any number of arguments where none is declared, or none that can be read.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.errors import InputError, UsageError
 from sowctl.values.times import bounded_time, format_time, micros_of
-from sowctl.values.units import INTERVALS, LONGEST, MAX_COUNT, parse_seconds
+from sowctl.values.units import INTERVAL_NANOSECONDS, MAX_COUNT, MAX_INTERVAL_NANOSECONDS, parse_seconds
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -74,7 +74,7 @@ def seconds(name: str, interval: Interval | None) -> float | None:
         raise TypeError(f"{name} must be a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
     if interval is not None and not (interval >= 0 and interval != inf):
         raise UsageError("SOW-CLI-006", f"{name} must be a number of seconds, at least 0, not {interval}")
-    return None if interval is None else min(interval, LONGEST // INTERVALS["s"])
+    return None if interval is None else min(interval, MAX_INTERVAL_NANOSECONDS // INTERVAL_NANOSECONDS["s"])
 
 
 def text(name: str, value: str | None) -> str | None:

@@ -150,7 +150,7 @@ class Result:
 
 def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     """A batch as the columns are made of it."""
-    from sowctl.arrow.metadata import USUAL
+    from sowctl.arrow.metadata import DEFAULT_COLUMNS
     from sowctl.arrow.passes import MessageBlock
 
     views = (
@@ -161,7 +161,7 @@ def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     if not meta:
         return MessageBlock(views)
     of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}
-    names = [name for name in USUAL if name not in of_batch]
+    names = [name for name in DEFAULT_COLUMNS if name not in of_batch]
     return MessageBlock(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
 
-BUCKET_BYTES = 128 << 20
+COMMIT_BUCKET_BYTES = 128 << 20
 """Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order."""
 
 
@@ -50,7 +50,7 @@ class RefusalWords(Struct, frozen=True):
     """Whether places in the input are offsets of bytes."""
 
 
-OF_FILES = RefusalWords(
+FILE_REFUSAL_WORDS = RefusalWords(
     lambda one: f"{one.source}:{one.line or f'byte {one.offset}'}",
     lambda one: None,
     "--on-error skip --rejects FILE skips invalid messages and saves them",
@@ -68,7 +68,7 @@ def commit(
     overwrite: bool = False,
     sources: Sequence[str] = (),
     on_reject: Callable[[Rejected], None] | None = None,
-    words: RefusalWords = OF_FILES,
+    words: RefusalWords = FILE_REFUSAL_WORDS,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CommitReport:
     """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
@@ -80,7 +80,7 @@ def commit(
     stores raise; then nothing was published.
     """
     started = monotonic()
-    run = _Commit(area, plan, publisher, overwrite, sources, on_reject, words)
+    run = _StagedCommit(area, plan, publisher, overwrite, sources, on_reject, words)
     area.gather(staged)
     try:
         run.go(staged)
@@ -89,7 +89,7 @@ def commit(
     return run.report
 
 
-class _Commit:
+class _StagedCommit:
     def __init__(
         self,
         area: Area,
@@ -126,7 +126,7 @@ class _Commit:
         report.rejected = sum(one.refused for one in staged)
         report.samples = [sample for one in staged for sample in one.samples]
         self.deltas = any(one.deltas for one in staged)
-        self._judge_refused()
+        self._check_refusal_limits()
         self.segments = in_order(self.directory, [info for one in staged for info in one.segments])
         report.segments = len(self.segments)
         # An overwrite by no messages deletes every record; anything else without messages is over here.
@@ -142,17 +142,17 @@ class _Commit:
             if self.identity and is_duplicate(self.sequence, session.highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
                 return
-            self._decide(writer)
+            self._decide_outcomes(writer)
             if not self.segments:
                 return
             if writer.journalled:
-                self._into_journal(session, writer)
+                self._write_journal_group(session, writer)
             else:
-                self._into_store(writer)
+                self._write_store_directly(writer)
             if report.ahead is not None:
                 self.instance.notify(ahead(report.topic, report.ahead))
 
-    def _decide(self, writer: StoreWriter) -> None:
+    def _decide_outcomes(self, writer: StoreWriter) -> None:
         # Without them, messages are committed as they were staged.
         if self.deltas or self.preparer.enrichment is not None:
             from sowctl.engine.bulk.finish import Finishing
@@ -160,20 +160,20 @@ class _Commit:
             finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
             self.segments = finishing.finish(self.segments)
             for rejected in finishing.refused:
-                self._refused(rejected)
+                self._report_rejected(rejected)
         if self.overwrite:
             # Behind the finishing, because refused messages are gone by then: they keep no record alive.
             rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
         # Decided for the whole run before anything is written: one refused message may stop all of it.
-        self.outcomes = outcomes.decide(self._columns, self._blocks, count, writer, self.now)
+        self.outcomes = outcomes.decide(self._read_columns, self._read_blocks, count, writer, self.now)
         if self.outcomes.reasons:
-            for rejected in self._late():
-                self._refused(rejected)
-        self._judge_refused()
+            for rejected in self._find_late_refusals():
+                self._report_rejected(rejected)
+        self._check_refusal_limits()
 
-    def _judge_refused(self) -> None:
+    def _check_refusal_limits(self) -> None:
         """Raise where the run is to stop at what was refused so far."""
         report, options = self.report, self.plan.options
         if report.rejected and options.on_error != "skip":
@@ -195,69 +195,69 @@ class _Commit:
                 place=report.samples[0].source,
             )
 
-    def _refused(self, rejected: Rejected) -> None:
+    def _report_rejected(self, rejected: Rejected) -> None:
         self.report.rejected += 1
         self.report.samples.append(rejected)
         if self.on_reject is not None:
             self.on_reject(rejected)
 
-    def _late(self) -> Iterator[Rejected]:
+    def _find_late_refusals(self) -> Iterator[Rejected]:
         """The messages that were refused only now, because of what the topic holds."""
         at = 0
-        for columns, texts in self._blocks():
+        for columns, texts in self._read_blocks():
             for place in (self.outcomes.codes[at : at + len(columns)] == outcomes.REFUSED).nonzero()[0].tolist():
                 code, message = self.outcomes.reasons[at + place]
-                source = self._source(int(columns.files[place]))
+                source = self._name_source(int(columns.files[place]))
                 yield Rejected(source, 0, int(columns.positions[place]), code, message, texts[place])
             at += len(columns)
 
-    def _source(self, number: int) -> str:
+    def _name_source(self, number: int) -> str:
         return self.sources[number] if number < len(self.sources) else "messages"
 
-    def _columns(self) -> Iterator[SegmentColumns]:
+    def _read_columns(self) -> Iterator[SegmentColumns]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.columns()
 
-    def _blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
+    def _read_blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.blocks()
 
-    def _entries(self, last_time: int) -> Iterator[StagedEntries]:
+    def _build_entries(self, last_time: int) -> Iterator[StagedEntries]:
         """What is to be written, block by block; each pass counts anew what is expired and looks how far time got."""
         report, rule = self.report, self.area.topic.expiration
         report.already_expired = 0
-        for entries in entries_of(self._blocks(), self.outcomes, self.preparer, self.now, last_time):
+        for entries in entries_of(self._read_blocks(), self.outcomes, self.preparer, self.now, last_time):
             report.already_expired += count_expired(rule, entries.expirations, self.now)
             if is_ahead(entries.times[-1], self.now):
                 report.ahead = entries.times[-1]
             yield entries
 
-    def _count(self, codes: Any, size: int) -> None:
+    def _count_outcomes(self, codes: Any, size: int) -> None:
         import numpy as np
 
         found = np.bincount(codes, minlength=8)
-        for code, name in outcomes.NAMES.items():
+        for code, name in outcomes.OUTCOME_NAMES.items():
             setattr(self.report, name, int(found[code]))
         self.report.published = int(found[: outcomes.MISSING].sum())
         self.report.bytes = size
 
-    def _into_journal(self, session: WriteSession, writer: StoreWriter) -> None:
+    def _write_journal_group(self, session: WriteSession, writer: StoreWriter) -> None:
         """One group, however large; then the store catches up from the journal in transactions of bounded size."""
         # The overlay is empty then, so that memory holds only this run's entries while the store catches up.
         session.apply(force=True)
         journal, size, waiting = session.journal, 0, None
         # The journal's lock is held, so the group gets the txids from here on without a gap.
         first = journal.last_txid + 1
-        for entries in self._entries(writer.last_time):
+        for entries in self._build_entries(writer.last_time):
             if waiting is not None:
                 # One block waits, because only the last one may be marked as the end of the group. Until that mark is
                 # on disk, readers and recovery take the whole group for one that was never written.
                 journal.append(waiting, self.now, last=False)
             waiting = group_of(entries, writer.ref, self.identity, self.sequence)
             size += sum(map(len, entries.payloads))
-        self._count(self.outcomes.codes, size)
+        self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:
             return
         with session.noting():
@@ -272,11 +272,11 @@ class _Commit:
                     writer.relieve(journal.lineage, block.last_txid, block=block.identity)
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
-    def _into_store(self, writer: StoreWriter) -> None:
+    def _write_store_directly(self, writer: StoreWriter) -> None:
         """One transaction: buckets of the key space one after the other, in key order."""
         size = sum(info.payload_bytes for info in self.segments)
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
-        buckets = max(1, -(-size // BUCKET_BYTES))
+        buckets = max(1, -(-size // COMMIT_BUCKET_BYTES))
 
         # All buckets in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
         # run once more where the file has to grow, so it changes nothing outside of itself.
@@ -285,7 +285,7 @@ class _Commit:
             for number in range(buckets):
                 overlay = Overlay(history=writer.rule is not None)
                 # Each pass counts txids through the whole run, so that a message gets the same one whatever its bucket.
-                last, written = fold(overlay, self._entries(last_time), base, number, buckets)
+                last, written = fold(overlay, self._build_entries(last_time), base, number, buckets)
                 if len(overlay):
                     # Bucket after bucket, each in key order: pages of the store are touched once and in a row.
                     into_store(txn, overlay, txn.meta.applied, writer.rule)
@@ -302,6 +302,6 @@ class _Commit:
 
         last, written = writer.store.write(run, pending=size)
         writer.remove_expired_at = None
-        self._count(self.outcomes.codes, written)
+        self._count_outcomes(self.outcomes.codes, written)
         if last > base:
             self.report.first_txid, self.report.last_txid = base + 1, last

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.bulk.outcomes import MISSING, NAMES, REFUSED, Outcomes, times_of
-from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION, SegmentColumns
+from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, times_of
+from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, SegmentColumns
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.topics.expiration import NEVER
+from sowctl.engine.topics.expiration import NO_EXPIRATION
 from sowctl.engine.writing.outcome import Lifetime, Until, expirations, flags_of
 from sowctl.identity.keyspace import part_of, words
 from sowctl.journal.format import DELETE as DELETED_ENTRY
@@ -65,12 +65,12 @@ def entries_of(
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
         owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
-            yield _written(columns, texts, places, codes, times, owners, preparer.usual)
+            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer.usual)
         # Also past messages that were refused: the times are those by which the outcomes were decided.
         at, last_time = at + len(columns), times[-1]
 
 
-def _written(
+def _build_block_entries(
     columns: SegmentColumns,
     texts: list[bytes],
     places: Any,
@@ -84,7 +84,7 @@ def _written(
 
     chosen = places.tolist()
     flags = columns.flags[places]
-    gone = ((flags & OPERATION) == DELETE).tolist()
+    gone = ((flags & OPERATION_MASK) == DELETE).tolist()
     deletes = True in gone
     checks = columns.checks[places].astype(np.uint64)
     if deletes:
@@ -92,7 +92,7 @@ def _written(
         # writes.
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
-    stamps = expirations(times, _lifetimes(columns.lifetimes[places], flags), usual)
+    stamps = expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), usual)
     payloads = [texts[place] for place in chosen]
     users, correlations = (
         None if column is None else [column[place] for place in chosen]
@@ -100,13 +100,13 @@ def _written(
     )
     if deletes:
         # A deletion is a key and a time: whatever its message had besides is not part of the entry.
-        stamps = [NEVER if d else stamp for stamp, d in zip(stamps, gone, strict=True)]
+        stamps = [NO_EXPIRATION if d else stamp for stamp, d in zip(stamps, gone, strict=True)]
         payloads = [b"" if d else payload for payload, d in zip(payloads, gone, strict=True)]
         users, correlations = (
             None if column is None else [None if d else text for text, d in zip(column, gone, strict=True)]
             for column in (users, correlations)
         )
-    statuses = [NAMES[code] for code in codes[places].tolist()]
+    statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
     return StagedEntries(
         words(columns.keys[places]),
         words(checks.astype(">u8")),
@@ -120,7 +120,7 @@ def _written(
     )
 
 
-def _lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
+def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
     """The lifetimes of staged messages as they were before they were staged, None where none has its own."""
     # One test for the block: mostly no message brings a lifetime.
     if not (flags & (HAS_LIFETIME | EXPIRES_AT)).any():

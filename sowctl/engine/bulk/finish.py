@@ -22,7 +22,7 @@ from sowctl.engine.bulk.segments import (
     HAS_CORRELATION_ID,
     HAS_LIFETIME,
     HAS_TIME,
-    OPERATION,
+    OPERATION_MASK,
     PUBLISH,
     SegmentInfo,
     SegmentReader,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
 
-BUCKET_BYTES = 64 << 20
+UPDATE_BUCKET_BYTES = 64 << 20
 
 
 class Finishing:
@@ -62,15 +62,15 @@ class Finishing:
     def finish(self, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
         """Segments of the run with finished messages, and publishes in place of deltas."""
         size = sum(info.payload_bytes for info in segments)
-        buckets = max(1, -(-size // BUCKET_BYTES))
+        buckets = max(1, -(-size // UPDATE_BUCKET_BYTES))
         made = [
-            written(self._directory, f"finished-{number}.segment", self._bucket(segments, number, buckets))
+            written(self._directory, f"finished-{number}.segment", self._finish_bucket(segments, number, buckets))
             for number in range(buckets)
         ]
         # Each bucket has messages of the whole input: their segments overlap, and are merged into input order again.
         return in_order(self._directory, [info for info in made if info is not None])
 
-    def _bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
+    def _finish_bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
         self._known = {}
         self._over = set()
         # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
@@ -86,41 +86,41 @@ class Finishing:
                         if part_of(row.key, buckets) != number:
                             continue
                         if place in late:
-                            self._refuse(row, too_old(times[place]))
+                            self._refuse_row(row, too_old(times[place]))
                         else:
                             mine.append(row._replace(flags=row.flags | HAS_TIME, time=times[place]))
-                    self._look_up({row.key for row in mine}.difference(self._known))
+                    self._look_up_records({row.key for row in mine}.difference(self._known))
                     # A deletion ends what a delta behind it may be merged with, so messages are finished in stretches
                     # between deletions.
-                    for deletes, some in groupby(mine, key=_is_deletion):
+                    for deletes, some in groupby(mine, key=_is_deletion_row):
                         rows = list(some)
-                        yield from self._deleted(rows) if deletes else self._finished(rows)
+                        yield from self._split_at_deletions(rows) if deletes else self._finish_rows(rows)
 
-    def _look_up(self, keys: set[bytes]) -> None:
+    def _look_up_records(self, keys: set[bytes]) -> None:
         stored = self._writer.stored(keys, self._now) if keys else {}
         # None is kept, too: a key without a record is looked up once.
         self._known.update((key, stored.get(key)) for key in keys)
 
-    def _refuse(self, row: StagedRow, reason: Reason) -> None:
+    def _refuse_row(self, row: StagedRow, reason: Reason) -> None:
         name = self._names[row.file] if row.file < len(self._names) else "messages"
         self.refused.append(Rejected(name, 0, row.position, *reason, row.payload))
 
-    def _deleted(self, rows: Iterable[StagedRow]) -> Iterator[StagedRow]:
+    def _split_at_deletions(self, rows: Iterable[StagedRow]) -> Iterator[StagedRow]:
         for row in rows:
             self._known[row.key] = None
             self._over.discard(row.key)
             yield row
 
-    def _finished(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
+    def _finish_rows(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
         """Messages that follow one another without a deletion between them."""
-        ready = _prepared(rows)
+        ready = _prepare_rows(rows)
         # What this run has made of a key stands in for the stored record, as a stored value.
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
         times = [row.time for row in rows]
         # The function of publishing: a bulk load merges and enriches as single messages do.
         gone = finish(self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now, self._over)
         for refusal in gone:
-            self._refuse(rows[refusal.index], (refusal.code, refusal.message))
+            self._refuse_row(rows[refusal.index], (refusal.code, refusal.message))
         without = {refusal.index for refusal in gone}
         correlations = ready.correlation_ids or [None] * len(rows)
         for place, row in enumerate(rows):
@@ -128,14 +128,14 @@ class Finishing:
                 continue
             correlation = correlations[place]
             # From here on it is a publish: what is committed needs no record to be merged with.
-            flags = row.flags & ~OPERATION | PUBLISH | (HAS_CORRELATION_ID if correlation is not None else 0)
+            flags = row.flags & ~OPERATION_MASK | PUBLISH | (HAS_CORRELATION_ID if correlation is not None else 0)
             done = row._replace(flags=flags, payload=ready.payloads[place], correlation_id=correlation)
             yield done
-            self._remember(done)
+            self._remember_record(done)
 
-    def _remember(self, row: StagedRow) -> None:
+    def _remember_record(self, row: StagedRow) -> None:
         """Make a finished message the record that the next one of its key meets."""
-        stamp = expiration(row.time, _lifetime(row), self._preparer.usual)
+        stamp = expiration(row.time, _get_row_lifetime(row), self._preparer.usual)
         expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
         # Without a txid, which is given only when the group is written: nothing in this module looks at it.
         value = encode(row.key, row.check, 0, row.time, stamp, 0, row.payload, row.user_key, row.correlation_id)
@@ -145,25 +145,25 @@ class Finishing:
         (self._over.add if expired else self._over.discard)(row.key)
 
 
-def _is_deletion(row: StagedRow) -> bool:
-    return row.flags & OPERATION == DELETE
+def _is_deletion_row(row: StagedRow) -> bool:
+    return row.flags & OPERATION_MASK == DELETE
 
 
-def _prepared(rows: Sequence[StagedRow]) -> Prepared:
+def _prepare_rows(rows: Sequence[StagedRow]) -> Prepared:
     """Rows as the engine prepares messages."""
     users, correlations = [row.user_key for row in rows], [row.correlation_id for row in rows]
     return Prepared(
         list(range(len(rows))),
         [row.payload for row in rows],
         [row.key + row.check for row in rows],
-        lifetimes=[_lifetime(row) for row in rows],
+        lifetimes=[_get_row_lifetime(row) for row in rows],
         user_keys=users if any(users) else None,
         correlation_ids=correlations,
-        deltas=[row.flags & OPERATION == DELTA for row in rows],
+        deltas=[row.flags & OPERATION_MASK == DELTA for row in rows],
     )
 
 
-def _lifetime(row: StagedRow) -> Lifetime:
+def _get_row_lifetime(row: StagedRow) -> Lifetime:
     if row.flags & EXPIRES_AT:
         return Until(row.lifetime)
     return row.lifetime if row.flags & HAS_LIFETIME else None

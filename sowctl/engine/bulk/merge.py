@@ -27,9 +27,9 @@ from sowctl.identity.keyspace import parts_of
 if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
 
-LAST_FILE = 0xFFFFFFFF
+OVERWRITE_FILE_NUMBER = 0xFFFFFFFF
 """The file number of what an overwrite deletes: behind every file of the input."""
-PART = 1000
+PART_ROWS = 1000
 
 
 class StagedRow(NamedTuple):
@@ -60,15 +60,15 @@ def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentIn
     # they are, and only a cluster of overlapping ones is read and written once more.
     for info in sorted(segments, key=lambda one: one.first):
         if cluster and info.first > max(one.last for one in cluster):
-            done.append(_merged(directory, cluster))
+            done.append(_merge_cluster(directory, cluster))
             cluster = []
         cluster.append(info)
     if cluster:
-        done.append(_merged(directory, cluster))
+        done.append(_merge_cluster(directory, cluster))
     return done
 
 
-def _merged(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
+def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     # The usual case: the segment is taken as it is, without being read.
     if len(cluster) == 1:
         return cluster[0]
@@ -113,7 +113,7 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
         part: list[StagedRow] = []
         for row in rows:
             part.append(row)
-            if len(part) == PART:
+            if len(part) == PART_ROWS:
                 writer.add(SegmentRows(*map(list, zip(*part, strict=True))))
                 part = []
         if part:
@@ -139,10 +139,12 @@ def deletions_of_rest(
         # The topic is scanned once for each bucket; in exchange, memory holds the keys of one bucket only.
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         for number in range(buckets):
-            kept = np.concatenate([np.zeros(0, dtype=np.uint64), *_keys(directory, segments, number, buckets)])
+            kept = np.concatenate(
+                [np.zeros(0, dtype=np.uint64), *_read_bucket_keys(directory, segments, number, buckets)]
+            )
             kept.sort()
             # What has expired is not seen here and needs no deletion: it leaves the store by itself.
-            for keys, _ in writer.scan(PART, now):
+            for keys, _ in writer.scan(PART_ROWS, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
                 mine = parts_of(numbers, buckets) == number
                 # Records whose key the run has a message for are replaced or kept by that message; only the rest goes.
@@ -150,14 +152,14 @@ def deletions_of_rest(
                 for place in gone.nonzero()[0].tolist():
                     # Behind every file of the input, so that these deletions come last, and their txids are the highest
                     # of the group.
-                    yield StagedRow(LAST_FILE, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
+                    yield StagedRow(OVERWRITE_FILE_NUMBER, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
 
     # Numbered as they come, bucket after bucket: a segment's rows must ascend by file and position.
     numbered = (row._replace(position=place) for place, row in enumerate(rest()))
     return written(directory, "rest.segment", numbered)
 
 
-def _keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
+def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
     """The keys of one bucket that the run has messages for, as numpy arrays."""
     import numpy as np
 

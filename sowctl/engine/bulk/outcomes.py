@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from sowctl.described import DescribedStruct
-from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION, SegmentColumns
+from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION_MASK, SegmentColumns
 from sowctl.engine.writing import outcome
 from sowctl.engine.writing.outcome import Reason, collision, too_old
 from sowctl.identity.keyspace import parts_of, words
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import TopicWriter
 
 INSERTED, UPDATED, UNCHANGED, DELETED, MISSING, REFUSED = 1, 2, 3, 4, 5, 6
-CODES = {
+OUTCOME_CODES = {
     "inserted": INSERTED,
     "updated": UPDATED,
     "unchanged": UNCHANGED,
@@ -36,10 +36,10 @@ CODES = {
     "collided": REFUSED,
 }
 """One byte for each outcome: the commit keeps that of every message of the run."""
-NAMES: dict[int, str] = {code: name for name, code in CODES.items() if code != REFUSED}
+OUTCOME_NAMES: dict[int, str] = {code: name for name, code in OUTCOME_CODES.items() if code != REFUSED}
 BUCKET_ENTRIES = 1 << 21
 """Messages whose columns are held at once: about 100 bytes each while they are sorted."""
-KEYS_AT_ONCE = 10_000
+DECIDED_KEYS_PER_PART = 10_000
 """Keys whose messages are decided at once, with their stored records."""
 
 Columned = Callable[[], Iterator[SegmentColumns]]
@@ -76,16 +76,16 @@ def decide(
     found = Outcomes(np.zeros(count, dtype=np.uint8), None)
     # Times first, and over the whole run in input order: whether a message is too old depends on those before it, in
     # whatever part of the key space they lie. Everything behind this looks at one key at a time.
-    if _refuse_older(read, writer, now, found):
+    if _refuse_too_old(read, writer, now, found):
         # Check words of removed records are kept only where the run has deletions: eight bytes for each message.
         found.checks = np.zeros(count, dtype=np.uint64)
     # Keys are hashes: equal parts of the key space hold about equally many of the messages.
     buckets = -(-count // bucket)
     for number in range(buckets):
         # All messages of a key lie in one part, so each part can be decided by itself.
-        messages = _bucket(read, number, buckets, found)
-        _decide(messages, writer, now, found, _fingerprint)
-        _confirm(messages, blocks, writer, now, found)
+        messages = _read_bucket_messages(read, number, buckets, found)
+        _decide_bucket(messages, writer, now, found, _hash_stored_payload)
+        _confirm_unchanged(messages, blocks, writer, now, found)
     return found
 
 
@@ -104,11 +104,11 @@ def times_of(columns: SegmentColumns, now: int, last: int) -> tuple[list[int], l
     return outcome.times_of(own, len(columns), now, last)
 
 
-def _refuse_older(read: Columned, writer: TopicWriter, now: int, found: Outcomes) -> bool:
+def _refuse_too_old(read: Columned, writer: TopicWriter, now: int, found: Outcomes) -> bool:
     """Refuse messages whose own time lies before the topic's last one; returns whether there are deletions."""
     at, last, deletes = 0, writer.last_time, False
     for columns in read():
-        deletes = deletes or bool(((columns.flags & OPERATION) == DELETE).any())
+        deletes = deletes or bool(((columns.flags & OPERATION_MASK) == DELETE).any())
         times, older = times_of(columns, now, last)
         for index in older:
             found.codes[at + index] = REFUSED
@@ -118,7 +118,7 @@ def _refuse_older(read: Columned, writer: TopicWriter, now: int, found: Outcomes
     return deletes
 
 
-class _Messages(DescribedStruct):
+class _SortedMessages(DescribedStruct):
     """Messages by columns, sorted by key and within a key in the order of the input.
 
     ``contents`` stand for their payloads: equal payloads have equal ones. ``indexes`` are places in the input.
@@ -137,7 +137,7 @@ class _Messages(DescribedStruct):
         return np.concatenate(([True], self.keys[1:] != self.keys[:-1])).nonzero()[0]
 
 
-def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Messages:
+def _read_bucket_messages(read: Columned, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
     """The messages of one part of the key space that are not refused yet; their contents are the staged hashes."""
     import numpy as np
 
@@ -150,7 +150,7 @@ def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Mess
         if buckets > 1:
             chosen &= in_bucket(keys, number, buckets)
         places = chosen.nonzero()[0]
-        mine = keys, columns.checks, columns.hashes, (columns.flags & OPERATION) == DELETE
+        mine = keys, columns.checks, columns.hashes, (columns.flags & OPERATION_MASK) == DELETE
         for part, column in zip(parts, mine, strict=False):
             part.append(column[places])
         parts[4].append(places + at)
@@ -158,11 +158,11 @@ def _bucket(read: Columned, number: int, buckets: int, found: Outcomes) -> _Mess
     keys, checks, hashes, deletes, indexes = (np.concatenate(part) for part in parts)
     # Stable, so that messages of one key stay in input order: their outcomes follow from one another.
     order = keys.argsort(kind="stable")
-    return _Messages(keys[order], checks[order], hashes[order], deletes[order], indexes[order])
+    return _SortedMessages(keys[order], checks[order], hashes[order], deletes[order], indexes[order])
 
 
-def _decide(
-    messages: _Messages, writer: TopicWriter, now: int, found: Outcomes, content_of: Callable[[bytes], object]
+def _decide_bucket(
+    messages: _SortedMessages, writer: TopicWriter, now: int, found: Outcomes, content_of: Callable[[bytes], object]
 ) -> None:
     """Note the outcomes of messages; ``content_of`` makes of a stored payload what ``contents`` are of theirs.
 
@@ -173,8 +173,8 @@ def _decide(
         return
     # Cut between keys, never within one: the messages of a key are decided in one call.
     starts = [*messages.starts().tolist(), len(messages.keys)]
-    for first in range(0, len(starts) - 1, KEYS_AT_ONCE):
-        some = slice(starts[first], starts[min(first + KEYS_AT_ONCE, len(starts) - 1)])
+    for first in range(0, len(starts) - 1, DECIDED_KEYS_PER_PART):
+        some = slice(starts[first], starts[min(first + DECIDED_KEYS_PER_PART, len(starts) - 1)])
         keys, checks = words(messages.keys[some].astype(">u8")), words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
         # Read under the topic's lock, as publishing does: no other process changes a record between this and the
@@ -188,7 +188,7 @@ def _decide(
             same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
         statuses, removed = outcome.decide(keys, checks, contents, befores, same, deletes if True in deletes else None)
         indexes = messages.indexes[some]
-        found.codes[indexes] = list(map(CODES.__getitem__, statuses))
+        found.codes[indexes] = list(map(OUTCOME_CODES.__getitem__, statuses))
         for place, check in removed.items():
             assert found.checks is not None
             found.checks[indexes[place]] = int.from_bytes(check, "big")
@@ -198,7 +198,9 @@ def _decide(
                     found.reasons[int(indexes[place])] = collision(int.from_bytes(keys[place], "big"))
 
 
-def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int, found: Outcomes) -> None:
+def _confirm_unchanged(
+    messages: _SortedMessages, blocks: Blocks, writer: TopicWriter, now: int, found: Outcomes
+) -> None:
     """Decide once more about keys with unchanged messages, by contents that are equal for equal payloads alone.
 
     The staged hashes have 64 bits: two payloads with one hash can be made on purpose, and a message that differs from
@@ -222,15 +224,15 @@ def _confirm(messages: _Messages, blocks: Blocks, writer: TopicWriter, now: int,
     indexes = messages.indexes[chosen]
     order = indexes.argsort()
     contents = np.empty(len(indexes), dtype="V32")
-    contents[order] = np.frombuffer(_digests(blocks, indexes[order]), dtype="V32")
-    again = _Messages(messages.keys[chosen], messages.checks[chosen], contents, messages.deletes[chosen], indexes)
+    contents[order] = np.frombuffer(_hash_payloads(blocks, indexes[order]), dtype="V32")
+    again = _SortedMessages(messages.keys[chosen], messages.checks[chosen], contents, messages.deletes[chosen], indexes)
     # They are refused once more below, with their reasons: these must not be there twice.
     for index in indexes[found.codes[indexes] == REFUSED].tolist():
         del found.reasons[index]
-    _decide(again, writer, now, found, lambda payload: sha256(payload).digest())
+    _decide_bucket(again, writer, now, found, lambda payload: sha256(payload).digest())
 
 
-def _digests(blocks: Blocks, places: Any) -> bytes:
+def _hash_payloads(blocks: Blocks, places: Any) -> bytes:
     """SHA-256 of the payloads at these places of the input, which ascend, one behind the other."""
     import numpy as np
 
@@ -242,7 +244,7 @@ def _digests(blocks: Blocks, places: Any) -> bytes:
     return b"".join(parts)
 
 
-def _fingerprint(payload: bytes) -> int:
+def _hash_stored_payload(payload: bytes) -> int:
     """What segments have of a payload beside it: its hash."""
     import xxhash
 

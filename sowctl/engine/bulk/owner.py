@@ -15,14 +15,14 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
-OWNER = "owner"
+OWNER_FILE_NAME = "owner"
 """The file in a staging directory that names its owner."""
-FORGOTTEN = 7 * 86400
+UNREACHABLE_OWNER_SECONDS = 7 * 86400
 """Seconds after which a directory is removed whose owner cannot be asked."""
-QUIET = 600
+MIN_QUIET_SECONDS = 600
 """Seconds without a change in a directory before its driver on another machine is called: a run that has just begun
 lives."""
-_CALL = 2.0
+_CONNECT_TIMEOUT_SECONDS = 2.0
 """Seconds that such a driver gets to take the call."""
 
 
@@ -33,26 +33,35 @@ def has_ended(owner: str | None, age: float) -> bool:
     with suppress(OSError, ValueError, KeyError, TypeError):
         named = json.loads(owner or "")
         if named["host"] != socket.gethostname():
-            gone = True if age > QUIET and _refuses(named["host"], named.get("ports", [])) else None
-        elif named.get("boot", _boot()) != _boot():
+            gone = (
+                True
+                if age > MIN_QUIET_SECONDS and _refuses_connections(named["host"], named.get("ports", []))
+                else None
+            )
+        elif named.get("boot", _read_boot_id()) != _read_boot_id():
             # Started again since, or a namesake of this machine, which is spared as long as it writes.
-            gone = True if age > QUIET else None
-        elif named.get("space", _space()) != _space():
+            gone = True if age > MIN_QUIET_SECONDS else None
+        elif named.get("space", _read_pid_namespace()) != _read_pid_namespace():
             # Of a container with the name of its host: its process ids mean others here.
             gone = None
         elif named["pid"] is not None:
             # A process id is used again after a while; with the time of its start it is unmistakable.
-            gone = _started(named["pid"]) != named["started"]
-    return bool(gone) or (gone is None and age > FORGOTTEN)
+            gone = _read_start_time(named["pid"]) != named["started"]
+    return bool(gone) or (gone is None and age > UNREACHABLE_OWNER_SECONDS)
 
 
 def this_process() -> str:
     """This process, which drives a job; others reach it at the ports of its virtual machine."""
-    ports = {port for pid in _children(os.getpid()) if _name(pid) == "java" for port in _listening(pid)}
-    return json.dumps({**_named(os.getpid()), "ports": sorted(ports)})
+    ports = {
+        port
+        for pid in _find_child_pids(os.getpid())
+        if _read_process_name(pid) == "java"
+        for port in _find_listening_ports(pid)
+    }
+    return json.dumps({**_identify_process(os.getpid()), "ports": sorted(ports)})
 
 
-def _refuses(host: str, ports: list[int]) -> bool:
+def _refuses_connections(host: str, ports: list[int]) -> bool:
     """Whether a machine refuses all calls at the ports at which a driver listened.
 
     Executors on all machines of the cluster reach the driver at these ports, so a refusal proves that it has ended; no
@@ -60,7 +69,7 @@ def _refuses(host: str, ports: list[int]) -> bool:
     """
     for port in ports:
         try:
-            socket.create_connection((host, port), _CALL).close()
+            socket.create_connection((host, port), _CONNECT_TIMEOUT_SECONDS).close()
         except ConnectionRefusedError:
             continue
         except OSError:
@@ -72,34 +81,40 @@ def _refuses(host: str, ports: list[int]) -> bool:
 def driver() -> dict[str, object]:
     """The virtual machine above this process, where the system tells."""
     pid: int | None = os.getpid()
-    while pid is not None and pid > 1 and _name(pid) != "java":
-        pid = _parent(pid)
+    while pid is not None and pid > 1 and _read_process_name(pid) != "java":
+        pid = _find_parent_pid(pid)
     if pid is not None and pid <= 1:
         pid = None
-    return {**_named(pid), "ports": [] if pid is None else _listening(pid)}
+    return {**_identify_process(pid), "ports": [] if pid is None else _find_listening_ports(pid)}
 
 
-def _named(pid: int | None) -> dict[str, object]:
+def _identify_process(pid: int | None) -> dict[str, object]:
     """What tells a process of this machine from all others; None where it is not known."""
-    started = None if pid is None else _started(pid)
-    return {"host": socket.gethostname(), "boot": _boot(), "space": _space(), "pid": pid, "started": started}
+    started = None if pid is None else _read_start_time(pid)
+    return {
+        "host": socket.gethostname(),
+        "boot": _read_boot_id(),
+        "space": _read_pid_namespace(),
+        "pid": pid,
+        "started": started,
+    }
 
 
-def _boot() -> str | None:
+def _read_boot_id() -> str | None:
     """The number of this run of the machine, where the system tells."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return None
 
 
-def _space() -> str | None:
+def _read_pid_namespace() -> str | None:
     """The space in which process ids are those that are seen here, where the system tells."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - no path of a file
     return None
 
 
-def _listening(pid: int) -> list[int]:
+def _find_listening_ports(pid: int) -> list[int]:
     """The ports at which a process can be reached from other machines."""
     try:
         held = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}  # noqa: PTH115 - no path of a file
@@ -112,12 +127,12 @@ def _listening(pid: int) -> list[int]:
                 address, state, inode = itemgetter(1, 3, 9)(line.split())
                 host, port = address.split(":")
                 # State 0A listens. 127.0.0.0/8, as the system writes it, is for this machine alone.
-                if state == "0A" and f"socket:[{inode}]" in held and not _is_local(host):
+                if state == "0A" and f"socket:[{inode}]" in held and not _is_loopback_address(host):
                     found.add(int(port, 16))
     return sorted(found)
 
 
-def _is_local(address: str) -> bool:
+def _is_loopback_address(address: str) -> bool:
     """Whether an address of ``/proc/net/tcp`` is one of 127.0.0.0/8, alone or as one of version 6, or ::1."""
     raw = bytes.fromhex(address)
     words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
@@ -125,7 +140,7 @@ def _is_local(address: str) -> bool:
     return (mapped and words[-4] == 127) or words == bytes(15) + b"\x01"
 
 
-def _facts(pid: int) -> tuple[str, list[str]] | None:
+def _read_process_stat(pid: int) -> tuple[str, list[str]] | None:
     """Name and further fields of ``/proc/PID/stat``; None where there is no such process or no such file."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
@@ -136,23 +151,23 @@ def _facts(pid: int) -> tuple[str, list[str]] | None:
     return head.partition("(")[2], tail.split()
 
 
-def _name(pid: int) -> str | None:
-    facts = _facts(pid)
+def _read_process_name(pid: int) -> str | None:
+    facts = _read_process_stat(pid)
     return None if facts is None else facts[0]
 
 
-def _parent(pid: int) -> int | None:
-    facts = _facts(pid)
+def _find_parent_pid(pid: int) -> int | None:
+    facts = _read_process_stat(pid)
     return None if facts is None else int(facts[1][1])
 
 
-def _started(pid: int) -> str | None:
+def _read_start_time(pid: int) -> str | None:
     """When a process began, as the system counts; None where there is none any more."""
-    facts = _facts(pid)
+    facts = _read_process_stat(pid)
     # A process that has ended but was not collected yet is gone as well.
     return None if facts is None or facts[1][0] in "ZX" else facts[1][19]
 
 
-def _children(parent: int) -> list[int]:
+def _find_child_pids(parent: int) -> list[int]:
     """The processes that a process has started, and that are there."""
-    return [int(one.name) for one in Path("/proc").glob("[0-9]*") if _parent(int(one.name)) == parent]
+    return [int(one.name) for one in Path("/proc").glob("[0-9]*") if _find_parent_pid(int(one.name)) == parent]

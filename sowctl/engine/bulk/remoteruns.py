@@ -10,19 +10,19 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from sowctl.engine.bulk.owner import OWNER, has_ended
+from sowctl.engine.bulk.owner import OWNER_FILE_NAME, has_ended
 from sowctl.errors import MissingError, SowError
 from sowctl.remote import opening
 from sowctl.remote.place import RemotePath
 
-RUNS = ("run-", "write-")
+RUN_DIRECTORY_PREFIXES = ("run-", "write-")
 """How names of the directories begin: of jobs, and of writes through a data source."""
 
 
 def begin(run: RemotePath, owner: str) -> None:
     """Make a run's directory, unless it is there. Raises what writing at a URL raises."""
-    if opening.size_of(run / OWNER) is None:
-        opening.write(run / OWNER, [owner.encode()])
+    if opening.size_of(run / OWNER_FILE_NAME) is None:
+        opening.write(run / OWNER_FILE_NAME, [owner.encode()])
 
 
 def remove(run: RemotePath) -> None:
@@ -34,12 +34,12 @@ def sweep(root: RemotePath) -> list[RemotePath]:
     """Remove the runs of drivers that have ended; returns them. Raises what reading at a URL raises."""
     gone = []
     for run in opening.directories(root):
-        if not run.name.startswith(RUNS):
+        if not run.name.startswith(RUN_DIRECTORY_PREFIXES):
             continue
         found = opening.listed(run, below=True)
         owner = None
         with suppress(MissingError):
-            owner = opening.read(run / OWNER).decode("utf-8", "replace")
+            owner = opening.read(run / OWNER_FILE_NAME).decode("utf-8", "replace")
         # A store that does not tell when files were written says 0 for all: then nothing counts as old.
         youngest = max((one.changed for one in found), default=0.0) or time.time()
         if has_ended(owner, time.time() - youngest):

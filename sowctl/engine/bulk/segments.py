@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 PUBLISH, DELETE, DELTA = 1, 2, 3
 """Operations, in the lowest two bits of the flags."""
-OPERATION = 3
+OPERATION_MASK = 3
 HAS_USER_KEY, HAS_CORRELATION_ID = 4, 8
 HAS_TIME, HAS_LIFETIME, EXPIRES_AT = 16, 32, 64
 """A time of its own; a lifetime of its own in microseconds; an instant of expiry of its own."""
 
-MAGIC = b"\x89SEG1\r\n\x1a"
-HEADER = struct.Struct("<8sIIIIIIII")
+SEGMENT_MAGIC = b"\x89SEG1\r\n\x1a"
+BLOCK_HEADER = struct.Struct("<8sIIIIIIII")
 """Magic, entries, raw and stored bytes of the columns, of the payloads, CRC of both as stored, CRC of this header."""
 
-_FIXED = (
+_FIXED_COLUMNS = (
     ("keys", ">u8"),
     ("checks", ">u8"),
     ("hashes", "<u8"),
@@ -50,11 +50,11 @@ _FIXED = (
     ("lengths", "<u4"),
     ("flags", "<u2"),
 )
-ENTRY_SIZE = 58
+ENTRY_BYTES = 58
 
-BLOCK_ENTRIES = 4096
-BLOCK_BYTES = 4 << 20
-MAX_ENTRIES = 1 << 20
+MAX_BLOCK_ENTRIES = 4096
+MAX_BLOCK_BYTES = 4 << 20
+MAX_SEGMENT_ENTRIES = 1 << 20
 
 Order = tuple[int, int]
 """File number and position in it."""
@@ -128,9 +128,10 @@ def pack(rows: SegmentRows) -> bytes:
     # Keys and check words are bytes in the order of their numbers, so these columns are joined as they are.
     parts = [b"".join(rows.keys), b"".join(rows.checks)]
     parts += [
-        numpy.array(numbers.get(name) or getattr(rows, name), dtype=dtype).tobytes() for name, dtype in _FIXED[2:]
+        numpy.array(numbers.get(name) or getattr(rows, name), dtype=dtype).tobytes()
+        for name, dtype in _FIXED_COLUMNS[2:]
     ]
-    size = ENTRY_SIZE * len(rows)
+    size = ENTRY_BYTES * len(rows)
     for texts in (rows.user_keys, rows.correlation_ids):
         if any(text is not None for text in texts):
             parts.append(codec.pack_texts(texts, size))
@@ -141,7 +142,7 @@ def pack(rows: SegmentRows) -> bytes:
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
     # The header has a checksum of its own: its sizes say where the next block begins, and are used before the rest is
     # read.
-    head = HEADER.pack(MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
+    head = BLOCK_HEADER.pack(SEGMENT_MAGIC, len(rows), *sizes, crc32(columns), crc32(payloads), 0)[:-4]
     return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
 
 
@@ -151,7 +152,7 @@ def unpack(raw: memoryview, count: int) -> SegmentColumns:
 
     at = 0
     found: list[Any] = []
-    for _, dtype in _FIXED:
+    for _, dtype in _FIXED_COLUMNS:
         # Views into the decompressed bytes: no column is copied.
         found.append(numpy.frombuffer(raw, dtype=dtype, count=count, offset=at))
         at += count * int(dtype[2])
@@ -189,7 +190,7 @@ class SegmentWriter:
             # With x: two attempts of one name would write into one file, and must not.
             self._file: IO[bytes] = self._path.open("xb")
         except OSError as problem:
-            raise _unwritable(problem, self._path) from problem
+            raise _describe_unwritable(problem, self._path) from problem
 
     def add(self, rows: SegmentRows) -> None:
         """Add messages, in their order; ValueError where the order does not ascend."""
@@ -205,24 +206,24 @@ class SegmentWriter:
         self._rows.extend(rows)
         self._size += sum(map(len, rows.payloads))
         # Both limits bound what the commit holds at once: a block of columns, and a block of payloads.
-        if len(self._rows) >= BLOCK_ENTRIES or self._size >= BLOCK_BYTES:
-            self._flush()
+        if len(self._rows) >= MAX_BLOCK_ENTRIES or self._size >= MAX_BLOCK_BYTES:
+            self._flush_rows()
 
-    def _flush(self) -> None:
+    def _flush_rows(self) -> None:
         rows, self._rows, self._size = self._rows, SegmentRows(), 0
         try:
-            for start, stop in _bounds(rows.payloads):
+            for start, stop in _find_block_bounds(rows.payloads):
                 part = rows.part(start, stop)
                 self._entries += len(part)
                 self._bytes += sum(map(len, part.payloads))
                 self._file.write(pack(part))
         except OSError as problem:
-            raise _unwritable(problem, self._path) from problem
+            raise _describe_unwritable(problem, self._path) from problem
 
     def finish(self) -> SegmentInfo:
         """Write what is left, sync, and let the segment have its name."""
         if len(self._rows):
-            self._flush()
+            self._flush_rows()
         try:
             self._file.flush()
             # Synced before it gets its name, and named before the driver hears of it: a segment with a name is whole.
@@ -230,7 +231,7 @@ class SegmentWriter:
             self._file.close()
             self._path.rename(self._final)
         except OSError as problem:
-            raise _unwritable(problem, self._path) from problem
+            raise _describe_unwritable(problem, self._path) from problem
         return SegmentInfo(self._final.name, self._entries, self._bytes, self._first or (-1, -1), self.last)
 
     def discard(self) -> None:
@@ -249,28 +250,28 @@ class SegmentReader:
 
     def columns(self) -> Iterator[SegmentColumns]:
         """The columns of every block; payloads are passed over."""
-        for columns, _ in self._blocks(payloads=False):
+        for columns, _ in self._read_segment_blocks(payloads=False):
             yield columns
 
     def blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         """Columns and payloads of every block."""
-        yield from self._blocks(payloads=True)
+        yield from self._read_segment_blocks(payloads=True)
 
-    def _blocks(self, *, payloads: bool) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
+    def _read_segment_blocks(self, *, payloads: bool) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         self._file.seek(0)
         seen = 0
-        while head := self._file.read(HEADER.size):
-            count, raw_columns, columns, raw_payloads, size, crc = self._header(head)
+        while head := self._file.read(BLOCK_HEADER.size):
+            count, raw_columns, columns, raw_payloads, size, crc = self._parse_block_header(head)
             stored = self._file.read(columns)
             texts: list[bytes] = []
             # Proven before it is decompressed: a damaged length must not decide how much memory is taken.
             if crc32(stored) != crc[0] or len(stored) != columns:
-                raise self._damaged()
+                raise self._describe_damage()
             found = unpack(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
             if payloads:
                 packed = self._file.read(size)
                 if crc32(packed) != crc[1] or len(packed) != size:
-                    raise self._damaged()
+                    raise self._describe_damage()
                 raw = bytes(codec.decompress(CODEC_ZSTD, memoryview(packed), raw_payloads))
                 texts = [raw[start:end] for start, end in pairwise(accumulate(found.lengths.tolist(), initial=0))]
             else:
@@ -280,17 +281,17 @@ class SegmentReader:
             yield found, texts
         # The driver was told how many there are: a file that ends between two blocks looks whole, and is not.
         if seen != self.info.entries:
-            raise self._damaged()
+            raise self._describe_damage()
 
-    def _header(self, head: bytes) -> tuple[int, int, int, int, int, tuple[int, int]]:
-        if len(head) != HEADER.size or crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
-            raise self._damaged()
-        magic, count, raw_columns, columns, raw_payloads, size, crc_columns, crc_payloads, _ = HEADER.unpack(head)
-        if magic != MAGIC or not 0 < count <= MAX_ENTRIES:
-            raise self._damaged()
+    def _parse_block_header(self, head: bytes) -> tuple[int, int, int, int, int, tuple[int, int]]:
+        if len(head) != BLOCK_HEADER.size or crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
+            raise self._describe_damage()
+        magic, count, raw_columns, columns, raw_payloads, size, crc_columns, crc_payloads, _ = BLOCK_HEADER.unpack(head)
+        if magic != SEGMENT_MAGIC or not 0 < count <= MAX_SEGMENT_ENTRIES:
+            raise self._describe_damage()
         return count, raw_columns, columns, raw_payloads, size, (crc_columns, crc_payloads)
 
-    def _damaged(self) -> DamageError:
+    def _describe_damage(self) -> DamageError:
         return DamageError(
             "SOW-ENG-041",
             "a staged segment is damaged or incomplete",
@@ -311,11 +312,11 @@ class SegmentReader:
         self.close()
 
 
-def _bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _find_block_bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     start = size = 0
     for place, payload in enumerate(payloads):
         # One payload larger than a block stands in a block of its own.
-        if place > start and (place - start >= BLOCK_ENTRIES or size + len(payload) > BLOCK_BYTES):
+        if place > start and (place - start >= MAX_BLOCK_ENTRIES or size + len(payload) > MAX_BLOCK_BYTES):
             yield start, place
             start, size = place, 0
         size += len(payload)
@@ -323,7 +324,7 @@ def _bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         yield start, len(payloads)
 
 
-def _unwritable(problem: OSError, path: Path) -> StorageError:
+def _describe_unwritable(problem: OSError, path: Path) -> StorageError:
     return StorageError(
         "SOW-ENG-042",
         f"a staged segment cannot be written: {problem.strerror or problem}",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
 
 Operation = Literal["publish", "delta", "delete"]
-OPERATIONS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DELTA}
+OPERATION_FLAGS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DELTA}
 _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
@@ -133,7 +133,7 @@ class Area(DescribedStruct):
         now: int | None = None,
     ) -> StagePlan:
         """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
-        if operation not in OPERATIONS:
+        if operation not in OPERATION_FLAGS:
             raise UsageError("SOW-ENG-043", f"unknown operation {operation!r}", hint="use publish, delta or delete")
         refuse_pattern(self.topic)
         # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.
@@ -158,13 +158,13 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None =
     write there. Raises StorageError ``SOW-ENG-044``, and what reading and writing at a URL raises.
     """
     if isinstance(directory, RemotePath):
-        with _begun_at(directory, instance) as (shared, own):
+        with _open_remote_directory(directory, instance) as (shared, own):
             yield Area(own, topic, instance, shared)
         return
     root = directory if directory is not None else place_of(instance, topic)
     with ExitStack() as held:
         try:
-            run = held.enter_context(_begun(root, instance))
+            run = held.enter_context(_open_locked_directory(root, instance))
         except OSError as problem:
             raise StorageError(
                 "SOW-ENG-044", f"cannot create a staging directory: {problem.strerror or problem}", place=str(root)
@@ -188,7 +188,7 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
 
 
 @contextmanager
-def _begun_at(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath, Path]]:
+def _open_remote_directory(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath, Path]]:
     """A directory in a URL that names this process as its owner, and one of the driver's own; both go at the end."""
     from sowctl.engine.bulk import remoteruns
     from sowctl.engine.bulk.owner import this_process
@@ -209,30 +209,30 @@ def _begun_at(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath
 def own_directory(instance: Instance) -> Iterator[Path]:
     """A temporary directory of this process; those that dead ones left are removed. Raises OSError."""
     # A lock that ends with the process keeps each from the others, as for staging on this machine.
-    with _begun(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
+    with _open_locked_directory(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
         yield own
 
 
 @contextmanager
-def _begun(root: Path, instance: Instance) -> Iterator[Path]:
+def _open_locked_directory(root: Path, instance: Instance) -> Iterator[Path]:
     """A directory in ``root`` whose lock is held; at the end it goes, and ``root`` with it if it was the last one."""
     with ExitStack() as held:
-        run = _locked(root, instance, held)
+        run = _create_locked_directory(root, instance, held)
         try:
             yield run
         finally:
             shutil.rmtree(run, ignore_errors=True)
             held.close()
-            with suppress(OSError), _gate(root) as gate:
+            with suppress(OSError), _hold_gate(root) as gate:
                 # Under the gate, so that no run begins in a directory that is being removed.
                 if all(entry.name == _GATE for entry in root.iterdir()):
                     gate.unlink()
                     root.rmdir()
 
 
-def _locked(root: Path, instance: Instance, held: ExitStack) -> Path:
+def _create_locked_directory(root: Path, instance: Instance, held: ExitStack) -> Path:
     """Under the gate: sweep what is stale, make a directory, and lock it until ``held`` is closed."""
-    with _gate(root, instance):
+    with _hold_gate(root, instance):
         # The lock of a live driver's directory is held, so only those of dead drivers go. Directory and lock are made
         # under the gate: between the two steps a directory looks like one that a dead driver left.
         sweep(root)
@@ -254,7 +254,7 @@ def _locked(root: Path, instance: Instance, held: ExitStack) -> Path:
 
 
 @contextmanager
-def _gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
+def _hold_gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
     """Hold the gate file of a staging root, so that no other run sweeps a directory that is being made."""
     path = root / _GATE
     while True:

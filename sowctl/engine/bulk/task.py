@@ -29,7 +29,7 @@ from sowctl.engine.bulk.segments import (
     SegmentRows,
     SegmentWriter,
 )
-from sowctl.engine.bulk.staging import OPERATIONS, Staged, StagePlan, own_directory
+from sowctl.engine.bulk.staging import OPERATION_FLAGS, Staged, StagePlan, own_directory
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import Until
@@ -42,11 +42,11 @@ from sowctl.values.fields import Refusal
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
-SAMPLES = 20
+MAX_REFUSAL_SAMPLES = 20
 """Refused messages of one task that are handed to the driver whole."""
 
 
-class _Refused(Struct):
+class _RefusedMessages(Struct):
     count: int = 0
     samples: list[Rejected] = field(default_factory=list)
 
@@ -69,13 +69,13 @@ class StageTask:
         self._directory = on_disk(plan.place) if here else self._held.enter_context(own_directory(instance))
         # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
         self._preparer = Preparer(instance, plan.topic, plan.options)
-        self._operation = OPERATIONS[plan.operation]
+        self._operation = OPERATION_FLAGS[plan.operation]
         self._writer: SegmentWriter | None = None
         self._done: list[SegmentInfo] = []
         self._messages = 0
         self._deltas = plan.operation == "delta"
         self._blank = 0
-        self._refused = _Refused()
+        self._refused = _RefusedMessages()
         self._first: tuple[int, int] | None = None
         self._rejects = self._directory / f"{attempt}.rejects" if plan.keep_rejects else None
 
@@ -97,15 +97,15 @@ class StageTask:
         if self.stopped or not payloads:
             return
         self._messages += len(payloads)
-        self._saw(file, positions[0])
-        ready, refusals = self._prepared(payloads, envelopes)
+        self._note_position(file, positions[0])
+        ready, refusals = self._prepare_messages(payloads, envelopes)
         if refusals:
-            self._refuse(refusals, payloads, positions, source, lines)
+            self._refuse_messages(refusals, payloads, positions, source, lines)
             if self.stopped:
                 return
-        codes = None if operations is None else [OPERATIONS[operations[place]] for place in ready.places]
+        codes = None if operations is None else [OPERATION_FLAGS[operations[place]] for place in ready.places]
         self._deltas = self._deltas or (codes is not None and DELTA in codes)
-        self._stage(self._rows(ready, file, positions, codes))
+        self._stage_rows(self._build_rows(ready, file, positions, codes))
 
     def count_blank(self, count: int) -> None:
         """Count empty lines."""
@@ -114,13 +114,13 @@ class StageTask:
     def refuse(self, rejected: Rejected, file: int = 0) -> None:
         """Note a message of a file that was refused before it came here."""
         self._messages += 1
-        self._saw(file, rejected.offset)
-        self._note([rejected])
+        self._note_position(file, rejected.offset)
+        self._note_refusal([rejected])
 
-    def _saw(self, file: int, position: int) -> None:
+    def _note_position(self, file: int, position: int) -> None:
         self._first = min((file, position), self._first or (file, position))
 
-    def _prepared(
+    def _prepare_messages(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
     ) -> tuple[Prepared, list[Refusal]]:
         # Only these keys are numbers that a deletion can name without a message; publishers' keys are texts, which are
@@ -128,9 +128,9 @@ class StageTask:
         by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
         if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
             return self._preparer.prepare(payloads, envelopes)
-        return _deletions([envelope.sow_key or "" for envelope in envelopes])
+        return _prepare_deletions([envelope.sow_key or "" for envelope in envelopes])
 
-    def _rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> SegmentRows:
+    def _build_rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> SegmentRows:
         count = len(ready.places)
         flags = [self._operation] * count if codes is None else codes
         if codes is None and ready.deltas is not None and self._operation == PUBLISH:
@@ -170,7 +170,7 @@ class StageTask:
             [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
         )
 
-    def _stage(self, rows: SegmentRows) -> None:
+    def _stage_rows(self, rows: SegmentRows) -> None:
         if not len(rows):
             return
         # A segment ascends, which lets the commit merge whole segments. Where input comes back, another one begins.
@@ -185,7 +185,7 @@ class StageTask:
             self._done.append(self._writer.finish())
             self._writer = None
 
-    def _refuse(
+    def _refuse_messages(
         self,
         refusals: Sequence[Refusal],
         payloads: Sequence[bytes],
@@ -193,7 +193,7 @@ class StageTask:
         source: str,
         lines: Sequence[int] | None,
     ) -> None:
-        self._note(
+        self._note_refusal(
             [
                 Rejected(
                     source,
@@ -207,9 +207,9 @@ class StageTask:
             ]
         )
 
-    def _note(self, found: list[Rejected]) -> None:
+    def _note_refusal(self, found: list[Rejected]) -> None:
         self._refused.count += len(found)
-        self._refused.samples += found[: SAMPLES - len(self._refused.samples)]
+        self._refused.samples += found[: MAX_REFUSAL_SAMPLES - len(self._refused.samples)]
         if self._rejects is not None:
             # Each attempt has a file of its own, so attempts that run at once do not mix their lines.
             with self._rejects.open("ab") as file:
@@ -245,7 +245,7 @@ class StageTask:
         self._held.close()
 
 
-def _deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]]:
+def _prepare_deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]]:
     """Deletions by SOW key as prepared messages, and those whose text is no SOW key."""
     places, digests, refused = [], [], []
     for place, text in enumerate(sow_keys):

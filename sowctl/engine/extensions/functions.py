@@ -58,13 +58,13 @@ def functions_of(instance: Instance) -> Mapping[str, Function]:
     if top is None or top.find("Modules", "UserDefinedFunctions") is None:
         return {}  # nearly every configuration: what follows would cost the start of each query its imports
     from sowctl.engine.extensions.plugins import is_library, modules
-    from sowctl.expressions.functions.legacy import LEGACY
-    from sowctl.expressions.functions.legacy import LIBRARY as LEGACY_LIBRARY
+    from sowctl.expressions.functions.legacy import LEGACY_FUNCTIONS
+    from sowctl.expressions.functions.legacy import LEGACY_LIBRARY as LEGACY_LIBRARY
 
     makers: dict[str, Callable[[], Function]] = {}
     loaded = modules(instance).values()
     if any(is_library(module, LEGACY_LIBRARY) for module in loaded):
-        makers |= {one.name: partial(_itself, one) for one in LEGACY}
+        makers |= {one.name: partial(_itself, one) for one in LEGACY_FUNCTIONS}
     tables = [
         text
         for module in loaded
@@ -97,7 +97,7 @@ def user_function(user: FunctionConfig) -> Function:
     module, ``SOW-ENG-061`` where that has no such symbol.
     """
     from sowctl.engine.extensions.plugins import FUNCTIONS, entry_point
-    from sowctl.expressions.functions.signature import UNLIMITED, Function
+    from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 
     library = entry_point(FUNCTIONS, user.module)
     if library is None:
@@ -121,7 +121,7 @@ def user_function(user: FunctionConfig) -> Function:
         call=_guarded(user.name.upper(), call),
         parameters=("scalar",) * (1 if user.parameters is None else user.parameters),
         least=user.parameters or 0,
-        most=UNLIMITED if user.parameters is None else user.parameters,
+        most=UNLIMITED_ARGUMENTS if user.parameters is None else user.parameters,
         result="scalar",
         doc=words[0].rstrip(".") if words else f"{user.symbol} of module {user.module}",
         strict=False,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.fold.removal import PART, remove_expired
+from sowctl.engine.fold.removal import DELETE_PART_RECORDS, remove_expired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
-from sowctl.store.changes import LEAST_KEYS
+from sowctl.store.changes import MIN_LISTED_KEYS
 from sowctl.store.codec import history_key_of, stamps
 from sowctl.store.meta import NO_LINEAGE
 
@@ -99,8 +99,8 @@ def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int, on_change: OnCh
     changes = 0
     # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
     # the change list leads on from them; of more it would know nothing in any case.
-    count, parts = overlay.memory_in_order(PART)
-    appending = not txn.meta.records and count > LEAST_KEYS
+    count, parts = overlay.memory_in_order(DELETE_PART_RECORDS)
+    appending = not txn.meta.records and count > MIN_LISTED_KEYS
     for keys, values in parts:
         if applied > overlay.base:
             # Another process has applied a part of these entries; a value of that part may be older than the store's.
@@ -126,14 +126,16 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
             updates.setdefault(key, []).append(value)
     keys = sorted(updates)
     # In parts, as above: memory holds the records and versions of one part besides the overlay.
-    for start in range(0, len(keys), PART):
-        _extend(txn, keys[start : start + PART], updates, rule)
+    for start in range(0, len(keys), DELETE_PART_RECORDS):
+        _extend_versions(txn, keys[start : start + DELETE_PART_RECORDS], updates, rule)
         if on_change is not None:
-            on_change(min(start + PART, len(keys)), len(keys))
+            on_change(min(start + DELETE_PART_RECORDS, len(keys)), len(keys))
     return len(keys)
 
 
-def _extend(txn: WriteTxn, keys: Sequence[bytes], updates: Mapping[bytes, list[bytes]], rule: Retention) -> None:
+def _extend_versions(
+    txn: WriteTxn, keys: Sequence[bytes], updates: Mapping[bytes, list[bytes]], rule: Retention
+) -> None:
     currents = txn.get_many(keys)
     puts: list[tuple[bytes, bytes]] = []
     gone: list[bytes] = []

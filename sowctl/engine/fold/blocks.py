@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sowctl.identity.keyspace import words
 from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
-from sowctl.store.codec import CHECK, KEY_SIZE, TOMBSTONE, encode, encode_plain, logical_topic
+from sowctl.store.codec import KEY_CHECK_SLICE, KEY_SIZE, TOMBSTONE, encode, encode_plain, logical_topic
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
@@ -43,7 +43,7 @@ class Deletions(Struct, frozen=True):
         return [self.keys[at : at + KEY_SIZE] for at in places], [self.checks[at : at + KEY_SIZE] for at in places]
 
 
-def _span(block: Block, after: int, until: int | None) -> tuple[int, int]:
+def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, int]:
     """The places of a block's entries with ``after < txid <= until``: txids are consecutive, so they are a range."""
     count, first = len(block), block.first_txid
     # Both ends are cut to the block: ``after`` and ``until`` may lie far outside of it.
@@ -71,7 +71,7 @@ def places_of(
     if topic not in topics:
         return ()
     columns = block.columns()
-    places: Sequence[int] = range(*_span(block, after, until))
+    places: Sequence[int] = range(*_find_txid_span(block, after, until))
     if len(topics) > 1:
         index, column = topics.index(topic), columns.topics
         places = [place for place in places if column[place] == index]
@@ -107,7 +107,7 @@ def mask_of(
     # Every test is made only where the block's header or map leaves it open: most blocks pass them all untested.
     columns = block.numpy_columns()
     tests = []
-    start, stop = _span(block, after, until)
+    start, stop = _find_txid_span(block, after, until)
     if (start, stop) != (0, len(block)):
         within = np.zeros(len(block), dtype=bool)
         within[start:stop] = True
@@ -250,7 +250,7 @@ def tombstones(
 
 def deletions_of(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
     """Stored records as what deletes them; ``logical``: each deletion has the logical topic of its record."""
-    checks = b"".join([value[CHECK] for value in values])
+    checks = b"".join([value[KEY_CHECK_SLICE] for value in values])
     return Deletions(b"".join(keys), checks, [logical_topic(value) for value in values] if logical else None)
 
 

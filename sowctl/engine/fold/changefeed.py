@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 INSERT, PREIMAGE, POSTIMAGE, DELETION = "insert", "update_preimage", "update_postimage", "delete"
-TYPES = (INSERT, PREIMAGE, POSTIMAGE, DELETION)
+CHANGE_ROW_TYPES = (INSERT, PREIMAGE, POSTIMAGE, DELETION)
 """The types of rows, in the words of Delta's change data feed."""
 State = MutableMapping[bytes, bytes]
 """Stored values by key."""
@@ -46,7 +46,7 @@ def advance(state: State, keys: Sequence[bytes], values: Sequence[bytes]) -> lis
 
 
 def rows_of(operations: Any, flags: Any) -> tuple[Any, Any]:
-    """The rows of some entries: what each is, as a place in :data:`TYPES`, and the place of its entry.
+    """The rows of some entries: what each is, as a place in :data:`CHANGE_ROW_TYPES`, and the place of its entry.
 
     Both numpy arrays, in the order of the entries; of an update, the row of the record before it comes first.
     """
@@ -54,11 +54,13 @@ def rows_of(operations: Any, flags: Any) -> tuple[Any, Any]:
 
     updates = (operations != DELETE) & ((flags & INSERTED) == 0)
     entries = np.repeat(np.arange(len(operations)), np.where(updates, 2, 1))
-    kinds = np.where(operations == DELETE, TYPES.index(DELETION), TYPES.index(INSERT))[entries]
+    kinds = np.where(operations == DELETE, CHANGE_ROW_TYPES.index(DELETION), CHANGE_ROW_TYPES.index(INSERT))[entries]
     # Of the two rows of an update, the first is the one whose successor has the same entry.
     first = np.zeros(len(entries), bool)
     first[:-1] = entries[:-1] == entries[1:]
-    kinds = np.where(updates[entries], np.where(first, TYPES.index(PREIMAGE), TYPES.index(POSTIMAGE)), kinds)
+    kinds = np.where(
+        updates[entries], np.where(first, CHANGE_ROW_TYPES.index(PREIMAGE), CHANGE_ROW_TYPES.index(POSTIMAGE)), kinds
+    )
     return kinds, entries
 
 
@@ -79,7 +81,7 @@ class Before:
         """Whether there are entries of the topic, and none of them has a key: then it keeps no records."""
         return self._seen > 0 and not self._last.entries
 
-    def _take(self, block: Block, span: EntrySpan) -> None:
+    def _add_block(self, block: Block, span: EntrySpan) -> None:
         mask = mask_of(block, (self._topic,), after=span.after, until=span.until, unkeyed=True)
         self._seen += len(block) if mask is None else int(mask.sum())
         self._last.add(block, self._topic, span)
@@ -90,7 +92,7 @@ class Before:
             return
         span = EntrySpan(self.upto, txid)
         for block in log.blocks(after=self.upto, until=txid, topic=self._topic):
-            self._take(block, span)
+            self._add_block(block, span)
         self.upto = txid
 
     def needed(self, log: Journal, until: int) -> Any:
@@ -118,7 +120,7 @@ class Before:
             there = (keys[places] == wanted) & publishes[places]
             found = np.sort(txids[places[there]]).astype(np.uint64)
         for block in blocks:
-            self._take(block, span)
+            self._add_block(block, span)
         self.upto = until
         return found
 
@@ -128,13 +130,13 @@ def records_at(log: Journal, txids: Any) -> State:
     state: State = {}
     if not len(txids):
         return state
-    for block in _holding(log, txids):
+    for block in _read_blocks_holding(log, txids):
         keys, values = taken(block, txids)
         state.update(zip(keys, values, strict=True))
     return state
 
 
-def _holding(log: Journal, txids: Any) -> Iterator[Block]:
+def _read_blocks_holding(log: Journal, txids: Any) -> Iterator[Block]:
     """The blocks that hold any of these txids; of the others no more than the header is read."""
     number, last = txids.dtype.type, int(txids[-1])
     for ref in log.unread(after=int(txids[0]) - 1):

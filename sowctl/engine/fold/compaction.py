@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.apply import Applied
-from sowctl.engine.fold.folding import PART, append_sorted, watched_parts
+from sowctl.engine.fold.folding import FOLD_PART_RECORDS, append_sorted, watched_parts
 from sowctl.engine.fold.inorder import merged, side_by_side
 from sowctl.engine.topics.expiration import unexpired
 from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sowctl.store.ordered import Batch
     from sowctl.store.write import WriteTxn
 
-_BEHIND = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
+_LAST_HISTORY_SUFFIX = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
 """Behind a SOW key, this is not before any history key of it."""
 
 
@@ -99,7 +99,7 @@ class Merging:
         if self._rule is None:
             # At most: a changed record of the store, or one that is deleted, counts twice.
             most = self._meta.records + len(self._overlay)
-            append_sorted(builder, watched_parts(self._kept(self._records()), most, self._instance.watch))
+            append_sorted(builder, watched_parts(self._drop_expired(self._merge_records()), most, self._instance.watch))
         else:
             self._fill_with_versions(self._rule)
 
@@ -130,20 +130,20 @@ class Merging:
             self._builder.put_in_place(lock=store.lock, wait=wait)
         return Applied(self._changes, self._gone)
 
-    def _records(self) -> Iterator[Pairs]:
+    def _merge_records(self) -> Iterator[Pairs]:
         """The records of the store with the changes of the overlay, in key order."""
         if self._snapshot.count or self._overlay.runs:
-            yield from merged(self._snapshot.scan(batch=PART), self._overlay.in_order(PART))
+            yield from merged(self._snapshot.scan(batch=FOLD_PART_RECORDS), self._overlay.in_order(FOLD_PART_RECORDS))
             return
         # A first load: what is in memory is all that there is, and need not be put among anything.
-        for keys, values in self._overlay.memory_in_order(PART)[1]:
+        for keys, values in self._overlay.memory_in_order(FOLD_PART_RECORDS)[1]:
             if None in values:
                 there = [place for place, value in enumerate(values) if value is not None]
                 keys, values = [keys[place] for place in there], [values[place] for place in there]
             if keys:
                 yield keys, cast("list[bytes]", values)
 
-    def _kept(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
+    def _drop_expired(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
         """Pass on the records that are not over, and count the others."""
         for keys, values in parts:
             if self.known is not None:
@@ -159,9 +159,9 @@ class Merging:
     def _fill_with_versions(self, rule: Retention) -> None:
         """Records and versions; what the changes make of a key's is what they make of it in place."""
         builder, known = self._builder, self.known
-        rows = _Versions(self._snapshot.scan_history(batch=PART))
-        changes = self._overlay.all_in_order(PART)
-        for bound, keys, values, fresh in side_by_side(self._snapshot.scan(batch=PART), changes):
+        rows = _VersionReader(self._snapshot.scan_history(batch=FOLD_PART_RECORDS))
+        changes = self._overlay.all_in_order(FOLD_PART_RECORDS)
+        for bound, keys, values, fresh in side_by_side(self._snapshot.scan(batch=FOLD_PART_RECORDS), changes):
             older = rows.upto(bound)
             if fresh:
                 records, versions = dict(zip(keys, values, strict=True)), dict[bytes, list[bytes]]()
@@ -186,7 +186,7 @@ class Merging:
             builder.append_versions(older)
 
 
-class _Versions:
+class _VersionReader:
     """The versions of a store, in key order, as far as they are asked for."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -198,7 +198,7 @@ class _Versions:
         """SOW keys and values of the next versions, to the SOW key ``last`` (inclusive; None: to the end)."""
         found: list[tuple[bytes, bytes]] = []
         while True:
-            stop = len(self._keys) if last is None else bisect_right(self._keys, last + _BEHIND)
+            stop = len(self._keys) if last is None else bisect_right(self._keys, last + _LAST_HISTORY_SUFFIX)
             keys = [key[:KEY_SIZE] for key in self._keys[:stop]]
             found += zip(keys, self._values[:stop], strict=True)
             self._keys, self._values = self._keys[stop:], self._values[stop:]

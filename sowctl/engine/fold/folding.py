@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 BUCKET_BYTES = 144 << 20
 """Bytes of values sorted at once; what does not fit goes through temporary files beside the new store, in parts of
 ``spill.SPILLED_BYTES``."""
-KEEP_BYTES = 96 << 20
+BLOCK_CACHE_BYTES = 96 << 20
 """Blocks of up to this many bytes, as stored and as columns, are kept between the passes instead of read again."""
-PART = 1000
-PARTS = 64
+FOLD_PART_RECORDS = 1000
+TRANSACTION_PARTS = 64
 """Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
-NOTED = 64
+COMPARED_KEY_ENTRIES = 64
 """Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
 COMPACT_ENTRIES = 4_000_000
 """The first pass forgets superseded entries whenever it holds so many."""
@@ -71,7 +71,7 @@ class RecordCheck(Protocol):
         ...
 
 
-class _Blocks:
+class _BlockCache:
     """A topic's blocks, twice: kept in memory if they are few, read again if not."""
 
     def __init__(self, log: Journal, ref: Topic, span: EntrySpan, watch: Watch = unwatched) -> None:
@@ -80,12 +80,12 @@ class _Blocks:
         self._size = 0
 
     def first(self) -> Iterator[Block]:
-        for block in self._read():
+        for block in self._read_journal_blocks():
             if self._kept is not None:
                 self._kept.append(block)
                 # The first pass reads the columns, and a block that has unpacked them holds them.
                 self._size += block.header.size + block.header.columns_raw
-                if self._size > KEEP_BYTES:
+                if self._size > BLOCK_CACHE_BYTES:
                     # Too many to keep: they are read again, so memory stays bounded however long the journal is.
                     self._kept = None
             yield block
@@ -96,7 +96,7 @@ class _Blocks:
             # Told under another name: a journal that is read twice would seem to begin again.
             tell, self._log.on_read = self._log.on_read, partial(self._watch, "entries to gather")
             try:
-                yield from self._read()
+                yield from self._read_journal_blocks()
             finally:
                 self._log.on_read = tell
             return
@@ -106,7 +106,7 @@ class _Blocks:
             # Each block is let go of as soon as it was used.
             yield kept.pop()
 
-    def _read(self) -> Iterator[Block]:
+    def _read_journal_blocks(self) -> Iterator[Block]:
         return self._log.blocks(after=self._span.after, until=self._span.until, topic=self._ref)
 
 
@@ -125,7 +125,7 @@ def fold(
     are gathered and written; of the first reading, ``log`` tells by itself.
     """
     ref = topic.name, topic.message_type
-    blocks = _Blocks(log, ref, span, watch)
+    blocks = _BlockCache(log, ref, span, watch)
     directory = builder.files.directory
     if rule is not None:
         return _fill_history(builder, blocks, ref, span, rule, directory, check, watch)
@@ -150,7 +150,7 @@ def fold(
             buckets.add(b"".join(keys), values)
         count = len(winners)
         del winners
-        append_sorted(builder, watched_parts(buckets.sorted(PART), count, watch))
+        append_sorted(builder, watched_parts(buckets.sorted(FOLD_PART_RECORDS), count, watch))
     return done
 
 
@@ -165,13 +165,13 @@ def watched_parts(parts: Iterator[Pairs], count: int, watch: Watch) -> Iterator[
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
-    """Records into a new store; ``parts`` are of about :data:`PART` records, in key order."""
-    while several := list(islice(parts, PARTS)):
+    """Records into a new store; ``parts`` are of about :data:`FOLD_PART_RECORDS` records, in key order."""
+    while several := list(islice(parts, TRANSACTION_PARTS)):
         # Keys only rise, so each transaction appends at the end of the tree: no page is searched for or split.
-        builder.change(partial(_append, several), pending=sum(sum(map(len, values)) for _, values in several))
+        builder.change(partial(_append_parts, several), pending=sum(sum(map(len, values)) for _, values in several))
 
 
-def _append(several: list[Pairs], txn: WriteTxn) -> None:
+def _append_parts(several: list[Pairs], txn: WriteTxn) -> None:
     for keys, values in several:
         txn.bulk_append(keys, values)
 
@@ -213,7 +213,7 @@ class LastPerKey:
         self.last_txid = int(txids[-1])
         # Memory grows with the number of keys, not of entries.
         if self._held > COMPACT_ENTRIES:
-            self._compact()
+            self._forget_superseded()
         return int(lengths.sum(dtype=np.int64))
 
     def behind(self, keys: Any, txids: Any, publishes: Any, *, entries: int, latest: int, last_txid: int) -> None:
@@ -226,7 +226,7 @@ class LastPerKey:
         self.latest = max(self.latest, latest)
         self.last_txid = last_txid
         if self._held > COMPACT_ENTRIES:
-            self._compact()
+            self._forget_superseded()
 
     def columns(self) -> tuple[Any, Any, Any]:
         """Keys, the txid of the last entry of each, and whether it is a publish, by txid: numpy arrays."""
@@ -234,10 +234,10 @@ class LastPerKey:
             nothing = self._np.zeros(0, dtype=self._np.uint64)
             return nothing, nothing, nothing.astype(bool)
         self._held = COMPACT_ENTRIES + 1
-        self._compact()
+        self._forget_superseded()
         return self._keys[0], self._txids[0], self._publishes[0]
 
-    def _compact(self) -> None:
+    def _forget_superseded(self) -> None:
         np = self._np
         if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
             return
@@ -269,7 +269,7 @@ class LastPerKey:
 
 def _fill_history(
     builder: StoreBuilder,
-    blocks: _Blocks,
+    blocks: _BlockCache,
     ref: Topic,
     span: EntrySpan,
     rule: Retention,
@@ -292,9 +292,9 @@ def _fill_history(
                 last_txid, latest = stamps(values[-1])
                 buckets.add(b"".join(keys), values)
                 if check is not None:
-                    noted.update(stamps(value)[0] for value in values[:: -(-len(values) // NOTED)])
+                    noted.update(stamps(value)[0] for value in values[:: -(-len(values) // COMPARED_KEY_ENTRIES)])
         entries_in_order = chain.from_iterable(
-            zip(*part, strict=True) for part in watched_parts(buckets.sorted(PART), entries, watch)
+            zip(*part, strict=True) for part in watched_parts(buckets.sorted(FOLD_PART_RECORDS), entries, watch)
         )
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
             # All entries of a key come together and in txid order: the retention rule sees them as live writes did, and

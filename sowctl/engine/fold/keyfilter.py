@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-BITS = 24
+FILTER_SLOT_BITS = 24
 """16 MiB of slots: of 6,000,000 keys, three in ten that are not there find theirs filled."""
 
 
@@ -23,16 +23,16 @@ class KeyFilter:
         import numpy
 
         self._np = numpy
-        self._slots = numpy.zeros(1 << BITS, dtype=bool)
+        self._slots = numpy.zeros(1 << FILTER_SLOT_BITS, dtype=bool)
 
     def add(self, keys: Iterable[bytes]) -> None:
         """Note keys."""
-        self._slots[self._places(keys)] = True
+        self._slots[self._compute_slots(keys)] = True
 
     def may_have(self, keys: Sequence[bytes]) -> list[bytes]:
         """Those of ``keys`` that may have been noted, in their order; all others have not been."""
-        return list(compress(keys, self._slots[self._places(keys)].tolist()))
+        return list(compress(keys, self._slots[self._compute_slots(keys)].tolist()))
 
-    def _places(self, keys: Iterable[bytes]) -> Any:
+    def _compute_slots(self, keys: Iterable[bytes]) -> Any:
         np = self._np
-        return np.frombuffer(b"".join(keys), ">u8").astype(np.uint64) >> np.uint64(64 - BITS)
+        return np.frombuffer(b"".join(keys), ">u8").astype(np.uint64) >> np.uint64(64 - FILTER_SLOT_BITS)

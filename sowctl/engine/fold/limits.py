@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-PAGE = 4096
+STORE_PAGE_BYTES = 4096
 
 
 class Limits(Struct):
@@ -62,7 +62,7 @@ class Limits(Struct):
     """
 
 
-LIMITS = Limits()
+MEMTABLE_LIMITS = Limits()
 
 
 def in_place(file_bytes: int) -> tuple[int, int]:
@@ -70,8 +70,8 @@ def in_place(file_bytes: int) -> tuple[int, int]:
 
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
-    known = LIMITS
-    pages, dirty = file_bytes / PAGE, known.dirty_bytes / PAGE
+    known = MEMTABLE_LIMITS
+    pages, dirty = file_bytes / STORE_PAGE_BYTES, known.dirty_bytes / STORE_PAGE_BYTES
     if file_bytes <= known.empty_bytes:
         return known.changes, known.first_bytes
     # The more of the store is changed, the less room is left for what is added.
@@ -85,18 +85,18 @@ def in_place(file_bytes: int) -> tuple[int, int]:
 
 def in_memory() -> tuple[int, int]:
     """The same where an overlay goes into a run, and no page of the store is changed."""
-    return LIMITS.changes, LIMITS.bytes
+    return MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes
 
 
 def in_columns(*, first: bool) -> tuple[int, int]:
     """The same where all that is in memory waits as columns, and goes into a run, or as the ``first`` into a store."""
-    known = LIMITS
+    known = MEMTABLE_LIMITS
     return (known.first_changes, known.first_columns) if first else (known.columned_changes, known.columned_bytes)
 
 
 def is_columned(count: int, changed: int) -> bool:
     """Whether a batch of so many messages is decided by columns, behind so many changes of its session."""
-    return count >= LIMITS.columned and changed >= LIMITS.columned_after
+    return count >= MEMTABLE_LIMITS.columned and changed >= MEMTABLE_LIMITS.columned_after
 
 
 def is_bulk(changed: int, records: int, *, history: bool = False) -> bool:
@@ -104,12 +104,12 @@ def is_bulk(changed: int, records: int, *, history: bool = False) -> bool:
 
     ``records``, here and below: with ``history``, together with the versions.
     """
-    return changed * (LIMITS.history_share if history else LIMITS.bulk_share) >= records
+    return changed * (MEMTABLE_LIMITS.history_share if history else MEMTABLE_LIMITS.bulk_share) >= records
 
 
 def is_to_be_merged(changes: int, records: int) -> bool:
     """Whether runs and memory hold enough ``changes`` to be merged with a store of so many records."""
-    return changes >= records * LIMITS.merge_share
+    return changes >= records * MEMTABLE_LIMITS.merge_share
 
 
 def to_be_joined(sizes: Sequence[int]) -> int:
@@ -120,9 +120,9 @@ def to_be_joined(sizes: Sequence[int]) -> int:
         if count and size > 2 * largest:
             break
         count, largest = count + 1, max(largest, size)
-    return count if count >= LIMITS.fan else 0
+    return count if count >= MEMTABLE_LIMITS.fan else 0
 
 
 def is_small(changes: int, records: int) -> bool:
     """Whether the runs beside a store are so small that merging them would cost more than they do."""
-    return changes * LIMITS.bulk_share < records and changes + records > LIMITS.small_records
+    return changes * MEMTABLE_LIMITS.bulk_share < records and changes + records > MEMTABLE_LIMITS.small_records

@@ -136,7 +136,7 @@ class Overlay:
 
     def find_in_runs(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         """As :meth:`find`, of the changes in runs alone."""
-        return Layers(self._layers, self._refold).find(keys)
+        return Layers(self._layers, self._refold_run).find(keys)
 
     def in_order(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> InOrder:
         """The changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
@@ -151,7 +151,7 @@ class Overlay:
                 # Only the keys of this part are sorted: each part is read by itself, perhaps by another process.
                 current = {key: value for key, value in current.items() if low <= key < high}
             memory = Sorted(current)
-        return InOrder(Layers(self._layers, self._refold, memory), size, start, stop)
+        return InOrder(Layers(self._layers, self._refold_run, memory), size, start, stop)
 
     def memory_in_order(self, size: int) -> tuple[int, Iterator[Changes]]:
         """How many keys changed behind the runs, and these changes in key order, ``size`` at a time."""
@@ -171,7 +171,7 @@ class Overlay:
     def all_changes(self) -> Layers:
         """Every change, with history: those of a key in txid order. As of now: what is added later is not in it."""
         memory = Sorted({}, self.changes) if self.changes else None
-        return Layers(self._layers, self._refold, memory)
+        return Layers(self._layers, self._refold_run, memory)
 
     def all_in_order(self, size: int) -> AllInOrder:
         """Every change, with history, in key order, in windows of about ``size`` keys."""
@@ -183,7 +183,7 @@ class Overlay:
             if part:
                 yield {key: part[key] for key in sorted(part)}
 
-    def _refold(self, number: int) -> Layer:
+    def _refold_run(self, number: int) -> Layer:
         assert self._again is not None
         return self._again(self.runs[number])
 
@@ -195,7 +195,7 @@ class Overlay:
             self.changes.extend(zip(keys, values, strict=True))
         self._size += sum(map(len, values))
         self._added += len(keys)
-        self._advance(values[-1])
+        self._advance_position(values[-1])
 
     def put_columns(
         self, records: Published, txids: Sequence[int], times: Sequence[int], expirations: Sequence[int]
@@ -222,7 +222,7 @@ class Overlay:
             self.changes.extend(zip(keys, tombstones, strict=True))
         self._size += sum(map(len, tombstones))
         self._added += len(keys)
-        self._advance(tombstones[-1])
+        self._advance_position(tombstones[-1])
 
     def fold(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
         """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
@@ -245,7 +245,7 @@ class Overlay:
         self.runs.append(run)
         self._layers.append(run)
         self._again = again
-        self._forget()
+        self._clear_memory()
 
     def take_joined(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
         """Put ``joined`` in the place of ``runs``, of which it was made; False where they are not here any more."""
@@ -259,7 +259,7 @@ class Overlay:
     def recall(self) -> None:
         """Take everything that is in runs into memory."""
         whole: dict[bytes, bytes | None] = {}
-        layers = Layers(self._layers, self._refold)
+        layers = Layers(self._layers, self._refold_run)
         changes: list[tuple[bytes, bytes]] = []
         for number in range(len(layers)):
             whole.update(zip(*layers.part(number, 0, len(layers[number])), strict=True))
@@ -286,9 +286,9 @@ class Overlay:
         """Forget everything but position and time: it has been applied up to ``base``."""
         self.base = base
         self.runs, self._layers = [], []
-        self._forget()
+        self._clear_memory()
 
-    def _forget(self) -> None:
+    def _clear_memory(self) -> None:
         self._packed.clear()
         self.unpacked = None
         if self.changes is not None:
@@ -296,5 +296,5 @@ class Overlay:
         self._size = self._added = 0
         self.deletes = False
 
-    def _advance(self, value: bytes) -> None:
+    def _advance_position(self, value: bytes) -> None:
         self.last_txid, self.last_time = stamps(value)

@@ -145,7 +145,7 @@ def assemble(
         else:
             # Under the journal's lock nothing is appended, so the store is complete when it takes the old one's place.
             with writer.lock():
-                _finish_under_lock(builder, log, topic, span.until, rule)
+                _append_late_entries(builder, log, topic, span.until, rule)
                 builder.put_in_place(wait=instance.lock_wait)
                 # The new store has everything: runs beside the old one lead nowhere any more.
                 remove_runs(topic.file, builder.meta, log.lineage)
@@ -153,7 +153,7 @@ def assemble(
     return Rebuilt(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
 
 
-def _finish_under_lock(
+def _append_late_entries(
     builder: StoreBuilder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
 ) -> None:
     """Entries that were appended while the store was built."""

@@ -25,45 +25,46 @@ if TYPE_CHECKING:
     from sowctl.store.snapshot import Snapshot
     from sowctl.store.write import WriteTxn
 
-PART = 2000
+DELETE_PART_RECORDS = 2000
 """Records handed to the store at once."""
-BATCH = 1000
+VERSION_BATCH_ENTRIES = 1000
 """Versions read or dropped at once."""
-EXPIRED = 20_000
+MAX_PIGGYBACK_EXPIRED_RECORDS = 20_000
 """Expired records that a transaction removes besides what it was begun for. They lie anywhere in the store, on almost
 as many pages, and LMDB holds these in memory until it commits."""
-REMOVED = 400_000
+MAX_EXPIRED_RECORDS = 400_000
 """Expired records that a transaction of their own removes at most, or fewer:"""
-DIRTY_PAGES = 50_000
+MAX_DIRTY_PAGES = 50_000
 """Pages of 4 KiB that it may change, about."""
-VERSIONS = 30_000
+MAX_REMOVED_VERSIONS = 30_000
 """Versions that a transaction of their own removes; each may lie on a page by itself."""
 
 
 def remove_expired(txn: WriteTxn, now: int) -> int:
-    """Remove records whose stamp is not after ``now``, the oldest :data:`EXPIRED` at most; returns how many."""
+    """Remove records whose stamp is not after ``now``, the oldest :data:`MAX_PIGGYBACK_EXPIRED_RECORDS` at most;
+    returns how many."""
     # In key order: neighbours lie on one page.
-    return _remove(sorted(islice(txn.expired(now), EXPIRED)), now, txn)
+    return _remove_expired_keys(sorted(islice(txn.expired(now), MAX_PIGGYBACK_EXPIRED_RECORDS)), now, txn)
 
 
 def remove_all_expired(store: Store, now: int) -> int:
     """Remove all records whose stamp is not after ``now``; returns how many. The caller holds the store's lock."""
     with store.snapshot() as snapshot:
         gone = snapshot.expired(now)
-        few = sorted(islice(gone, EXPIRED))
+        few = sorted(islice(gone, MAX_PIGGYBACK_EXPIRED_RECORDS))
         # The usual run finds few, and loads no numpy for them.
-        if len(few) == EXPIRED:
-            keys = _numbers(chain(few, gone))
-            step = _at_once(snapshot, len(keys))
-    if len(few) < EXPIRED:
-        return store.write(partial(_remove, few, now))
+        if len(few) == MAX_PIGGYBACK_EXPIRED_RECORDS:
+            keys = _sort_key_numbers(chain(few, gone))
+            step = _count_per_transaction(snapshot, len(keys))
+    if len(few) < MAX_PIGGYBACK_EXPIRED_RECORDS:
+        return store.write(partial(_remove_expired_keys, few, now))
     for start in range(0, len(keys), step):
         part = words(keys[start : start + step].astype(">u8"))
-        store.write(partial(_remove, part, now))
+        store.write(partial(_remove_expired_keys, part, now))
     return len(keys)
 
 
-def _numbers(keys: Iterator[bytes]) -> Any:
+def _sort_key_numbers(keys: Iterator[bytes]) -> Any:
     """SOW keys as a sorted array of numbers, which takes 8 bytes of memory for each of them."""
     import numpy as np
 
@@ -75,7 +76,7 @@ def _numbers(keys: Iterator[bytes]) -> Any:
     return numbers
 
 
-def _at_once(snapshot: Snapshot, count: int) -> int:
+def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
     """How many of ``count`` expired records go in one transaction, in key order, by the pages that it changes."""
     records, index = snapshot.leaf_pages()
     # A page of which everything goes is free within the transaction, and used again for the next one that changes.
@@ -86,16 +87,16 @@ def _at_once(snapshot: Snapshot, count: int) -> int:
         # In key order the records are neighbours; their entries in the expiry index are anywhere.
         return left * several / count + index * -math.expm1(-several / index)
 
-    several = PART
-    while several < REMOVED and pages(2 * several) <= DIRTY_PAGES:
+    several = DELETE_PART_RECORDS
+    while several < MAX_EXPIRED_RECORDS and pages(2 * several) <= MAX_DIRTY_PAGES:
         several *= 2
-    return min(several, REMOVED)
+    return min(several, MAX_EXPIRED_RECORDS)
 
 
-def _remove(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
+def _remove_expired_keys(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
     """Remove records, by their keys in order, that have expired at ``now``; returns how many."""
-    for start in range(0, len(gone), PART):
-        txn.delete(gone[start : start + PART])
+    for start in range(0, len(gone), DELETE_PART_RECORDS):
+        txn.delete(gone[start : start + DELETE_PART_RECORDS])
     if gone:
         # What the store held before this clock can no longer be told from it alone: past states look at this mark.
         txn.set_removal_mark(now)
@@ -111,19 +112,19 @@ def remove_unreachable(store: Store, rule: Retention, now: int) -> int:
     with Spool(Path(store.path).parent) as gone:
         # All are found first: a store is not written while it is read.
         with store.snapshot() as snapshot:
-            keys = _unreachable(snapshot, rule, now)
-            while raw := b"".join(islice(keys, VERSIONS)):
+            keys = _find_unreachable_versions(snapshot, rule, now)
+            while raw := b"".join(islice(keys, MAX_REMOVED_VERSIONS)):
                 gone.add((raw,))
                 count += len(raw) // HISTORY_KEY_SIZE
         for (raw,) in gone:
-            store.write(partial(_drop, raw, now))
+            store.write(partial(_drop_versions, raw, now))
     return count
 
 
-def _drop(raw: bytes, now: int, txn: WriteTxn) -> None:
+def _drop_versions(raw: bytes, now: int, txn: WriteTxn) -> None:
     keys = [raw[at : at + HISTORY_KEY_SIZE] for at in range(0, len(raw), HISTORY_KEY_SIZE)]
-    for start in range(0, len(keys), BATCH):
-        txn.delete_versions(keys[start : start + BATCH])
+    for start in range(0, len(keys), VERSION_BATCH_ENTRIES):
+        txn.delete_versions(keys[start : start + VERSION_BATCH_ENTRIES])
     txn.set_removal_mark(now)
 
 
@@ -132,9 +133,13 @@ def count_unreachable(timelines: Iterable[tuple[bytes, Sequence[Version]]], rule
     return sum(len(versions) - len(prune(versions, now, rule.window)) for _, versions in timelines)
 
 
-def _unreachable(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
+def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
     """The history keys of what is outside the window, in their order."""
-    rows = ((key, value) for batch in reader.scan_history(batch=BATCH) for key, value in zip(*batch, strict=True))
+    rows = (
+        (key, value)
+        for batch in reader.scan_history(batch=VERSION_BATCH_ENTRIES)
+        for key, value in zip(*batch, strict=True)
+    )
     for key, group in groupby(rows, key=lambda row: row[0][:8]):
         stored = [version_of(value) for _, value in group]
         current = [version_of(value) for value in reader.get_many([key]).values()]

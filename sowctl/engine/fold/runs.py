@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
 
-ATTEMPTS = 3
-PART = 10_000
+MAX_FIND_ATTEMPTS = 3
+PART_CHANGES = 10_000
 """Changes that are written at once."""
-WINDOW = 1000
+COMPACTION_WINDOW_CHANGES = 1000
 """Changes of each run that are joined at once, so that they stay in the processor's cache."""
 Refold = Callable[[SortedRun], Layer]
 """Folds the journal's entries of a run again."""
@@ -65,10 +65,10 @@ def find_runs(
     """
     last = min(log.last_txid(), log.last_txid() if until is None else until)
     found: list[SortedRun] = []
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_FIND_ATTEMPTS):
         there = runs_beside(store)
         try:
-            while run := _next(instance, there, meta, log, after, last, every):
+            while run := _find_next_run(instance, there, meta, log, after, last, every):
                 found.append(run)
                 after = run.upto
             break
@@ -78,7 +78,7 @@ def find_runs(
     return found
 
 
-def _next(
+def _find_next_run(
     instance: Instance,
     there: dict[tuple[int, int], Path],
     meta: StoreMeta,
@@ -101,12 +101,12 @@ def _next(
             tell_unused(instance, path, str(problem))
             continue
         # A topic may have had History when the run was written, or got it since.
-        if (run.base, run.upto, run.every) == (after, upto, every) and _belongs(run, meta, log):
+        if (run.base, run.upto, run.every) == (after, upto, every) and _belongs_to_store(run, meta, log):
             return run
     return None
 
 
-def _belongs(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
+def _belongs_to_store(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
     """Whether a run is of this store's definition and of this journal, and not of another copy of it."""
     state = run.state
     if state.definition != meta.definition or state.lineage != log.lineage or state.block is None:
@@ -172,7 +172,9 @@ def flush(
 
     The journal's lock is held. Raises StorageError; the overlay is as it was then.
     """
-    _flush(instance, topic, (Path(store.path), store.meta()), Path(store.path), overlay, lineage, upto, block)
+    _write_memtable_run(
+        instance, topic, (Path(store.path), store.meta()), Path(store.path), overlay, lineage, upto, block
+    )
 
 
 def flush_aside(
@@ -192,10 +194,10 @@ def flush_aside(
         aside = Path(place) / store.name
         aside.touch(mode=0o600)
         # It is open when its directory goes, and stays readable for as long as the overlay has it.
-        _flush(instance, topic, (store, meta), aside, overlay, lineage, upto, block)
+        _write_memtable_run(instance, topic, (store, meta), aside, overlay, lineage, upto, block)
 
 
-def _flush(
+def _write_memtable_run(
     instance: Instance,
     topic: TopicConfig,
     origin: tuple[Path, StoreMeta],
@@ -209,9 +211,9 @@ def _flush(
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
     kind = NEWEST if overlay.changes is None else EVERY
     if overlay.changes is None:
-        count, parts = overlay.memory_in_order(PART)
+        count, parts = overlay.memory_in_order(PART_CHANGES)
     else:
-        count, parts = len(overlay.changes), cast("Iterator[Changes]", all_in_key_order(overlay.changes, PART))
+        count, parts = len(overlay.changes), cast("Iterator[Changes]", all_in_key_order(overlay.changes, PART_CHANGES))
     written = write_run(beside, state, overlay.begins, count, parts, instance.seam, kind)
     # Opened as a reader would: what is taken from memory must be there.
     overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
@@ -229,7 +231,7 @@ def join(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[So
     again = refolding(instance, topic, path, store.meta())
     every = runs[0].every
     overlay = Overlay(history=every, base=runs[0].base, runs=runs, again=again)
-    parts = _all_parts(overlay) if every else _parts(overlay)
+    parts = _read_all_parts(overlay) if every else _read_newest_parts(overlay)
     count = len(overlay) if every else distinct(runs)
     latest = max(run.state.last_time for run in runs)
     kind = EVERY if every else NEWEST
@@ -239,14 +241,14 @@ def join(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[So
     return joined
 
 
-def _parts(overlay: Overlay) -> Iterator[Changes]:
-    for _, window in overlay.in_order(WINDOW).upto(None):
+def _read_newest_parts(overlay: Overlay) -> Iterator[Changes]:
+    for _, window in overlay.in_order(COMPACTION_WINDOW_CHANGES).upto(None):
         keys = sorted(window)
         yield keys, [window[key] for key in keys]
 
 
-def _all_parts(overlay: Overlay) -> Iterator[Changes]:
-    for _, window in overlay.all_in_order(WINDOW).upto(None):
+def _read_all_parts(overlay: Overlay) -> Iterator[Changes]:
+    for _, window in overlay.all_in_order(COMPACTION_WINDOW_CHANGES).upto(None):
         pairs = [(key, value) for key in sorted(window) for value in window[key]]
         yield [key for key, _ in pairs], [value for _, value in pairs]
 

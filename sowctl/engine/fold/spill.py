@@ -25,13 +25,13 @@ from sowctl.identity.keyspace import shares, stable_order, words
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
 
-_HEAD = Struct("<QQ")
+_PART_HEADER = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 WRITE_BYTES = 1 << 20
-SPILLED_BYTES = 48 << 20
+MAX_BUCKET_FILE_BYTES = 48 << 20
 """A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
 than one of them is held while one follows the other, and each holds back what it has not written yet."""
-SPOOL_BYTES = 8 << 20
+SPOOL_MEMORY_BYTES = 8 << 20
 """So much of a :class:`Spool` stays in memory."""
 
 
@@ -48,17 +48,17 @@ def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
     import numpy as np
 
     lengths = np.fromiter(map(len, values), dtype="<u4", count=len(values))
-    return b"".join((_HEAD.pack(len(values), int(lengths.sum(dtype="u8"))), keys, lengths.tobytes(), *values))
+    return b"".join((_PART_HEADER.pack(len(values), int(lengths.sum(dtype="u8"))), keys, lengths.tobytes(), *values))
 
 
 def parts_in(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
     """What :func:`packed` has made, part by part: keys back to back, and values. Raises EOFError where it is cut."""
     import numpy as np
 
-    while head := file.read(_HEAD.size):
-        if len(head) < _HEAD.size:
+    while head := file.read(_PART_HEADER.size):
+        if len(head) < _PART_HEADER.size:
             raise EOFError
-        count, size = _HEAD.unpack(head)
+        count, size = _PART_HEADER.unpack(head)
         keys, lengths, raw = file.read(8 * count), file.read(4 * count), file.read(size)
         # the values come last: where they are whole, so is what stands before them
         if len(raw) < size or len(lengths) < 4 * count:
@@ -74,7 +74,7 @@ class Buckets:
         import numpy
 
         self._np = numpy
-        self._count = 1 if expected <= limit else -(-expected // min(limit, SPILLED_BYTES))
+        self._count = 1 if expected <= limit else -(-expected // min(limit, MAX_BUCKET_FILE_BYTES))
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
         self._sizes = [0] * self._count
@@ -115,27 +115,27 @@ class Buckets:
             # Each bucket writes when it holds this much: writes are large, and no bucket holds much more than that in
             # memory.
             if self._sizes[bucket] >= WRITE_BYTES:
-                self._spill(bucket)
+                self._spill_bucket(bucket)
 
     def sorted(self, size: int) -> Iterator[Pairs]:
         """Everything in key order, in parts of at most ``size`` pairs."""
         # Buckets are ascending ranges of keys, so sorting one after the other sorts everything.
         for bucket in range(self._count):
-            raw, values = self._load(bucket)
+            raw, values = self._load_bucket(bucket)
             keys = self._np.frombuffer(raw, dtype=">u8")
             order = stable_order(keys.astype(self._np.uint64))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
                 yield words(keys[part]), [values[place] for place in part.tolist()]
 
-    def _spill(self, bucket: int) -> None:
+    def _spill_bucket(self, bucket: int) -> None:
         try:
             self._files[bucket].write(packed(b"".join(self._keys[bucket]), self._values[bucket]))
         except OSError as problem:
-            raise _unwritten(problem, self._directory) from problem
+            raise _describe_write_failure(problem, self._directory) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
-    def _load(self, bucket: int) -> tuple[bytes, list[bytes]]:
+    def _load_bucket(self, bucket: int) -> tuple[bytes, list[bytes]]:
         """Keys and values of a bucket, which is empty then: those of its file, and those not yet written."""
         keys: list[bytes] = []
         values: list[bytes] = []
@@ -156,12 +156,12 @@ class Buckets:
 class Spool:
     """Tuples of plain values (those of :mod:`marshal`), read in the order in which they were added, as often as asked.
 
-    Behind :data:`SPOOL_BYTES` they lie in a temporary file in ``directory``, without a name.
+    Behind :data:`SPOOL_MEMORY_BYTES` they lie in a temporary file in ``directory``, without a name.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES, dir=str(directory))  # noqa: SIM115 - see __exit__
+        self._file = tempfile.SpooledTemporaryFile(SPOOL_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115 - see __exit__
         self._count = 0
 
     def __enter__(self) -> Spool:
@@ -182,14 +182,14 @@ class Spool:
         try:
             self._file.write(marshal.dumps(item))
         except OSError as problem:
-            raise _unwritten(problem, self._directory) from problem
+            raise _describe_write_failure(problem, self._directory) from problem
         self._count += 1
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         try:
             self._file.seek(0)  # writes what is buffered
         except OSError as problem:
-            raise _unwritten(problem, self._directory) from problem
+            raise _describe_write_failure(problem, self._directory) from problem
         for _ in range(self._count):
             yield marshal.load(self._file)
 
@@ -223,7 +223,7 @@ class PartFiles:
         try:
             pickle.dump(value, self._files[part], pickle.HIGHEST_PROTOCOL)
         except OSError as problem:
-            raise _unwritten(problem, self._directory or Path(tempfile.gettempdir())) from problem
+            raise _describe_write_failure(problem, self._directory or Path(tempfile.gettempdir())) from problem
 
     def values(self, part: int) -> Iterator[Any]:
         """The values of a part. Raises StorageError ``SOW-ENG-040``."""
@@ -232,12 +232,12 @@ class PartFiles:
             end = file.seek(0, os.SEEK_END)  # writes what is buffered
             file.seek(0)
         except OSError as problem:
-            raise _unwritten(problem, self._directory or Path(tempfile.gettempdir())) from problem
+            raise _describe_write_failure(problem, self._directory or Path(tempfile.gettempdir())) from problem
         while file.tell() < end:
             yield pickle.load(file)
 
 
-def _unwritten(problem: OSError, directory: Path) -> StorageError:
+def _describe_write_failure(problem: OSError, directory: Path) -> StorageError:
     return StorageError(
         "SOW-ENG-040",
         f"cannot write a temporary file: {problem.strerror or problem}",

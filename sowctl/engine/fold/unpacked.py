@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from sowctl.engine.fold.keytable import EMPTY, KeyTable
+from sowctl.engine.fold.keytable import EMPTY_ROW, KeyTable
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import words
-from sowctl.store.codec import HEADER_SIZE, OVERHEAD, PLAIN, Numbers, encode_plain, payloads
+from sowctl.store.codec import HEADER_SIZE, PLAIN_FLAGS, VALUE_OVERHEAD_BYTES, Numbers, encode_plain, payloads
 from sowctl.store.sortedrun import Changes
 
-_ROWS = 1 << 15
-_HEADER = np.dtype([("plain", "<u4"), ("txid", "<u8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "=u8")])
+_PART_ROWS = 1 << 15
+_VALUE_HEADER = np.dtype([("plain", "<u4"), ("txid", "<u8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "=u8")])
 """The header of a stored value without optional parts; check words as their bytes lie in memory."""
 
 
@@ -56,15 +56,15 @@ class Unpacked:
     def __init__(self) -> None:
         self._table = KeyTable()
         self._count = 0
-        self._room = _ROWS
+        self._room = _PART_ROWS
         self.payloads: list[bytes] = []
         """Of each row."""
-        self.keys: Any = np.empty(_ROWS, dtype=np.uint64)
-        self.checks: Any = np.empty(_ROWS, dtype=np.uint64)
-        self.sizes: Any = np.empty(_ROWS, dtype=np.int64)
-        self._txids: Any = np.empty(_ROWS, dtype=np.uint64)
-        self._times: Any = np.empty(_ROWS, dtype=np.int64)
-        self._expirations: Any = np.empty(_ROWS, dtype=np.int64)
+        self.keys: Any = np.empty(_PART_ROWS, dtype=np.uint64)
+        self.checks: Any = np.empty(_PART_ROWS, dtype=np.uint64)
+        self.sizes: Any = np.empty(_PART_ROWS, dtype=np.int64)
+        self._txids: Any = np.empty(_PART_ROWS, dtype=np.uint64)
+        self._times: Any = np.empty(_PART_ROWS, dtype=np.int64)
+        self._expirations: Any = np.empty(_PART_ROWS, dtype=np.int64)
         self.records = self.added = 0
         """How many records were added, and the bytes of their values."""
         self.held = self.taken = 0
@@ -83,29 +83,29 @@ class Unpacked:
         count, start = len(records.payloads), self._count
         stop = start + count
         while stop > self._room:
-            self._widen()
-        columns = self._columns()
+            self._grow_columns()
+        columns = self._list_columns()
         fresh = records.keys, records.checks, records.sizes, txids, times, expirations
         for column, values in zip(columns, fresh, strict=True):
             column[start:stop] = values
         self.payloads += records.payloads
         self._count = stop
         before = self._table.find(records.distinct)
-        known = before[before != EMPTY]
+        known = before[before != EMPTY_ROW]
         self._table.put(records.distinct, start + records.last)
         self.records += count
-        size = int(records.sizes.sum()) + OVERHEAD * count
+        size = int(records.sizes.sum()) + VALUE_OVERHEAD_BYTES * count
         self.added += size
         self.taken += size
-        self.held += int(records.sizes[records.last].sum()) + OVERHEAD * len(records.last)
-        self.held -= int(self.sizes[known].sum()) + OVERHEAD * len(known)
+        self.held += int(records.sizes[records.last].sum()) + VALUE_OVERHEAD_BYTES * len(records.last)
+        self.held -= int(self.sizes[known].sum()) + VALUE_OVERHEAD_BYTES * len(known)
 
     def take(self, current: Mapping[bytes, bytes | None]) -> bool:
         """Begin with stored values, which are newest per key; False where one of them has parts that columns lack."""
         values = [value for value in current.values() if value is not None]
-        if len(values) < len(current) or not all(value.startswith(PLAIN) for value in values):
+        if len(values) < len(current) or not all(value.startswith(PLAIN_FLAGS) for value in values):
             return False
-        fields = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_HEADER)
+        fields = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_VALUE_HEADER)
         numbers = np.frombuffer(b"".join(current), ">u8").astype(np.uint64)
         texts = payloads(values)
         sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
@@ -117,7 +117,7 @@ class Unpacked:
         """Whether the values take about ``bound`` bytes, though what is superseded has been forgotten."""
         if self.taken < bound:
             return False
-        self._drop()
+        self._drop_superseded()
         # Each time a quarter of them has to be superseded at least, so that every record pays for three that stay.
         return self.taken > bound - bound // 4
 
@@ -141,28 +141,28 @@ class Unpacked:
         )
         return keys, values
 
-    def _columns(self) -> tuple[Any, ...]:
+    def _list_columns(self) -> tuple[Any, ...]:
         return self.keys, self.checks, self.sizes, self._txids, self._times, self._expirations
 
-    def _widen(self) -> None:
+    def _grow_columns(self) -> None:
         self._room *= 2
-        self._take([np.concatenate((column, np.empty_like(column))) for column in self._columns()])
+        self._set_columns([np.concatenate((column, np.empty_like(column))) for column in self._list_columns()])
 
-    def _take(self, columns: Sequence[Any]) -> None:
+    def _set_columns(self, columns: Sequence[Any]) -> None:
         self.keys, self.checks, self.sizes, self._txids, self._times, self._expirations = columns
 
-    def _drop(self) -> None:
+    def _drop_superseded(self) -> None:
         """Forget the superseded rows."""
         _, rows = self._table.items()
         rows.sort()
         payloads = self.payloads
         self.payloads = [payloads[row] for row in rows.tolist()]
         self._count = len(rows)
-        for column in self._columns():
+        for column in self._list_columns():
             column[: self._count] = column[rows]
         # In parts, because a look-up holds several numbers for each key.
-        for start in range(0, self._count, _ROWS):
-            stop = min(start + _ROWS, self._count)
+        for start in range(0, self._count, _PART_ROWS):
+            stop = min(start + _PART_ROWS, self._count)
             self._table.put(self.keys[start:stop], np.arange(start, stop))
         self.taken = self.held
 
@@ -202,4 +202,4 @@ class UnpackedLayer:
         """The values of those ``keys`` that changed."""
         wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
         rows = self._records.rows_of(np.unique(wanted))
-        return dict(zip(*self._records.packed(rows[rows != EMPTY]), strict=True))
+        return dict(zip(*self._records.packed(rows[rows != EMPTY_ROW]), strict=True))

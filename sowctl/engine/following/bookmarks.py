@@ -19,11 +19,11 @@ from sowctl.values.units import whole_number
 if TYPE_CHECKING:
     from sowctl.values.times import Clock
 
-__all__ = ["EPOCH", "NOW", "RECENT", "Bookmark", "Instant", "Mark", "Side", "Txid", "Wanted", "parse"]
+__all__ = ["EPOCH", "NOW", "RECENT_RANGE", "Bookmark", "Instant", "Mark", "Side", "Txid", "Wanted", "parse"]
 
-_WORDS = {"epoch": EPOCH, "0": EPOCH, "now": NOW}
-_RECENT = frozenset(("recent", "most_recent", "most-recent"))
-_HINT = (
+_BOOKMARK_WORDS = {"epoch": EPOCH, "0": EPOCH, "now": NOW}
+_RECENT_WORDS = frozenset(("recent", "most_recent", "most-recent"))
+_BOOKMARK_HINT = (
     "write it like 0, 0|1|, 13948331409633568391|7|, 20260105T100000Z, -15m, or as a range "
     "[20260105T100000:20260105T110000)"
 )
@@ -85,7 +85,7 @@ class Wanted(Struct, frozen=True):
         return f"{'[' if self.start.inclusive else '('}{self.start}:{self.end}{']' if self.end.inclusive else ')'}"
 
 
-RECENT = Wanted(Side(()))
+RECENT_RANGE = Wanted(Side(()))
 """What the subscription's bookmark store has; EPOCH where it has nothing."""
 
 
@@ -96,45 +96,45 @@ def parse(text: str, clock: Clock) -> Wanted:
     ``SOW-IDN-001`` (no place), ``SOW-IDN-002`` (no range), ``SOW-VAL-020`` (a time that cannot be).
     """
     word = text.strip()
-    if word.lower() in _RECENT:
-        return RECENT
+    if word.lower() in _RECENT_WORDS:
+        return RECENT_RANGE
     if word[:1] in ("[", "(") or word[-1:] in ("]", ")"):
-        return _range(word, clock)
-    return Wanted(Side(_marks(word, clock)))
+        return _parse_range(word, clock)
+    return Wanted(Side(_parse_marks(word, clock)))
 
 
-def _range(word: str, clock: Clock) -> Wanted:
+def _parse_range(word: str, clock: Clock) -> Wanted:
     if word[:1] not in ("[", "(") or word[-1:] not in ("]", ")") or len(word) < 2:
-        raise _no_range(word, "it does not have two brackets")
+        raise _make_range_error(word, "it does not have two brackets")
     inner = word[1:-1]
-    if _readable(inner, clock):
-        raise _no_range(word, "it has only one side")
+    if _is_bookmark(inner, clock):
+        raise _make_range_error(word, "it has only one side")
     found: list[Wanted] = []
     # ISO 8601 has colons of its own: the one that parts the sides is the one at which both of them can be read.
     for at, sign in enumerate(inner):
         left, right = inner[:at], inner[at + 1 :]
-        if sign == ":" and _readable(left, clock) and _readable(right, clock):
-            start = Side(_marks(left, clock), word[0] == "[")
-            found.append(Wanted(start, Side(_marks(right, clock), word[-1] == "]")))
+        if sign == ":" and _is_bookmark(left, clock) and _is_bookmark(right, clock):
+            start = Side(_parse_marks(left, clock), word[0] == "[")
+            found.append(Wanted(start, Side(_parse_marks(right, clock), word[-1] == "]")))
     if len(found) != 1:
         why = "it is ambiguous" if found else "it has no colon with a position on each side"
-        raise _no_range(word, why)
+        raise _make_range_error(word, why)
     return found[0]
 
 
-def _readable(text: str, clock: Clock) -> bool:
+def _is_bookmark(text: str, clock: Clock) -> bool:
     try:
-        return bool(_marks(text, clock))
+        return bool(_parse_marks(text, clock))
     except UsageError:
         return False
 
 
-def _marks(text: str, clock: Clock) -> tuple[Mark, ...]:
-    return tuple(_mark(part.strip(), clock) for part in text.split(","))
+def _parse_marks(text: str, clock: Clock) -> tuple[Mark, ...]:
+    return tuple(_parse_mark(part.strip(), clock) for part in text.split(","))
 
 
-def _mark(word: str, clock: Clock) -> Mark:
-    if (known := _WORDS.get(word.lower())) is not None:
+def _parse_mark(word: str, clock: Clock) -> Mark:
+    if (known := _BOOKMARK_WORDS.get(word.lower())) is not None:
         return known
     if "|" in word:
         return parse_bookmark(word)
@@ -145,8 +145,8 @@ def _mark(word: str, clock: Clock) -> Mark:
     except UsageError as error:
         if error.code != "SOW-VAL-010":
             raise
-        raise UsageError("SOW-IDN-001", f"{word!r} is not a bookmark, a txid or a time", hint=_HINT) from None
+        raise UsageError("SOW-IDN-001", f"{word!r} is not a bookmark, a txid or a time", hint=_BOOKMARK_HINT) from None
 
 
-def _no_range(word: str, why: str) -> UsageError:
-    return UsageError("SOW-IDN-002", f"{word!r} is not a bookmark range: {why}", hint=_HINT)
+def _make_range_error(word: str, why: str) -> UsageError:
+    return UsageError("SOW-IDN-002", f"{word!r} is not a bookmark range: {why}", hint=_BOOKMARK_HINT)

@@ -63,19 +63,21 @@ def changes_of(
     """
     wanted = [topic for topic in block.topics if topic in topics]
     if len(wanted) == 1:
-        places = _places(block, topics[wanted[0]], after, until)
+        places = _find_entry_places(block, topics[wanted[0]], after, until)
         if places:
-            yield _at(block, wanted[0], places, owner)
+            yield _build_changes(block, wanted[0], places, owner)
         return
     # Entries of several topics are delivered in the order in which they were published.
     rows = sorted(
-        (place, number) for number, topic in enumerate(wanted) for place in _places(block, topics[topic], after, until)
+        (place, number)
+        for number, topic in enumerate(wanted)
+        for place in _find_entry_places(block, topics[topic], after, until)
     )
     for number, run in groupby(rows, key=lambda row: row[1]):
-        yield _at(block, wanted[number], [place for place, _ in run], owner)
+        yield _build_changes(block, wanted[number], [place for place, _ in run], owner)
 
 
-def _places(block: Block, interest: Interest, after: int, until: int | None) -> Sequence[int]:
+def _find_entry_places(block: Block, interest: Interest, after: int, until: int | None) -> Sequence[int]:
     places = places_of(block, interest.ref, after=after, until=until, unkeyed=not interest.keyed)
     wanted = interest.sow_keys
     if wanted is None or not places:
@@ -84,7 +86,7 @@ def _places(block: Block, interest: Interest, after: int, until: int | None) -> 
     return [place for place in places if keys[KEY_SIZE * place : KEY_SIZE * (place + 1)] in wanted]
 
 
-def _at(block: Block, topic: Topic, places: Sequence[int], owner: int) -> Changes:
+def _build_changes(block: Block, topic: Topic, places: Sequence[int], owner: int) -> Changes:
     keys, values = values_at(block, places)
     columns, first = block.columns(), block.first_txid
     whole = len(places) == len(block)

@@ -78,18 +78,18 @@ class Conflation:
             if isinstance(delivery, Events):
                 self.note(delivery)
             return
-        for place, key in enumerate(self._keys(delivery)):
+        for place, key in enumerate(self._make_conflation_keys(delivery)):
             # A record that enters a page has a time of its own, from before the message that moved the page.
             self._time = max(self._time, delivery.times[place])
             # A message at the very end of an interval still belongs to it (decision 42).
             yield from self.flush(self._time - 1)
-            self._hold(key, delivery, place)
+            self._hold_events(key, delivery, place)
 
     def note(self, events: Events) -> None:
         """Remember records as what the subscriber holds."""
         if self._delivered is not None:
-            for key, payload in zip(self._keys(events), events.payloads, strict=True):
-                self._note(key, payload)
+            for key, payload in zip(self._make_conflation_keys(events), events.payloads, strict=True):
+                self._note_payload(key, payload)
 
     def flush(self, now: Micros | None) -> Iterator[Delivery]:
         """What is to be told at an instant; None: all that is held back."""
@@ -99,25 +99,25 @@ class Conflation:
             if found is None:
                 continue
             if self._delivered is not None:
-                known = self._delivered.get(_flat(key))
+                known = self._delivered.get(_flatten_key(key))
                 if found.command == "oof":
                     if known is None:
                         continue  # the subscriber never heard of it
                     found.payload = known
-                    self._delivered.drop(_flat(key))
+                    self._delivered.drop(_flatten_key(key))
                 else:
                     whole = found.payload
                     if found.command == "delta_publish" and known is not None:
                         whole = found.kind.merge(known, found.payload, set_nulls=True)
-                    self._note(key, whole)
-            yield _event(found)
+                    self._note_payload(key, whole)
+            yield _make_pending_event(found)
 
     def close(self) -> None:
         """Forget everything."""
         if self._delivered is not None:
             self._delivered.close()
 
-    def _hold(self, key: Key, events: Events, place: int) -> None:
+    def _hold_events(self, key: Key, events: Events, place: int) -> None:
         payload = events.payloads[place]
         before = self._pending.get(key)
         if before is None:
@@ -150,11 +150,11 @@ class Conflation:
         before.logical = None if events.logical is None else events.logical[place]
         before.correlation = None if events.correlations is None else events.correlations[place]
 
-    def _note(self, key: Key, payload: bytes) -> None:
+    def _note_payload(self, key: Key, payload: bytes) -> None:
         if self._delivered is not None:
-            self._delivered.put(_flat(key), payload)
+            self._delivered.put(_flatten_key(key), payload)
 
-    def _keys(self, events: Events) -> list[Key]:
+    def _make_conflation_keys(self, events: Events) -> list[Key]:
         front = events.topic, events.kind.name
         if not self._paths:
             return [(*front, (name or "").encode()) for name in events.names]
@@ -162,19 +162,19 @@ class Conflation:
         if reader is None:
             reader = self._readers[events.kind.name] = events.kind.key_texts(self._paths)
         texts, _ = reader(events.payloads)
-        return [(*front, _joined(row)) for row in texts]
+        return [(*front, _join_texts(row)) for row in texts]
 
 
-def _joined(texts: Sequence[bytes | None]) -> bytes:
+def _join_texts(texts: Sequence[bytes | None]) -> bytes:
     """Texts with their lengths, so that no two rows are alike."""
     return b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in texts)
 
 
-def _flat(key: Key) -> bytes:
-    return _joined([key[0].encode(), key[1].encode(), key[2]])
+def _flatten_key(key: Key) -> bytes:
+    return _join_texts([key[0].encode(), key[1].encode(), key[2]])
 
 
-def _event(found: Pending) -> Events:
+def _make_pending_event(found: Pending) -> Events:
     return Events(
         found.command,
         found.topic,

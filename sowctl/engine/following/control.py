@@ -21,7 +21,7 @@ from sowctl.values.units import parse_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS = ("replace", "pause", "resume", "stop")
+CONTROL_COMMANDS = ("replace", "pause", "resume", "stop")
 
 
 class Control(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,13 +39,13 @@ def parse_control(line: bytes) -> Control:
     try:
         found = msgspec.json.decode(line, type=Control)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _wrong(f"invalid control line: {error}") from None
-    if found.command not in COMMANDS:
-        raise _wrong(f"unknown control command {found.command!r}")
+        raise _make_control_error(f"invalid control line: {error}") from None
+    if found.command not in CONTROL_COMMANDS:
+        raise _make_control_error(f"unknown control command {found.command!r}")
     return found
 
 
-def _wrong(words: str) -> UsageError:
+def _make_control_error(words: str) -> UsageError:
     return UsageError(
         "SOW-FOL-006",
         words,
@@ -53,30 +53,30 @@ def _wrong(words: str) -> UsageError:
     )
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.isascii() or not text.isdecimal():
         raise ValueError(f"{text!r} is not an integer")
     return int(text)
 
 
-def _switch(text: str) -> bool:
+def _parse_switch(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "top_n": ("top_n", _number),
-    "skip_n": ("skip_n", _number),
-    "batch_size": ("batch_size", _number),
+_TEXT_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "top_n": ("top_n", _parse_number),
+    "skip_n": ("skip_n", _parse_number),
+    "batch_size": ("batch_size", _parse_number),
     "select": ("select", str),
     "orderby": ("order_by", str),
     "grouping": ("grouping", str),
     "projection": ("projection", str),
-    "oof": ("oof", _switch),
-    "delta": ("delta", _switch),
-    "no_empties": ("no_empties", _switch),
-    "send_keys": ("send_keys", _switch),
+    "oof": ("oof", _parse_switch),
+    "delta": ("delta", _parse_switch),
+    "no_empties": ("no_empties", _parse_switch),
+    "send_keys": ("send_keys", _parse_switch),
     "conflation": ("conflation", str),
     "conflation_key": ("conflation_key", str),
     "bookmark_not_found": ("bookmark_not_found", str),
@@ -84,9 +84,9 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rate_max_gap": ("rate_max_gap", parse_seconds),
 }
 """Name in the text, field of the options, and how its value is read."""
-_PAGE = ("top_n", "skip_n", "orderby")
+_PAGE_OPTIONS = ("top_n", "skip_n", "orderby")
 """Names in the text of what makes a page."""
-_ALWAYS = "timestamp"
+_IGNORED_OPTION = "timestamp"
 """What a server adds where it is asked to, and every event has."""
 
 
@@ -94,13 +94,13 @@ def with_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
     """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
     changes: dict[str, Any] = {}
     for name, value in parse_option_text(text).items():
-        row = _OPTIONS.get(name)
-        if row is None and name != _ALWAYS:
-            hint = f"valid options: {', '.join((*_OPTIONS, _ALWAYS))}"
+        row = _TEXT_OPTIONS.get(name)
+        if row is None and name != _IGNORED_OPTION:
+            hint = f"valid options: {', '.join((*_TEXT_OPTIONS, _IGNORED_OPTION))}"
             raise UsageError("SOW-FOL-007", f"unknown subscription option {name!r}", hint=hint)
         try:
             if row is None:
-                _switch(value)
+                _parse_switch(value)
             else:
                 changes[row[0]] = row[1](value)
         except ValueError as error:
@@ -115,7 +115,7 @@ def seconds_of(conflation: str | None) -> float | None:
     if conflation is None or conflation == "none":
         return None
     if conflation == "auto":
-        return AUTO
+        return AUTO_INTERVAL_SECONDS
     try:
         found = parse_seconds(conflation)
     except ValueError as error:
@@ -124,7 +124,7 @@ def seconds_of(conflation: str | None) -> float | None:
     return found or None
 
 
-AUTO = 0.1
+AUTO_INTERVAL_SECONDS = 0.1
 """Seconds of the interval that ``auto`` stands for: what a person takes for at once."""
 
 
@@ -137,7 +137,7 @@ def replaced(options: SubscribeOptions, control: Control) -> SubscribeOptions:
     if control.sow_keys is not None:
         new = replace(new, sow_keys=split_keys(control.sow_keys) if control.sow_keys.strip() else None)
     given = parse_option_text(control.options or "")
-    page = {name: getattr(options, _OPTIONS[name][0]) for name in _PAGE}
+    page = {name: getattr(options, _TEXT_OPTIONS[name][0]) for name in _PAGE_OPTIONS}
     missing = [name for name, value in page.items() if value is not None and name not in given]
     if missing:
         # An order has commas of its own.

@@ -22,18 +22,18 @@ from sowctl.engine.topics.expiration import expires
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.moment import entry_of, refs_of
 from sowctl.engine.views.opening import open_target
-from sowctl.store.codec import CHECK, payloads, stamps
-from sowctl.values.times import SECOND
+from sowctl.store.codec import KEY_CHECK_SLICE, payloads, stamps
+from sowctl.values.times import MICROS_PER_SECOND
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
 
-UNTOLD = 1.0
+MIN_RECHECK_SECONDS = 1.0
 """Seconds between two looks at rows that may change without any entry."""
-PARTS = 4
+LOOKS_PER_INTERVAL = 4
 """Of a conflated topic's interval, the part after which its rows are looked at."""
-REST = 4
+REFRESH_REST_FACTOR = 4
 """A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others."""
 
 
@@ -54,9 +54,9 @@ class DerivedRows:
         sources = [entry_of(instance, ref) for ref in refs_of(instance, topic.derived)]
         topics = [source for source in sources if isinstance(source, TopicConfig)]
         self.stores = [one.file for one in topics if not one.journalled and one.file is not None]
-        self._every = UNTOLD if any(expires(one.expiration) for one in topics) else None
+        self._every = MIN_RECHECK_SECONDS if any(expires(one.expiration) for one in topics) else None
         if isinstance(topic.derived, ConflatedTopic):
-            self._every = min(UNTOLD, topic.derived.interval_us / SECOND / PARTS)
+            self._every = min(MIN_RECHECK_SECONDS, topic.derived.interval_us / MICROS_PER_SECOND / LOOKS_PER_INTERVAL)
 
     def open(self) -> Source:
         """The rows now; to be closed."""
@@ -64,7 +64,7 @@ class DerivedRows:
 
     def begin(self, source: Source) -> None:
         """What comes behind these rows is new."""
-        self._known = {key: hash(payload) for key, payload in _each(source)}
+        self._known = {key: hash(payload) for key, payload in _iterate_records(source)}
         self._looked = time.monotonic()
 
     @property
@@ -90,7 +90,7 @@ class DerivedRows:
         self._looked = begun = time.monotonic()
         with closing(self.open()) as source:
             found = self.upto(source)
-        self._rest = time.monotonic() + REST * (time.monotonic() - begun)
+        self._rest = time.monotonic() + REFRESH_REST_FACTOR * (time.monotonic() - begun)
         return found
 
     def upto(self, source: Source) -> Changes | None:
@@ -111,10 +111,12 @@ class DerivedRows:
         for key in sorted(gone):
             del self._known[key]
             keys.append(key)
-            values.append(tombstone(key, bytes(CHECK.stop - CHECK.start), latest[0], self._instance.now))
+            values.append(
+                tombstone(key, bytes(KEY_CHECK_SLICE.stop - KEY_CHECK_SLICE.start), latest[0], self._instance.now)
+            )
         return Changes((self.topic.name, self.topic.message_type), keys, values, at_once=True) if keys else None
 
 
-def _each(source: Source) -> Iterator[tuple[bytes, bytes]]:
+def _iterate_records(source: Source) -> Iterator[tuple[bytes, bytes]]:
     for keys, values in source.batches(figures.READ):
         yield from zip(keys, payloads(values), strict=True)

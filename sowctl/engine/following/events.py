@@ -119,13 +119,13 @@ class Events(DescribedStruct):
         if start == 0 and (stop is None or stop >= len(self)):
             return self
         some = slice(start, stop)
-        return self._with(lambda column: column[some])
+        return self._map_columns(lambda column: column[some])
 
     def chosen(self, places: Sequence[int]) -> Events:
         """Some of them, by their places in ascending order."""
-        return self._with(lambda column: [column[place] for place in places])
+        return self._map_columns(lambda column: [column[place] for place in places])
 
-    def _with(self, some: Callable[[Sequence[Any]], Sequence[Any]]) -> Events:
+    def _map_columns(self, some: Callable[[Sequence[Any]], Sequence[Any]]) -> Events:
         """The same with ``some`` of every column."""
         return Events(
             self.command,
@@ -182,12 +182,12 @@ Delivery = Events | Sign
 """What a subscription hands out at a time."""
 
 
-_FLAGS = itemgetter(0)
+_GET_FLAGS = itemgetter(0)
 
 
 def flags_of(values: Sequence[bytes]) -> int:
     """The flags that any of the stored values has."""
-    return reduce(or_, set(map(_FLAGS, values)), 0)
+    return reduce(or_, set(map(_GET_FLAGS, values)), 0)
 
 
 def names_of(keys: Sequence[bytes], values: Sequence[bytes], flags: int) -> list[str | None]:
@@ -207,7 +207,8 @@ def correlations_of(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str 
     if not flags_of(values) & CORRELATION:
         return None
     found = (
-        decode(key, value).correlation_id if value[0] & CORRELATION else None for key, value in _both(keys, values)
+        decode(key, value).correlation_id if value[0] & CORRELATION else None
+        for key, value in _iterate_pairs(keys, values)
     )
     return [None if one is None else one.decode("utf-8", "replace") for one in found]
 
@@ -217,12 +218,13 @@ def logical_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> li
     if not flags_of(values) & LOGICAL_TOPIC:
         return None
     found = (
-        decode(key, value).logical_topic if value[0] & LOGICAL_TOPIC else None for key, value in _both(keys, values)
+        decode(key, value).logical_topic if value[0] & LOGICAL_TOPIC else None
+        for key, value in _iterate_pairs(keys, values)
     )
     return [topic if one is None else one.decode("utf-8", "replace") for one in found]
 
 
-def _both(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _iterate_pairs(keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     return zip(keys, values, strict=True)
 
 

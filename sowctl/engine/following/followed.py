@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sowctl.described import DescribedStruct
 from sowctl.engine.following.feeds.feed import Feed
 from sowctl.engine.following.interest import Interest, is_page
-from sowctl.values.times import SECOND
+from sowctl.values.times import MICROS_PER_SECOND
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -46,7 +46,7 @@ def followed_by(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Fol
     """The topics, each with a feed that remembers as much as the options need."""
     found = {}
     for one in wanted:
-        followed = found[one.ref] = Followed(_feed(instance, one))
+        followed = found[one.ref] = Followed(_make_feed(instance, one))
         if one.config.derived is not None:
             from sowctl.engine.following.derived import DerivedRows
 
@@ -58,7 +58,7 @@ def followed_by(instance: Instance, wanted: Sequence[Interest]) -> dict[Ref, Fol
     return found
 
 
-def _feed(instance: Instance, wanted: Interest) -> Feed:
+def _make_feed(instance: Instance, wanted: Interest) -> Feed:
     options = wanted.options
     if options.projection is not None:
         from sowctl.engine.following.feeds.aggregated import AggregatedFeed
@@ -96,4 +96,4 @@ def conflation_of(options: SubscribeOptions) -> Conflation | None:
 
     # What is told of single records is conflated by their keys, which are the fields then; a delta may lack these.
     paths = [] if options.oof or options.delta else paths_of(options.conflation_key)
-    return Conflation(round(seconds * SECOND), paths, oof=options.oof)
+    return Conflation(round(seconds * MICROS_PER_SECOND), paths, oof=options.oof)

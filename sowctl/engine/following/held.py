@@ -13,17 +13,17 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-MEMORY = 64 << 20
+HELD_MEMORY_BYTES = 64 << 20
 """Bytes of values that are held before they go to a file."""
-_SIZE_BITS = 28
+_VALUE_SIZE_BITS = 28
 """Bits of a place that tell a value's size: more than the largest message takes."""
-_PART = 1 << 20
+_COPY_PART_BYTES = 1 << 20
 
 
 class Held:
     """Values by key; ``len`` tells how many. Close it."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, memory: int = HELD_MEMORY_BYTES) -> None:
         self._memory = memory
         self._young: dict[bytes, bytes] = {}
         self._size = 0
@@ -46,20 +46,20 @@ class Held:
         """The value of a key, None where there is none."""
         value = self._young.get(key)
         if value is None and (place := self._places.get(key)) is not None:
-            return self._read(place)
+            return self._read_value(place)
         return value
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep a value in the place of what the key had."""
-        self._forget(key)
+        self._forget_place(key)
         self._young[key] = value
         self._size += len(value)
         if self._size > self._memory:
-            self._spill()
+            self._spill_values()
 
     def drop(self, key: bytes) -> None:
         """Keep nothing for a key."""
-        self._forget(key)
+        self._forget_place(key)
 
     def clear(self) -> None:
         """Keep nothing at all."""
@@ -73,27 +73,27 @@ class Held:
             self._file.close()
             self._file = None
 
-    def _forget(self, key: bytes) -> None:
+    def _forget_place(self, key: bytes) -> None:
         before = self._young.pop(key, None)
         if before is not None:
             self._size -= len(before)
         elif self._places and (place := self._places.pop(key, None)) is not None:
-            self._garbage += place & (1 << _SIZE_BITS) - 1
+            self._garbage += place & (1 << _VALUE_SIZE_BITS) - 1
 
-    def _read(self, place: int) -> bytes:
+    def _read_value(self, place: int) -> bytes:
         assert self._file is not None
-        return os.pread(self._file.fileno(), place & (1 << _SIZE_BITS) - 1, place >> _SIZE_BITS)
+        return os.pread(self._file.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
 
-    def _spill(self) -> None:
+    def _spill_values(self) -> None:
         """Values to the file; where most of the file is out of date, what counts goes into another one first."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         if self._garbage > self._memory and 2 * self._garbage > self._end:
-            self._compact()
-        self._append(self._young)
+            self._compact_file()
+        self._append_values(self._young)
         self._young, self._size = {}, 0
 
-    def _compact(self) -> None:
+    def _compact_file(self) -> None:
         old, places = self._file, self._places
         assert old is not None
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
@@ -101,18 +101,18 @@ class Held:
         part: dict[bytes, bytes] = {}
         size = 0
         for key, place in places.items():
-            part[key] = os.pread(old.fileno(), place & (1 << _SIZE_BITS) - 1, place >> _SIZE_BITS)
+            part[key] = os.pread(old.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
             size += len(part[key])
-            if size > _PART:
-                self._append(part)
+            if size > _COPY_PART_BYTES:
+                self._append_values(part)
                 part, size = {}, 0
-        self._append(part)
+        self._append_values(part)
         old.close()
 
-    def _append(self, values: dict[bytes, bytes]) -> None:
+    def _append_values(self, values: dict[bytes, bytes]) -> None:
         assert self._file is not None
         for key, value in values.items():
-            self._places[key] = self._end << _SIZE_BITS | len(value)
+            self._places[key] = self._end << _VALUE_SIZE_BITS | len(value)
             self._end += len(value)
         # One write may take fewer bytes than given, as on a disk that is nearly full; the next one says why.
         data = memoryview(b"".join(values.values()))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
 
-_BATCH = 1000
+_BATCH_RECORDS = 1000
 
 
 class Past(DescribedStruct, frozen=True):
@@ -121,19 +121,21 @@ def open_past(instance: Instance, topics: Sequence[TopicConfig], past: Past) -> 
         sources: list[Source | None] = []
         for topic in topics:
             try:
-                source, least = _opened(instance, topic, past.states.get((topic.name, topic.message_type)), held)
+                source, least = _open_past_state(
+                    instance, topic, past.states.get((topic.name, topic.message_type)), held
+                )
             except MissingError as error:
                 if error.code != "SOW-ENG-010":
                     raise
                 source, least = None, None
             sources.append(source)
             if least is not None and least < after:
-                _require(instance, topic, least)
+                _require_entries_after(instance, topic, least)
                 after = least
         return Together(past.span.after, instance.now, sources, held.pop_all()), after
 
 
-def _opened(
+def _open_past_state(
     instance: Instance, topic: TopicConfig, at: Micros | None, held: ExitStack
 ) -> tuple[Source | None, int | None]:
     """A topic's state, and the txid of the oldest version in it behind which others may have been dropped."""
@@ -148,11 +150,11 @@ def _opened(
     way = way_at(instance, topic, 0 if oldest else at, held)
     source = VersionsSource(way.current, topic, way.at)
     # Flags of stored values do not have what changes behind the store have dropped: the timelines do.
-    found = (as_of(versions, way.at) for _, versions in source.timelines(_BATCH))
+    found = (as_of(versions, way.at) for _, versions in source.timelines(_BATCH_RECORDS))
     return source, min((version.txid for version in found if version is not None and version.lossy), default=None)
 
 
-def _require(instance: Instance, topic: TopicConfig, txid: int) -> None:
+def _require_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> None:
     """Refuse a replay behind ``txid`` if entries of the topic behind it are gone."""
     with open_log(instance) as log:
         if txid < log.first_txid - 1 and txid < log.before((topic.name, topic.message_type)).last_txid:

@@ -48,7 +48,7 @@ def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail)
     with ExitStack() as held:
         # Before any state is read: an entry up to here is in every one of them.
         least = tail.end()
-        opened = [_opened(instance, topic, held) for topic in topics]
+        opened = [_open_topic_snapshot(instance, topic, held) for topic in topics]
         logged = [(topic, found) for topic, found in zip(topics, opened, strict=True) if found and topic.journalled]
         txid = max((found.last_txid for _, found in logged), default=least)
         txid = max(least, txid)
@@ -66,7 +66,7 @@ def open_together(instance: Instance, topics: Sequence[TopicConfig], tail: Tail)
         return Together(txid, now, sources, held.pop_all())
 
 
-def _opened(instance: Instance, topic: TopicConfig, held: ExitStack) -> CurrentSource | None:
+def _open_topic_snapshot(instance: Instance, topic: TopicConfig, held: ExitStack) -> CurrentSource | None:
     if topic.key_mode == "none":
         return None
     try:

@@ -14,7 +14,7 @@ from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.search.keytext import keys_of
 from sowctl.engine.search.matcher import Matcher, environment_of
 from sowctl.engine.search.terms import MAX_BATCH, check_aggregated, order_of, select_of
-from sowctl.engine.topics.targets import QUEUES
+from sowctl.engine.topics.targets import QUEUE_KINDS
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
 
-_DEFAULTS = SubscribeOptions()
+_DEFAULT_OPTIONS = SubscribeOptions()
 Selecting = Callable[[bytes], bytes]
 
 
@@ -76,12 +76,12 @@ class Interest(DescribedStruct, frozen=True):
 
 def compiled(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> list[Interest]:
     """What is asked of each topic. Raises UsageError (exit 2) for texts and options."""
-    _check(options, topics)
+    _check_combinations(options, topics)
     order, directives = order_of(options.order_by), select_of(options.select)
     environment, functions = environment_of(instance, endless=True), functions_of(instance)
     wanted = []
     for topic in topics:
-        _check_records(topic, options)
+        _check_record_options(topic, options)
         # A pattern may match a queue among others: then only what leaves the others is told.
         if options.oof and is_queue(topic) and len(topics) == 1:
             raise UsageError(
@@ -94,7 +94,7 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
         seen = topic.key_mode == "fields"
         matcher = Matcher(options.filter, kind, topic.name, environment, seen=seen, functions=functions)
         sow_keys = None if options.sow_keys is None else frozenset(keys_of(options.sow_keys, topic))
-        select = None if directives is None else _selecting(kind, directives)
+        select = None if directives is None else _make_selector(kind, directives)
         wanted.append(Interest(topic, kind, matcher, options, sow_keys, select, order))
     if is_page(options) and not options.oof:
         instance.notify_once(
@@ -108,7 +108,7 @@ def compiled(instance: Instance, topics: Sequence[TopicConfig], options: Subscri
 
 def is_queue(topic: TopicConfig) -> bool:
     """Whether it is a queue: what leaves it was processed, which is told to nobody (behaviour 4.2)."""
-    return topic.derived is not None and topic.derived.kind in QUEUES
+    return topic.derived is not None and topic.derived.kind in QUEUE_KINDS
 
 
 def is_page(options: SubscribeOptions) -> bool:
@@ -116,7 +116,7 @@ def is_page(options: SubscribeOptions) -> bool:
     return options.top_n is not None and options.skip_n is not None
 
 
-_TEXTS = (
+_TEXT_OPTIONS = (
     "filter",
     "order_by",
     "select",
@@ -129,10 +129,10 @@ _TEXTS = (
     "bookmark_not_found",
     "rate",
 )
-_SWITCHES = ("sow", "until_now", "oof", "delta", "no_empties", "send_keys", "events")
-_COUNTS = "top_n", "skip_n", "batch_size", "most"
-_LEAST = {"top_n": 0, "skip_n": 0, "most": 1}
-_SECONDS = {"lasting": 0.0, "progress_every": 0.001, "rate_max_gap": 0.0}
+_SWITCH_OPTIONS = ("sow", "until_now", "oof", "delta", "no_empties", "send_keys", "events")
+_COUNT_OPTIONS = "top_n", "skip_n", "batch_size", "most"
+_MIN_COUNTS = {"top_n": 0, "skip_n": 0, "most": 1}
+_MIN_SECONDS = {"lasting": 0.0, "progress_every": 0.001, "rate_max_gap": 0.0}
 """Options that are texts, true or false, whole numbers, and seconds; of numbers the least."""
 
 
@@ -143,14 +143,14 @@ def check_options(options: SubscribeOptions) -> None:
     the option.
     """
     for names, kinds, words in (
-        (_TEXTS, (str,), "a text"),
-        (_SWITCHES, (bool,), "true or false"),
-        (_COUNTS, (int,), "an integer"),
-        (_SECONDS, (int, float), "a number of seconds"),
+        (_TEXT_OPTIONS, (str,), "a text"),
+        (_SWITCH_OPTIONS, (bool,), "true or false"),
+        (_COUNT_OPTIONS, (int,), "an integer"),
+        (_MIN_SECONDS, (int, float), "a number of seconds"),
     ):
         for name in names:
             value = getattr(options, name)
-            if value is None and getattr(_DEFAULTS, name) is None:
+            if value is None and getattr(_DEFAULT_OPTIONS, name) is None:
                 continue
             # True is an int to Python, and a mistake here.
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -159,7 +159,7 @@ def check_options(options: SubscribeOptions) -> None:
     # A text would be taken for a list of its letters.
     if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
         raise TypeError(f"sow_keys must be a tuple of str, not {keys!r}")
-    for name, least in (_LEAST | _SECONDS).items():
+    for name, least in (_MIN_COUNTS | _MIN_SECONDS).items():
         value = getattr(options, name)
         # Not a number is not above the least either.
         if value is not None and not value >= least:
@@ -170,7 +170,7 @@ def check_options(options: SubscribeOptions) -> None:
             )
 
 
-def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
+def _check_combinations(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
     check_options(options)
     if options.skip_n is not None and options.top_n is None:
         raise UsageError("SOW-QRY-010", "an offset (skip_n) requires a limit (top_n)", hint="add --limit")
@@ -184,10 +184,10 @@ def _check(options: SubscribeOptions, topics: Sequence[TopicConfig]) -> None:
         raise UsageError(
             "SOW-FOL-012", "groups of a subscription cannot be ordered", hint="remove --order-by, --top-n and --skip-n"
         )
-    _check_replay(options)
+    _check_replay_options(options)
 
 
-def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
+def _check_record_options(topic: TopicConfig, options: SubscribeOptions) -> None:
     """Refuse what only a topic with records can give."""
     wishes = {
         "oof": options.oof,
@@ -205,31 +205,31 @@ def _check_records(topic: TopicConfig, options: SubscribeOptions) -> None:
         )
 
 
-def _check_replay(options: SubscribeOptions) -> None:
+def _check_replay_options(options: SubscribeOptions) -> None:
     """Refuse what a replay cannot be (behaviour 3.4, 4.2, 4.3, 4.6; C111)."""
     if options.bookmark is None:
         if options.rate is not None or options.rate_max_gap is not None or options.bookmark_not_found is not None:
-            raise _replaying("a replay option is given without a start position", "add --bookmark")
+            raise _make_replay_error("a replay option is given without a start position", "add --bookmark")
         # Without records and without a replay there is nothing that a limit could be of.
         if not options.sow and options.top_n is not None and options.skip_n is None:
-            raise _replaying(
+            raise _make_replay_error(
                 "top_n without records is a number of replayed messages, but there is no replay",
                 "add --bookmark, or use --max",
             )
     elif options.projection is not None:
         hint = "remove --bookmark; query --at groups the records at a past time"
-        raise _replaying("an aggregated subscription cannot start at a bookmark", hint)
+        raise _make_replay_error("an aggregated subscription cannot start at a bookmark", hint)
     elif options.delta:
-        raise _replaying("a subscription with a bookmark cannot send deltas", "remove --delta")
+        raise _make_replay_error("a subscription with a bookmark cannot send deltas", "remove --delta")
     elif not options.sow and (options.oof or is_page(options)):
-        raise _replaying(
+        raise _make_replay_error(
             "out-of-focus messages require records, but a replay without records is requested", "remove --no-sow"
         )
     elif options.rate_max_gap is not None and options.rate is None:
-        raise _replaying("the maximum gap requires a rate", "add --rate")
+        raise _make_replay_error("the maximum gap requires a rate", "add --rate")
 
 
-def _replaying(words: str, hint: str) -> UsageError:
+def _make_replay_error(words: str, hint: str) -> UsageError:
     return UsageError("SOW-FOL-024", words, hint=hint)
 
 
@@ -248,16 +248,18 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
 
     if seconds_of(options.conflation) is None:
         if options.conflation_key is not None:
-            raise _conflating("a conflation key requires an interval", "add --conflation")
+            raise _make_conflation_error("a conflation key requires an interval", "add --conflation")
         return
     paths = paths_of(options.conflation_key)
     if not paths and topic.key_mode == "none":
-        raise _conflating(f"topic {topic.name!r} has no SOW keys for conflation", "give --conflation-key")
+        raise _make_conflation_error(f"topic {topic.name!r} has no SOW keys for conflation", "give --conflation-key")
     if paths and not kind.filterable:
-        raise _conflating(f"messages of type {kind.name} have no fields", "remove --conflation-key")
+        raise _make_conflation_error(f"messages of type {kind.name} have no fields", "remove --conflation-key")
     if (options.oof or options.delta) and paths and [path.names for path in paths] != [key.names for key in topic.keys]:
         wish = "oof" if options.oof else "delta"
-        raise _conflating(f"with {wish}, the conflation key must be the topic's Key", "remove --conflation-key")
+        raise _make_conflation_error(
+            f"with {wish}, the conflation key must be the topic's Key", "remove --conflation-key"
+        )
     directives = None if options.oof or options.delta else select_of(options.select)
     if directives is None:
         return
@@ -267,12 +269,12 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
         probe = reduce(lambda inner, name: {name: inner}, reversed(names), cast(object, 0))
         if msgspec.json.decode(instance.type_of("json").select(msgspec.json.encode(probe), directives)) != probe:
             words = f"the select list omits the conflation key /{'/'.join(names)}"
-            raise _conflating(words, "add it to --select")
+            raise _make_conflation_error(words, "add it to --select")
 
 
-def _conflating(words: str, hint: str) -> UsageError:
+def _make_conflation_error(words: str, hint: str) -> UsageError:
     return UsageError("SOW-FOL-010", words, hint=hint)
 
 
-def _selecting(kind: MessageType, directives: list[tuple[bool, tuple[str, ...]]]) -> Selecting:
+def _make_selector(kind: MessageType, directives: list[tuple[bool, tuple[str, ...]]]) -> Selecting:
     return lambda payload: kind.select(payload, directives)

@@ -13,12 +13,12 @@ from typing import Literal
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.values.times import SECOND
+from sowctl.values.times import MICROS_PER_SECOND
 from sowctl.values.units import parse_size
 
 Unit = Literal["messages", "bytes", "times"]
-_RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
-BURST = 0.1
+_RATE_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+MAX_CATCH_UP_SECONDS = 0.1
 """Seconds by which a replay that was held up may be behind and hurry on; beyond them it goes on at its rate."""
 
 
@@ -31,7 +31,7 @@ class Rate(Struct, frozen=True):
 
 def parse_rate(text: str) -> Rate:
     """Read a rate: ``1000`` messages, ``500KB`` a second, ``2X`` or ``.5X``. Raises UsageError ``SOW-FOL-020``."""
-    match = _RATE.fullmatch(text.strip())
+    match = _RATE_PATTERN.fullmatch(text.strip())
     if match is not None:
         number, unit = match[1], match[2].lower()
         try:
@@ -73,17 +73,21 @@ class ReplayPace:
         if self._due is None:
             self._due = now
         else:
-            gap = max(recorded - self._recorded, 0) / SECOND / self._rate.amount if self._is_recorded else self._next
+            gap = (
+                max(recorded - self._recorded, 0) / MICROS_PER_SECOND / self._rate.amount
+                if self._is_recorded_pace
+                else self._next
+            )
             if self._longest is not None:
                 gap = min(gap, self._longest)
             # Counted from when the one before was due, so that pauses which are too long by a little do not add up.
-            self._due = max(self._due + gap, now - BURST)
+            self._due = max(self._due + gap, now - MAX_CATCH_UP_SECONDS)
         self._recorded = max(recorded, self._recorded)
         self._next = (size if self._rate.unit == "bytes" else 1) / self._rate.amount
         return max(self._due - now, 0.0)
 
     @property
-    def _is_recorded(self) -> bool:
+    def _is_recorded_pace(self) -> bool:
         return self._rate.unit == "times"
 
     def ready(self, recorded: Sequence[int], sizes: Sequence[int]) -> tuple[int, float]:

@@ -20,7 +20,7 @@ from sowctl.engine.following.pacing import ReplayPace, parse_rate
 from sowctl.engine.following.spans import NotFound
 from sowctl.errors import UsageError
 from sowctl.store.codec import all_stamps
-from sowctl.values.times import SECOND
+from sowctl.values.times import MICROS_PER_SECOND
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
 
-GRACE = 1.0
+END_GRACE_SECONDS = 1.0
 """Seconds behind an end in the future: a writer has taken its time before, and writes its entries a moment later."""
 
 
@@ -121,7 +121,9 @@ class Replay:
     def ends_in(self) -> float | None:
         """Seconds until the clock has passed the end, None without an end in time."""
         before = self.past.span.before
-        return None if before is None else max((before - self._instance.now) / SECOND + GRACE, 0.0)
+        return (
+            None if before is None else max((before - self._instance.now) / MICROS_PER_SECOND + END_GRACE_SECONDS, 0.0)
+        )
 
     @property
     def pause(self) -> float | None:
@@ -145,28 +147,28 @@ class Replay:
             # The first of them was waiting, and its time has come.
             yield self._rest.part(0, 1)
             rest, self._rest = self._rest.part(1, None), None
-            if self._held(pace, rest):
-                yield from self._let_go(pace, rest)
+            if self._must_wait(pace, rest):
+                yield from self._release_due(pace, rest)
                 return
             if len(rest):
                 yield rest
         for delivery in self._source:
             if not isinstance(delivery, Events) or delivery.command == "sow":
                 yield delivery
-            elif self._held(pace, delivery):
-                yield from self._let_go(pace, delivery)
+            elif self._must_wait(pace, delivery):
+                yield from self._release_due(pace, delivery)
                 return
             else:
                 yield delivery
         self._source = None
 
-    def _held(self, pace: ReplayPace, events: Events) -> bool:
+    def _must_wait(self, pace: ReplayPace, events: Events) -> bool:
         """Whether one of the events has to wait."""
         self._count, pause = pace.ready(events.times, [len(payload) for payload in events.payloads])
         self._resume = self._monotonic() + pause
         return pause > 0
 
-    def _let_go(self, pace: ReplayPace, events: Events) -> Iterator[Delivery]:
+    def _release_due(self, pace: ReplayPace, events: Events) -> Iterator[Delivery]:
         """What goes before the one that has to wait; the rest is kept."""
         self._rest = events.part(self._count, None)
         if self._count:

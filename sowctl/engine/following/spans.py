@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.journal.state import JournalState
     from sowctl.values.times import Micros
 
-_TOO_OLD = "SOW-ENG-071"
+_BOOKMARK_TOO_OLD = "SOW-ENG-071"
 
 
 class NotFound(Enum):
@@ -64,7 +64,7 @@ class TxidSpan(DescribedStruct, frozen=True):
         return self.until is not None or self.before is not None
 
 
-class _Place(DescribedStruct, frozen=True):
+class _MarkPosition(DescribedStruct, frozen=True):
     """Where a mark is: the txids of the first and the last entry that it names; a time is behind ``last`` = ``first``.
 
     ``time`` is set for a time, ``ahead`` where the log has no entry yet that is not older.
@@ -95,7 +95,7 @@ def resolve(
     """
     if wanted.is_recent:
         raise ValueError("'recent' must be resolved in a bookmark store first")
-    places = _Places(instance, log, topics)
+    places = _MarkResolver(instance, log, topics)
     start = places.start(wanted.start, not_found)
     return start if wanted.end is None else places.end(start, wanted.end)
 
@@ -104,9 +104,11 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
     """What :func:`resolve` says of a journal that has not begun: nothing is there, so all of it is still to come."""
     unknown = [mark for mark in wanted.start.marks if not isinstance(mark, Instant) and mark not in (EPOCH, NOW)]
     if len(unknown) == len(wanted.start.marks) and not_found is NotFound.FAIL:
-        raise _nothing(wanted.start)
+        raise _make_no_journal_error(wanted.start)
     if len(unknown) == len(wanted.start.marks) and not_found is None:
-        instance.notify(f"{_named(wanted.start)} does not exist yet, because the journal is empty: starting with it")
+        instance.notify(
+            f"{_format_marks(wanted.start)} does not exist yet, because the journal is empty: starting with it"
+        )
     times = [mark.time + (wanted.start.inclusive is False) for mark in wanted.start.marks if isinstance(mark, Instant)]
     since = min(times) if times and len(times) + len(unknown) == len(wanted.start.marks) else 0
     if wanted.end is None:
@@ -116,20 +118,20 @@ def resolve_nothing(instance: Instance, wanted: Wanted, not_found: NotFound | No
         return TxidSpan(0, since=since, before=max(ends))
     if EPOCH in wanted.end.marks or NOW in wanted.end.marks:
         return TxidSpan(0, 0)
-    raise _nothing(wanted.end)
+    raise _make_no_journal_error(wanted.end)
 
 
 def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[Topic]) -> int:
     """The txid behind which the first entry of ``topics`` stands that is newer than ``time``; the last if none is."""
-    return _Places(instance, log, topics).behind_time(time + 1)
+    return _MarkResolver(instance, log, topics).behind_time(time + 1)
 
 
-def _nothing(side: Side) -> MissingError:
+def _make_no_journal_error(side: Side) -> MissingError:
     hint = "publish a message first; sowctl journal dump shows the bookmarks of all entries"
-    return MissingError("SOW-ENG-070", f"{_named(side)} does not exist: the journal is empty", hint=hint)
+    return MissingError("SOW-ENG-070", f"{_format_marks(side)} does not exist: the journal is empty", hint=hint)
 
 
-class _Places:
+class _MarkResolver:
     """Looks places up in one journal as it is now."""
 
     def __init__(self, instance: Instance, log: Journal, topics: frozenset[Topic] | None) -> None:
@@ -141,126 +143,126 @@ class _Places:
 
     def start(self, side: Side, not_found: NotFound | None) -> TxidSpan:
         """The span from a start on, without an end."""
-        found = self._found(side)
+        found = self._find_marks(side)
         known: list[TxidSpan] = []
         for mark, place in found.items():
             if place is not None:
-                known.append(self._from(place, side.inclusive))
+                known.append(self._make_span_from(place, side.inclusive))
             # A place of which only this is known, that it lies before all that is left: a complete replay from there on
             # cannot be given, unless no entry that is wanted is gone.
-            elif self._is_gone(mark):
-                if not side.inclusive and self._nothing_lost(mark):
+            elif self._is_pruned(mark):
+                if not side.inclusive and self._is_complete_after(mark):
                     known.append(TxidSpan(self._first - 1))
                 elif not_found is None:
-                    raise self._too_old(mark)
+                    raise self._make_too_old_error(mark)
         if known:
             earliest = min(known, key=lambda span: (span.after, span.since))
             # Among entries' places a time stands for its place in the log alone: what comes behind the earliest place
             # must all be given, whatever the clock of its publisher said.
             only_times = all(span.since for span in known)
             return earliest if only_times else TxidSpan(earliest.after)
-        if not_found is None and (undone := self._undone(side)) is not None:
+        if not_found is None and (undone := self._make_undone_error(side)) is not None:
             raise undone
         if not_found is NotFound.FAIL:
-            raise self._unknown(side)
+            raise self._make_unknown_error(side)
         if not_found is NotFound.EPOCH:
             return TxidSpan(self._first - 1)
-        self._instance.notify(f"{_named(side)} is not in the journals: starting now, after txid {self._last}")
+        self._instance.notify(f"{_format_marks(side)} is not in the journals: starting now, after txid {self._last}")
         return TxidSpan(self._last)
 
     def end(self, start: TxidSpan, side: Side) -> TxidSpan:
         """``start`` with an end."""
         inclusive = bool(side.inclusive)
-        known = {mark: place for mark, place in self._found(side).items() if place is not None}
+        known = {mark: place for mark, place in self._find_marks(side).items() if place is not None}
         if not known:
-            raise self._unknown(side)
+            raise self._make_unknown_error(side)
         ahead = [place.time + inclusive for place in known.values() if place.time is not None and place.ahead]
         if ahead:
             return TxidSpan(start.after, None, start.since, max(ahead))
         # NOW is behind the last entry, so that an end there leaves nothing out, whatever its bracket.
-        until = max(self._until(place, inclusive or mark == NOW) for mark, place in known.items())
+        until = max(self._find_end_txid(place, inclusive or mark == NOW) for mark, place in known.items())
         return TxidSpan(start.after, until, start.since)
 
-    def _from(self, place: _Place, inclusive: bool | None) -> TxidSpan:
+    def _make_span_from(self, place: _MarkPosition, inclusive: bool | None) -> TxidSpan:
         if place.time is not None:
             # A time begins with its own entries, unless a bracket says otherwise (decision 59).
             return TxidSpan(place.last, since=place.time + (inclusive is False))
         return TxidSpan(place.first - 1 if inclusive else place.last)
 
-    def _until(self, place: _Place, inclusive: bool) -> int:
+    def _find_end_txid(self, place: _MarkPosition, inclusive: bool) -> int:
         if place.time is not None:
             return self.behind_time(place.time + 1) if inclusive else place.last
         return place.last if inclusive else place.first - 1
 
-    def _found(self, side: Side) -> dict[Mark, _Place | None]:
+    def _find_marks(self, side: Side) -> dict[Mark, _MarkPosition | None]:
         """Every mark with its place, None where the journals do not hold it."""
-        places = {mark: self._place(mark) for mark in side.marks}
+        places = {mark: self._find_mark(mark) for mark in side.marks}
         sought = [mark for mark in places if isinstance(mark, Bookmark) and places[mark] is None]
         for bookmark, (first, last) in find(self._log, sought).items():
-            places[bookmark] = _Place(first, last)
+            places[bookmark] = _MarkPosition(first, last)
         for mark in sought:
             # A client has the instance's name: its own numbers come first, and the others are the instance's txids.
             if places[mark] is None and mark.publisher == self._instance.publisher:
-                places[mark] = self._at(mark.sequence)
+                places[mark] = self._find_entry_at(mark.sequence)
         return places
 
-    def _place(self, mark: Mark) -> _Place | None:
+    def _find_mark(self, mark: Mark) -> _MarkPosition | None:
         """The place of what is found without a search through publishers' entries."""
         if isinstance(mark, Instant):
             behind = self.behind_time(mark.time)
-            return _Place(behind, behind, max(mark.time, 1), ahead=behind == self._last)
+            return _MarkPosition(behind, behind, max(mark.time, 1), ahead=behind == self._last)
         if mark == EPOCH:
             # No entry has this place, so a bracket makes no difference.
-            return _Place(self._first, self._first - 1)
+            return _MarkPosition(self._first, self._first - 1)
         if mark == NOW:
             # The last entry that happened; txids of an aborted group behind it are used up and are no entries.
             entry = max((state.last_txid for state in self._log.topics().values()), default=self._last)
-            return _Place(max(entry, self._first), self._last)
+            return _MarkPosition(max(entry, self._first), self._last)
         if isinstance(mark, Txid):
             number = mark.number
-        elif self._is_own(mark):
+        elif self._is_instance_mark(mark):
             number = mark.sequence
         else:
             return None
-        return self._at(number)
+        return self._find_entry_at(number)
 
-    def _at(self, txid: int) -> _Place | None:
+    def _find_entry_at(self, txid: int) -> _MarkPosition | None:
         # Any txid that was used up is a place, also one between entries; one that a restore has undone is none.
         if not self._first - 1 <= txid <= self._last or undoing(self._log, txid) is not None:
             return None
-        return _Place(txid, txid)
+        return _MarkPosition(txid, txid)
 
-    def _undone(self, side: Side) -> MissingError | None:
+    def _make_undone_error(self, side: Side) -> MissingError | None:
         """The error for places none of which is there, where a restore may have undone them."""
         for mark in side.marks:
-            if isinstance(mark, Txid) or (isinstance(mark, Bookmark) and self._is_own(mark)):
+            if isinstance(mark, Txid) or (isinstance(mark, Bookmark) and self._is_instance_mark(mark)):
                 number = mark.number if isinstance(mark, Txid) else mark.sequence
                 if (ended := undoing(self._log, number)) is not None:
-                    return undone_place(_named(side), ended, self._log)
-            elif isinstance(mark, Bookmark) and (error := maybe_undone(_named(side), self._log)) is not None:
+                    return undone_place(_format_marks(side), ended, self._log)
+            elif isinstance(mark, Bookmark) and (error := maybe_undone(_format_marks(side), self._log)) is not None:
                 return error
         return None
 
-    def _is_own(self, mark: Bookmark) -> bool:
+    def _is_instance_mark(self, mark: Bookmark) -> bool:
         """Whether it counts txids of the instance; a client of its name has numbers of its own (decision 54)."""
         return mark.publisher == self._instance.publisher and not self._log.highest_sequence(mark.publisher)
 
-    def _is_gone(self, mark: Mark) -> bool:
+    def _is_pruned(self, mark: Mark) -> bool:
         """Whether a place that was not found lies before the oldest file."""
         if isinstance(mark, Txid):
             return mark.number < self._first
         if isinstance(mark, Bookmark):
-            if self._is_own(mark):
+            if self._is_instance_mark(mark):
                 return mark.sequence < self._first
             # Numbers of a publisher only grow, so its highest one before the oldest file tells.
             known = self._log.beginning().publishers.get(mark.publisher)
             return known is not None and mark.sequence <= known[1]
         return False
 
-    def _nothing_lost(self, mark: Mark) -> bool:
+    def _is_complete_after(self, mark: Mark) -> bool:
         """Whether no wanted entry stood between a place that is gone and the oldest file."""
         txid = mark.number if isinstance(mark, Txid) else 0
-        if isinstance(mark, Bookmark) and self._is_own(mark):
+        if isinstance(mark, Bookmark) and self._is_instance_mark(mark):
             txid = mark.sequence
         gone = self._log.beginning().topics
         return all(gone[ref].last_txid <= txid for ref in gone if self._topics is None or ref in self._topics)
@@ -285,14 +287,14 @@ class _Places:
                     return block.first_txid + place - 1
         return self._last
 
-    def _unknown(self, side: Side) -> MissingError:
-        return self._undone(side) or MissingError(
+    def _make_unknown_error(self, side: Side) -> MissingError:
+        return self._make_undone_error(side) or MissingError(
             "SOW-ENG-070",
-            f"{_named(side)} is not in the journals, which have txids {self._first} to {self._last}",
+            f"{_format_marks(side)} is not in the journals, which have txids {self._first} to {self._last}",
             hint="sowctl journal dump shows the bookmarks of all entries",
         )
 
-    def _too_old(self, mark: Mark) -> MissingError:
+    def _make_too_old_error(self, mark: Mark) -> MissingError:
         entry = first_entry(self._log)
         if entry is None:
             there = f"the journals begin at txid {self._first}"
@@ -302,7 +304,7 @@ class _Places:
             there = f"the first entry has bookmark {bookmark} and txid {entry.txid}, {format_time(entry.time)}"
             facts = {"first_bookmark": bookmark}
         return MissingError(
-            _TOO_OLD,
+            _BOOKMARK_TOO_OLD,
             f"{mark} is older than the oldest journal entry: {there}",
             place=self._log.searched,
             hint="restore older journals, or start at the oldest entry: --bookmark-not-found epoch",
@@ -321,7 +323,7 @@ def find(log: Journal, sought: Iterable[Bookmark]) -> dict[Bookmark, tuple[int, 
     if not left:
         return found
     group = 0
-    for ref in log.unread(after=min(log.before_file(_reaching(mark)) for mark in left)):
+    for ref in log.unread(after=min(log.before_file(_make_reach_test(mark)) for mark in left)):
         # What has been found may go on to the end of its group.
         if not left and ref.header.group != group:
             break
@@ -351,7 +353,7 @@ def is_last_of(instance: Instance, mark: Bookmark, txid: int) -> bool:
     return found is None or found[1] <= txid
 
 
-def _reaching(mark: Bookmark) -> Callable[[JournalState], bool]:
+def _make_reach_test(mark: Bookmark) -> Callable[[JournalState], bool]:
     return lambda state: state.publishers.get(mark.publisher, ("", -1))[1] >= mark.sequence
 
 
@@ -360,5 +362,5 @@ def first_entry(log: Journal) -> Entry | None:
     return next((entry for block in log.blocks() for entry in block.entries()), None)
 
 
-def _named(side: Side) -> str:
+def _format_marks(side: Side) -> str:
     return f"bookmark {side}" if len(side.marks) == 1 else f"any of the bookmarks {side}"

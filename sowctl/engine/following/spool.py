@@ -15,12 +15,12 @@ import msgspec
 
 from sowctl.engine.following.events import Delivery, Events
 
-MEMORY = 64 << 20
+SPOOL_MEMORY_BYTES = 64 << 20
 """Bytes of messages that are kept in memory."""
-_COLUMNS = "names", "txids", "times", "payloads", "publishers", "sequences", "correlations", "logical"
+_EVENT_COLUMNS = "names", "txids", "times", "payloads", "publishers", "sequences", "correlations", "logical"
 
 
-def spooled(deliveries: Iterable[Delivery], memory: int = MEMORY) -> Iterator[Delivery]:
+def spooled(deliveries: Iterable[Delivery], memory: int = SPOOL_MEMORY_BYTES) -> Iterator[Delivery]:
     """The same deliveries, all taken before the first one is given."""
     kept: list[Delivery] = []
     size = 0
@@ -36,7 +36,7 @@ def spooled(deliveries: Iterable[Delivery], memory: int = MEMORY) -> Iterator[De
             if file is None:
                 file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
             # What is the same for all of its rows stays in memory.
-            sizes.append(file.write(msgspec.msgpack.encode([getattr(delivery, name) for name in _COLUMNS])))
+            sizes.append(file.write(msgspec.msgpack.encode([getattr(delivery, name) for name in _EVENT_COLUMNS])))
             kept.append(delivery.chosen(()))
         if file is not None:
             file.seek(0)
@@ -46,7 +46,7 @@ def spooled(deliveries: Iterable[Delivery], memory: int = MEMORY) -> Iterator[De
             delivery = kept.pop()
             if stored:
                 assert file is not None
-                for name, column in zip(_COLUMNS, msgspec.msgpack.decode(file.read(stored)), strict=True):
+                for name, column in zip(_EVENT_COLUMNS, msgspec.msgpack.decode(file.read(stored)), strict=True):
                     setattr(delivery, name, column)
             yield delivery
     finally:

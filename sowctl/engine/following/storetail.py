@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.blocks import tombstone
 from sowctl.engine.following.changes import Changes
 from sowctl.engine.topics.positions import naming_replay, open_store, refuse_other_topic
-from sowctl.store.codec import CHECK, stamps
+from sowctl.store.codec import KEY_CHECK_SLICE, stamps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.store.snapshot import Snapshot
 
-_NOTHING = 0
+_EMPTY_DIGEST = 0
 """The digest of a store without records: what there is before a topic has a store."""
 
 
@@ -36,12 +36,12 @@ class StoreTail:
         self.topic = topic
         self.applied = 0
         self._instance = instance
-        self._digest = _NOTHING
+        self._digest = _EMPTY_DIGEST
 
     def begin(self, snapshot: Snapshot | None) -> None:
         """Hand out what comes behind the state of a snapshot; None: there was no store."""
         self.applied = 0 if snapshot is None else snapshot.meta.applied
-        self._digest = _NOTHING if snapshot is None else snapshot.meta.digest
+        self._digest = _EMPTY_DIGEST if snapshot is None else snapshot.meta.digest
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
@@ -64,12 +64,12 @@ class StoreTail:
         meta = snapshot.meta
         if meta.digest == self._digest:
             return None
-        rows = sorted(self._rows(snapshot, held), key=lambda row: (stamps(row[1])[0], row[0]))
+        rows = sorted(self._find_changed_rows(snapshot, held), key=lambda row: (stamps(row[1])[0], row[0]))
         self.applied, self._digest = meta.applied, meta.digest
         ref = self.topic.name, self.topic.message_type
         return Changes(ref, [key for key, _ in rows], [value for _, value in rows]) if rows else None
 
-    def _rows(self, snapshot: Snapshot, held: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def _find_changed_rows(self, snapshot: Snapshot, held: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         meta = snapshot.meta
         touched = snapshot.changed_since(self._digest)
         if touched is None:
@@ -81,7 +81,7 @@ class StoreTail:
         else:
             present = snapshot.get_many(sorted(touched))
             yield from present.items()
-        nobody = bytes(CHECK.stop - CHECK.start)
+        nobody = bytes(KEY_CHECK_SLICE.stop - KEY_CHECK_SLICE.start)
         for key in touched.difference(present):
             # No entry says when: the store's last txid and time are the latest that it can have been.
             yield key, tombstone(key, nobody, meta.applied, meta.last_time)

@@ -20,13 +20,13 @@ from sowctl.engine.following.instant import Together, open_together
 from sowctl.engine.following.interest import compiled, is_page
 from sowctl.engine.following.iterated import Iterated
 from sowctl.engine.following.newcomers import Newcomers
-from sowctl.engine.following.tail import GONE, Tail
+from sowctl.engine.following.tail import ENTRIES_PRUNED, Tail
 from sowctl.engine.following.waking import Waker
 from sowctl.errors import MissingError, UsageError, codes_memory
 from sowctl.identity.bookmarks import Bookmark
-from sowctl.journal.fileset import REMOVED
-from sowctl.journal.reader import LOOKS
-from sowctl.values.times import SECOND
+from sowctl.journal.fileset import REMOVED_CODE
+from sowctl.journal.reader import MAX_REREADS
+from sowctl.values.times import MICROS_PER_SECOND
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Joining
 
-SHORTEST = 0.005
+MIN_WAIT_SECONDS = 0.005
 """Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""
 Stamp = tuple[Any, ...]
 
@@ -105,22 +105,22 @@ class Subscription(Iterated):
         """What there is to hand out now, without waiting."""
         if not self._begun:
             self._begun = True
-            yield from self._apart(self._conflated(self._begin()))
+            yield from self._spool_if_needed(self._conflate_news(self._deliver_start()))
         if self._paused or self._cancelled:
             return
         replay = self._replay
         if replay is None or replay.pause is None:
-            self._seen = self._stamp()
+            self._seen = self._make_change_stamp()
 
         def news() -> Generator[Delivery]:
-            return self._conflated(self._news(self._until))
+            return self._conflate_news(self._read_news(self._until))
 
-        yield from self._limited(news() if replay is None else replay.paced(news))
+        yield from self._limit_deliveries(news() if replay is None else replay.paced(news))
         if self._left == 0:
             return
         if replay is not None and replay.pause is None:
-            yield from self._completed(replay)
-        yield from self._progress()
+            yield from self._deliver_completed(replay)
+        yield from self._deliver_progress()
 
     @property
     def finished(self) -> bool:
@@ -172,19 +172,19 @@ class Subscription(Iterated):
         """Wait until there may be something new, or the subscription's time is over; the inputs that can be read."""
         if self._cancelled:
             return frozenset()
-        waker = self._watching()
+        waker = self._get_waker()
         if self._replay is not None and self._replay.pause is not None:
             # What is held back has the journal open in the middle of it: nothing looks at its end meanwhile.
-            return waker.wait(self._longest())
-        if self._stamp() != self._seen and not self._paused:
+            return waker.wait(self._compute_max_wait())
+        if self._make_change_stamp() != self._seen and not self._paused:
             return frozenset()
-        longest = self._longest()
+        longest = self._compute_max_wait()
         until = None if longest is None else time.monotonic() + longest
         while True:
             ready = waker.wait(None if until is None else until - time.monotonic())
             if ready or self._cancelled or self._paused:
                 return ready
-            if self._stamp() != self._seen:
+            if self._make_change_stamp() != self._seen:
                 if waker.found():
                     self._instance.notify_once(
                         "events of files", "file change notifications are not available here: polling instead"
@@ -192,7 +192,7 @@ class Subscription(Iterated):
                 return ready
             if waker.announced:
                 if not waker.looked:
-                    time.sleep(SHORTEST)
+                    time.sleep(MIN_WAIT_SECONDS)
                 return ready
             # Where nothing is announced a look that finds nothing is one of forty a second: no more is done for it.
             if until is not None and time.monotonic() >= until:
@@ -200,9 +200,9 @@ class Subscription(Iterated):
 
     def forget_input(self, number: int) -> None:
         """An input has come to its end, and ends no wait any more."""
-        self._watching().forget_input(number)
+        self._get_waker().forget_input(number)
 
-    def _longest(self) -> float | None:
+    def _compute_max_wait(self) -> float | None:
         """Seconds after which something is to be done though nothing changes."""
         now = time.monotonic()
         limits = [] if self._ends is None else [self._ends - now]
@@ -218,23 +218,23 @@ class Subscription(Iterated):
             dues.append(self._conflation.due)
         due = min((at for at in dues if at is not None), default=None)
         if due is not None:
-            limits.append(max((due - self._instance.now) / SECOND, SHORTEST))
-        stamp = self._stamp()
+            limits.append(max((due - self._instance.now) / MICROS_PER_SECOND, MIN_WAIT_SECONDS))
+        stamp = self._make_change_stamp()
         pauses = [one.rows.pause(stamp) for one in self._followed.values() if one.rows is not None]
-        limits += [max(pause, SHORTEST) for pause in pauses if pause is not None]
+        limits += [max(pause, MIN_WAIT_SECONDS) for pause in pauses if pause is not None]
         return min(limits) if limits else None
 
-    def _stamp(self) -> Stamp:
+    def _make_change_stamp(self) -> Stamp:
         """What is different when something has happened."""
         stores = [one.store.stamp for one in self._followed.values() if one.store is not None]
         return self._tail.end(), *stores, *(one.rows.stamp for one in self._followed.values() if one.rows is not None)
 
-    def _watching(self) -> Waker:
+    def _get_waker(self) -> Waker:
         if self._waker is None:
-            self._waker = Waker(self._directories(), self._inputs, self._output, events=self.options.events)
+            self._waker = Waker(self._list_directories(), self._inputs, self._output, events=self.options.events)
         return self._waker
 
-    def _directories(self) -> list[Path]:
+    def _list_directories(self) -> list[Path]:
         log = self._instance.log
         logged = any(one.store is None for one in self._followed.values())
         found = [log.directory] if log is not None and logged else []
@@ -244,7 +244,7 @@ class Subscription(Iterated):
 
     # delivering
 
-    def _limited(self, deliveries: Iterable[Delivery]) -> Generator[Delivery]:
+    def _limit_deliveries(self, deliveries: Iterable[Delivery]) -> Generator[Delivery]:
         """Up to the number of messages with which the subscription ends; records of groups do not count."""
         for delivery in deliveries:
             if self._left is not None and isinstance(delivery, Events) and delivery.command != "sow":
@@ -254,7 +254,7 @@ class Subscription(Iterated):
             if self._left == 0:
                 return
 
-    def _apart(self, deliveries: Generator[Delivery]) -> Iterator[Delivery]:
+    def _spool_if_needed(self, deliveries: Generator[Delivery]) -> Iterator[Delivery]:
         """What is read of stores, behind the reading where somebody may write to them with an event in hand."""
         if self._direct:
             return deliveries
@@ -262,14 +262,14 @@ class Subscription(Iterated):
 
         return spooled(deliveries)
 
-    def _begin(self) -> Generator[Delivery]:
+    def _deliver_start(self) -> Generator[Delivery]:
         """The records at the instant where following begins."""
         # Watched before anything is read: what happens while the records go out is announced.
-        self._watching()
+        self._get_waker()
         last = None
-        with closing(self._beginning()) as together:
+        with closing(self._open_start_states()) as together:
             self.txid = self._told_txid = together.txid
-            for delivery in self._records(together):
+            for delivery in self._deliver_records(together):
                 if last is not None:
                     yield last
                 last = delivery
@@ -277,31 +277,31 @@ class Subscription(Iterated):
         if last is not None:
             yield last
 
-    def _beginning(self) -> Together:
+    def _open_start_states(self) -> Together:
         """The states to begin with; the tail stands behind them.
 
         Raises MissingError ``SOW-FOL-001`` and ``SOW-JRN-063`` where files are removed faster than they are read.
         """
-        looks = LOOKS
+        looks = MAX_REREADS
         while True:
             try:
-                return self._looked()
+                return self._find_start_states()
             except MissingError as error:
                 # Files with entries behind the states were removed before the tail stood there. Nothing has been told
                 # yet: states that are read now have those entries, so the subscription begins at a later instant.
                 looks -= 1
-                if error.code not in (GONE, REMOVED) or not looks:
+                if error.code not in (ENTRIES_PRUNED, REMOVED_CODE) or not looks:
                     raise
 
-    def _looked(self) -> Together:
+    def _find_start_states(self) -> Together:
         replay, sow = self._replay, self.options.sow
         if replay is not None and sow and not replay.with_states:
             # Behaviour 11.61: there is no past state to begin with.
             self._instance.notify("without History, the current records are used, and the subscription starts now")
             replay = self._replay = None
         if replay is None:
-            together = self._opened(self._followed, self._newcomers, self.options)
-            self._topics = _topics_of(self._followed)
+            together = self._open_with_new_topics(self._followed, self._newcomers, self.options)
+            self._topics = _list_topic_configs(self._followed)
             try:
                 self._tail.begin(together.txid)
             except BaseException:
@@ -312,10 +312,12 @@ class Subscription(Iterated):
         together, self._until = replay.begin(self._tail, sow=sow, until_now=self.options.until_now)
         return together
 
-    def _opened(self, followed: dict[Ref, Followed], newcomers: Newcomers, options: SubscribeOptions) -> Together:
+    def _open_with_new_topics(
+        self, followed: dict[Ref, Followed], newcomers: Newcomers, options: SubscribeOptions
+    ) -> Together:
         """The states of ``followed``, to which those newcomers are added that have entries up to there."""
         while True:
-            together = self._states(followed)
+            together = self._open_states(followed)
             try:
                 # Asked behind the instant: whatever is not known yet has its first entry behind it, and is met there.
                 new = newcomers.among(self._tail.topics(), followed, options)
@@ -327,7 +329,7 @@ class Subscription(Iterated):
             together.close()
             followed.update(new)
 
-    def _states(self, followed: Mapping[Ref, Followed]) -> Together:
+    def _open_states(self, followed: Mapping[Ref, Followed]) -> Together:
         plain = [one.feed.wanted.config for one in followed.values() if one.rows is None]
         together = open_together(self._instance, plain, self._tail)
         try:
@@ -341,7 +343,7 @@ class Subscription(Iterated):
             raise
         return together
 
-    def _records(self, together: Together, before: Mapping[Ref, Feed] | None = None) -> Generator[Delivery]:
+    def _deliver_records(self, together: Together, before: Mapping[Ref, Feed] | None = None) -> Generator[Delivery]:
         """The group of each topic; ``before`` are feeds that these replace: only what changes with that is told."""
         replacing, before = before is not None, before or {}
         for (ref, one), source in zip(self._followed.items(), together.sources, strict=True):
@@ -354,7 +356,7 @@ class Subscription(Iterated):
             feed.prepare(source)
             shown = self.options.sow
             if shown:
-                yield self._sign("group_begin", one)
+                yield self._make_control_event("group_begin", one)
             if old is not None and shown:
                 yield from feed.left(source, old)
             yield from feed.load(source, shown=shown, told=None if old is None else old.has)
@@ -363,9 +365,9 @@ class Subscription(Iterated):
                 for events in feed.holding(source):
                     self._conflation.note(events)
             if shown:
-                yield self._sign("group_end", one)
+                yield self._make_control_event("group_end", one)
 
-    def _sign(self, command: Command, one: Followed) -> Sign:
+    def _make_control_event(self, command: Command, one: Followed) -> Sign:
         config = one.feed.wanted.config
         logged = one.store is None and one.rows is None
         txid = self.txid if logged else one.store.applied if one.store is not None else None
@@ -374,7 +376,7 @@ class Subscription(Iterated):
             command, config.label, config.message_type, bookmark, txid, self._instance.now, self.options.query_id
         )
 
-    def _news(
+    def _read_news(
         self, until: int | None, states: Mapping[Ref, Source | None] | None = None, now: int | None = None
     ) -> Generator[Delivery]:
         """What journal, stores and clock bring: up to the txid ``until``, of other sources up to ``states``, and of
@@ -416,7 +418,7 @@ class Subscription(Iterated):
             if due is not None and due <= now:
                 yield from one.feed.expire(now)
 
-    def _conflated(self, news: Generator[Delivery]) -> Generator[Delivery]:
+    def _conflate_news(self, news: Generator[Delivery]) -> Generator[Delivery]:
         conflation = self._conflation
         if conflation is None:
             yield from news
@@ -427,7 +429,7 @@ class Subscription(Iterated):
         drained = self._until is not None and self._tail.txid >= self._until
         yield from conflation.flush(None if drained else self._instance.now)
 
-    def _completed(self, replay: Replay) -> Generator[Delivery]:
+    def _deliver_completed(self, replay: Replay) -> Generator[Delivery]:
         """Tell once that everything from before the subscription began is replayed, or that its range is over."""
         if replay.ends_in == 0.0:
             replay.is_over = True
@@ -435,7 +437,7 @@ class Subscription(Iterated):
             replay.completed = True
             yield Sign("completed", bookmark=self.bookmark, txid=self.txid, timestamp=self._instance.now)
 
-    def _progress(self) -> Generator[Delivery]:
+    def _deliver_progress(self) -> Generator[Delivery]:
         every = self.options.progress_every
         if every is None or time.monotonic() - self._told < every:
             return
@@ -491,24 +493,24 @@ class Subscription(Iterated):
             )
         if not self._begun:
             self._begun = True
-            yield from self._apart(self._conflated(self._begin()))
+            yield from self._spool_if_needed(self._conflate_news(self._deliver_start()))
         new = followed_by(self._instance, wanted)
-        yield from self._apart(self._limited(self._replace(options, new, newcomers)))
+        yield from self._spool_if_needed(self._limit_deliveries(self._replace_checked(options, new, newcomers)))
 
-    def _replace(
+    def _replace_checked(
         self, options: SubscribeOptions, new: dict[Ref, Followed], newcomers: Newcomers
     ) -> Generator[Delivery]:
         """:meth:`replace` with what was asked for, checked."""
         old = self._followed
-        with closing(self._opened(new, newcomers, options)) as together:
+        with closing(self._open_with_new_topics(new, newcomers, options)) as together:
             # The old subscription comes to its end at the instant where the new one begins: of the log, of stores, and
             # of the clock. Lifetimes that end in between would be told by both.
             states = dict(zip(new, together.sources, strict=True))
-            yield from self._conflated(self._news(together.txid, states, together.now))
+            yield from self._conflate_news(self._read_news(together.txid, states, together.now))
             if self._conflation is not None:
                 yield from self._conflation.flush(None)
                 self._conflation.close()
-            self._followed, self.options, self._topics = new, options, _topics_of(new)
+            self._followed, self.options, self._topics = new, options, _list_topic_configs(new)
             self._newcomers = newcomers
             self._conflation = conflation_of(options)
             self._tail.begin(together.txid)
@@ -516,7 +518,7 @@ class Subscription(Iterated):
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}
             last = None
             # What changes with the replacement is told at once, as records of a query are.
-            for delivery in self._records(together, feeds):
+            for delivery in self._deliver_records(together, feeds):
                 if last is not None:
                     yield last
                 last = delivery
@@ -526,5 +528,5 @@ class Subscription(Iterated):
             one.feed.close()
 
 
-def _topics_of(followed: Mapping[Ref, Followed]) -> tuple[TopicConfig, ...]:
+def _list_topic_configs(followed: Mapping[Ref, Followed]) -> tuple[TopicConfig, ...]:
     return tuple(one.feed.wanted.config for one in followed.values())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.following.storetail import stamp_of
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import DamageError, MissingError
-from sowctl.journal.fileset import REMOVED
+from sowctl.journal.fileset import REMOVED_CODE
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
 
-GONE = "SOW-FOL-001"
-OTHER = "SOW-FOL-002"
-SETTLED = 1_000_000_000
+ENTRIES_PRUNED = "SOW-FOL-001"
+OTHER_JOURNAL = "SOW-FOL-002"
+FILE_SETTLED_NANOSECONDS = 1_000_000_000
 """Nanoseconds after which what changes a file again has another time than the change before."""
 
 
@@ -51,11 +51,11 @@ class Tail:
     @property
     def exists(self) -> bool:
         """Whether there is a journal."""
-        return self._opened() is not None
+        return self._open_journal() is not None
 
     def topics(self) -> Collection[Topic]:
         """The topics that the journal has entries of now. Raises as reading does."""
-        log = self._opened()
+        log = self._open_journal()
         return () if log is None else log.topics()
 
     def end(self) -> int:
@@ -64,17 +64,21 @@ class Tail:
         Asked again and again while nothing happens, so the journal itself is looked at only if its directory or its
         last file has changed since, or a moment ago: times of files are coarse.
         """
-        marks = self._marks()
+        marks = self._read_file_marks()
         if self._ended is not None and marks == self._ended[0]:
             return self._ended[1]
-        log = self._opened()
+        log = self._open_journal()
         found = 0 if log is None else log.last_txid()
         # Those from before the look: what has changed in the course of it is looked at again.
         latest = max((mark[1] for mark in marks), default=0)
-        self._ended = (marks, found) if latest < time.time_ns() - SETTLED and marks == self._marks() else None
+        self._ended = (
+            (marks, found)
+            if latest < time.time_ns() - FILE_SETTLED_NANOSECONDS and marks == self._read_file_marks()
+            else None
+        )
         return found
 
-    def _marks(self) -> tuple[tuple[int, int, int], ...]:
+    def _read_file_marks(self) -> tuple[tuple[int, int, int], ...]:
         """Of the journal's directory and its last file what changes with them; nothing of what is not there."""
         log = self._instance.log
         paths = [] if log is None else [log.directory]
@@ -86,11 +90,11 @@ class Tail:
         """Hand out what comes behind ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""
         self.txid = after
         self._place = None
-        log = self._opened()
+        log = self._open_journal()
         self._waited = log is None
         if log is not None:
             log.state()  # which files there are is looked at anew: it was known before the states were read
-            self._refuse_pruned(log)
+            self._refuse_pruned_entries(log)
 
     def blocks(self, until: int | None = None) -> Iterator[Block]:
         """The blocks behind ``txid`` that there are now, up to the txid ``until``; whole, also where they straddle it.
@@ -99,7 +103,7 @@ class Tail:
         were removed before they were read, DamageError ``SOW-FOL-002`` where the journal is another one than it was,
         and what reading raises.
         """
-        log = self._opened()
+        log = self._open_journal()
         if log is None:
             return
         state = log.state()
@@ -107,8 +111,8 @@ class Tail:
         known = self._seen is None or state.block is None or state.block == self._seen[1]
         if state.end.txid == self.txid and known:
             return
-        self._refuse_pruned(log)
-        self._refuse_other(log)
+        self._refuse_pruned_entries(log)
+        self._refuse_other_journal(log)
         end, last = state.end, state.block
         upto = end.txid if until is None else min(until, end.txid)
         try:
@@ -121,10 +125,10 @@ class Tail:
                     self._place = block.end
         except MissingError as error:
             # Files that are removed in the middle of reading leave entries unread, as those removed before do.
-            if error.code == REMOVED:
+            if error.code == REMOVED_CODE:
                 self.close()
-                if (rest := self._opened()) is not None:
-                    self._refuse_pruned(rest)
+                if (rest := self._open_journal()) is not None:
+                    self._refuse_pruned_entries(rest)
             raise
         # Txids of aborted groups, and of what was left out, are passed over as well.
         self.txid = max(self.txid, upto)
@@ -138,9 +142,9 @@ class Tail:
             self._log.close()
             self._log = None
 
-    def _opened(self) -> Journal | None:
+    def _open_journal(self) -> Journal | None:
         """The journal, opened again where its last file is another one than before; None while there is none."""
-        if self._log is not None and self._replaced(self._log):
+        if self._log is not None and self._is_replaced(self._log):
             self.close()
         if self._log is None:
             if not has_log(self._instance):
@@ -153,7 +157,7 @@ class Tail:
                 place = str(log.directory)
                 log.close()
                 raise DamageError(
-                    OTHER,
+                    OTHER_JOURNAL,
                     "the journal of the subscription was replaced by another journal",
                     place=place,
                     hint="start again without a bookmark: the delivered messages belong to the previous journal",
@@ -161,7 +165,7 @@ class Tail:
             self._log, self._lineage, self._file = log, log.lineage, None
         return self._log
 
-    def _replaced(self, log: Journal) -> bool:
+    def _is_replaced(self, log: Journal) -> bool:
         """Whether the name of the last file leads to another file than before, as after a restore from a copy."""
         path = log.last_path
         if not isinstance(path, Path):
@@ -174,18 +178,18 @@ class Tail:
         before, self._file = self._file, found
         return before is not None and before[0] == path and before != found
 
-    def _refuse_pruned(self, log: Journal) -> None:
+    def _refuse_pruned_entries(self, log: Journal) -> None:
         if not log.reaches(self.txid + 1):
             first = log.first_txid
             raise MissingError(
-                GONE,
+                ENTRIES_PRUNED,
                 f"entries after txid {self.txid} are required, but the oldest entry in the journals has "
                 f"txid {first} (searched {log.searched})",
                 hint=f"start at txid {first - 1}, or with the current state",
                 first_txid=first,
             )
 
-    def _refuse_other(self, log: Journal) -> None:
+    def _refuse_other_journal(self, log: Journal) -> None:
         """Refuse a journal whose entries up to here are not those that were handed out.
 
         Copies share the lineage; a failed append that was taken back gives its txids to other entries. Read is one
@@ -199,7 +203,7 @@ class Tail:
             same = ends >= txid and log.has_block(block, txid)
         if not same:
             raise DamageError(
-                OTHER,
+                OTHER_JOURNAL,
                 f"the journal ends at txid {ends}, but entries up to txid {self.txid} were delivered",
                 place=str(log.directory),
                 hint="the journal was restored to an earlier state: start again without a bookmark",

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-BESIDE = 1.0
+EVENT_RECHECK_SECONDS = 1.0
 """Seconds between two looks beside events."""
-ALONE = 0.025
+POLL_INTERVAL_SECONDS = 0.025
 """Seconds between two looks where no events come: a change is noticed within 50 ms, and a look takes about 0.1 ms."""
-_EVENTS = 0x002 | 0x080 | 0x040 | 0x100 | 0x200
+_INOTIFY_EVENTS = 0x002 | 0x080 | 0x040 | 0x100 | 0x200
 """inotify(7): IN_MODIFY, IN_MOVED_TO, IN_MOVED_FROM, IN_CREATE, IN_DELETE."""
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -50,7 +50,7 @@ class Waker:
         self._standins = False
         self._events: int | None = None
         if events:
-            self._watch()
+            self._watch_directories()
         self.looked = False
         """Whether the last wait ended without an event."""
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else None
@@ -73,7 +73,7 @@ class Waker:
         Gives the inputs that can be read, or whose other end has gone. Raises BrokenPipeError where nobody reads the
         output any more.
         """
-        pause = ALONE if self._events is None else BESIDE
+        pause = POLL_INTERVAL_SECONDS if self._events is None else EVENT_RECHECK_SECONDS
         if longest is not None:
             pause = max(0.0, min(pause, longest))
         ready = {number for number, _ in self._poll.poll(pause * 1000)}
@@ -81,11 +81,11 @@ class Waker:
             raise BrokenPipeError
         # Of many events one look is made: they are read away together.
         if self._events in ready:
-            self._drain()
+            self._drain_events()
             self.looked = False
             if self._standins:
                 # Before the look: what comes behind it is announced by the directory that has been made since.
-                self._watch()
+                self._watch_directories()
         else:
             self.looked = True
         return self._inputs & ready
@@ -97,7 +97,7 @@ class Waker:
         # The event may have come between the end of the wait and the look.
         if select.select([self._events], [], [], 0)[0]:
             return False
-        self._close_events()
+        self._close_descriptors()
         return True
 
     def forget_input(self, number: int) -> None:
@@ -106,24 +106,24 @@ class Waker:
             self._inputs -= {number}
             self._poll.unregister(number)
 
-    def _watch(self) -> None:
+    def _watch_directories(self) -> None:
         """Watch the directories; of one that is not there, the nearest one above it, in which it will be made."""
         places = None
         # One that is made between looking for it and watching the one above would be missed: then once more.
-        while places != (places := [_existing(directory) for directory in self._directories]):
-            self._close_events()
-            self._events = _watch(places)
+        while places != (places := [_find_existing_directory(directory) for directory in self._directories]):
+            self._close_descriptors()
+            self._events = _watch_with_inotify(places)
         self._standins = places != list(self._directories)
         if self._events is not None:
             self._poll.register(self._events, select.POLLIN)
 
-    def _drain(self) -> None:
+    def _drain_events(self) -> None:
         assert self._events is not None
         with suppress(BlockingIOError):
             while len(os.read(self._events, 1 << 16)) > 1 << 15:
                 pass
 
-    def _close_events(self) -> None:
+    def _close_descriptors(self) -> None:
         # The waker forgets the descriptor first: an interrupt may come between any two lines, and what is closed twice
         # may be somebody else's descriptor by then. It may also have come before the descriptor was registered.
         events, self._events = self._events, None
@@ -134,7 +134,7 @@ class Waker:
 
     def close(self) -> None:
         """End the watches."""
-        self._close_events()
+        self._close_descriptors()
         woken, self._woken = self._woken, None
         if woken is not None:
             os.close(woken)
@@ -145,14 +145,14 @@ class Waker:
             self.close()
 
 
-def _existing(directory: Path) -> Path:
+def _find_existing_directory(directory: Path) -> Path:
     """A directory, or the nearest one above it that is there."""
     while not directory.is_dir() and directory.parent != directory:
         directory = directory.parent
     return directory
 
 
-def _watch(directories: Iterable[Path]) -> int | None:
+def _watch_with_inotify(directories: Iterable[Path]) -> int | None:
     """A descriptor of inotify(7) that watches all of the directories; None where one of them cannot be watched."""
     try:
         import ctypes
@@ -166,7 +166,7 @@ def _watch(directories: Iterable[Path]) -> int | None:
         return None
     for directory in directories:
         # A directory that has just gone, or one watch too many for the user's limit: looking does without.
-        if add(descriptor, os.fsencode(directory), _EVENTS) < 0:
+        if add(descriptor, os.fsencode(directory), _INOTIFY_EVENTS) < 0:
             os.close(descriptor)
             return None
     return int(descriptor)

@@ -22,9 +22,9 @@ from sowctl.directories import sync_directory
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import Seam
 
-_HEAD = struct.Struct("<II")
-MODE = 0o640
-LOOSE = 1 << 16
+_BLOCK_HEADER = struct.Struct("<II")
+CHAIN_FILE_MODE = 0o640
+REWRITE_MIN_BYTES = 1 << 16
 """A file is written anew when it is larger than this and holds less than half as much as it could."""
 
 
@@ -46,20 +46,20 @@ def read(path: Path, seam: Seam) -> list[ChainBlock] | None:
         return None
     except OSError as error:
         raise trouble(path, error) from error
-    return list(_blocks(raw, path))
+    return list(_parse_chain_blocks(raw, path))
 
 
-def _blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
+def _parse_chain_blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
     import msgpack
 
     at = 0
-    while at + _HEAD.size <= len(raw):
-        length, crc = _HEAD.unpack_from(raw, at)
-        body = raw[at + _HEAD.size : at + _HEAD.size + length]
+    while at + _BLOCK_HEADER.size <= len(raw):
+        length, crc = _BLOCK_HEADER.unpack_from(raw, at)
+        body = raw[at + _BLOCK_HEADER.size : at + _BLOCK_HEADER.size + length]
         # A torn write ends the file: what stands behind it was never relied on.
         if len(body) < length or crc32(body) != crc:
             return
-        at += _HEAD.size + length
+        at += _BLOCK_HEADER.size + length
         try:
             # The checksum holds, so bytes that are no such block are of another kind of file: that is an error, and no
             # torn end.
@@ -79,21 +79,21 @@ def append(
     """
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with _locked(path, seam) as fd:
+        with _lock_chain_file(path, seam) as fd:
             size = os.fstat(fd).st_size
-            if size > LOOSE:
-                content = _encoded(replace(block, links=list(whole)))
+            if size > REWRITE_MIN_BYTES:
+                content = _encode_chain_block(replace(block, links=list(whole)))
                 # The new file holds all in one block. At least half of the bytes go, so a file is not written anew
                 # again soon.
                 if len(content) * 2 < size:
-                    return _anew(path, content, seam)
+                    return _rewrite_chain_file(path, content, seam)
             # A journalled topic's file may have grown by another process, whose blocks are as good: only a torn end
             # goes. Without a journal, what lies behind ``keep`` was never published, and is cut off.
-            keep = _whole_until(path, seam) if shared and size > keep else keep
+            keep = _find_whole_end(path, seam) if shared and size > keep else keep
             if size > keep:
                 seam.call("file.truncate", os.ftruncate, fd, keep)
-            content = _encoded(block)
-            _write(seam, fd, content, keep)
+            content = _encode_chain_block(block)
+            _write_chain_bytes(seam, fd, content, keep)
             seam.call("file.sync", os.fsync, fd)
             # A new file's name is durable only when its directory is synced.
             if not size:
@@ -103,41 +103,43 @@ def append(
         raise trouble(path, error) from error
 
 
-def _whole_until(path: Path, seam: Seam) -> int:
+def _find_whole_end(path: Path, seam: Seam) -> int:
     found = read(path, seam)
     return found[-1].end if found else 0
 
 
 @contextmanager
-def _locked(path: Path, seam: Seam) -> Iterator[int]:
+def _lock_chain_file(path: Path, seam: Seam) -> Iterator[int]:
     """The file, open and locked until the end of the ``with`` statement. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     while True:
-        fd: int = seam.call("file.open", os.open, path, flags, MODE)
+        fd: int = seam.call("file.open", os.open, path, flags, CHAIN_FILE_MODE)
         try:
             seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
             # Another process may have put a new file in place while this one waited for the lock, or removed it: a lock
             # on the old one guards nothing.
-            if _is_at(path, fd):
+            if _is_file_at_path(path, fd):
                 yield fd
                 return
         finally:
             os.close(fd)
 
 
-def _is_at(path: Path, fd: int) -> bool:
+def _is_file_at_path(path: Path, fd: int) -> bool:
     try:
         return path.stat().st_ino == os.fstat(fd).st_ino
     except FileNotFoundError:
         return False
 
 
-def _anew(path: Path, content: bytes, seam: Seam) -> int:
+def _rewrite_chain_file(path: Path, content: bytes, seam: Seam) -> int:
     temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
-    fd: int = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    fd: int = seam.call(
+        "file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, CHAIN_FILE_MODE
+    )
     try:
         try:
-            _write(seam, fd, content, 0)
+            _write_chain_bytes(seam, fd, content, 0)
             seam.call("file.sync", os.fsync, fd)
         finally:
             os.close(fd)
@@ -150,7 +152,7 @@ def _anew(path: Path, content: bytes, seam: Seam) -> int:
     return len(content)
 
 
-def _write(seam: Seam, fd: int, content: bytes, offset: int) -> None:
+def _write_chain_bytes(seam: Seam, fd: int, content: bytes, offset: int) -> None:
     """Write all of ``content``, with one call where the system takes it whole."""
     rest = memoryview(content)
     while rest:
@@ -158,11 +160,11 @@ def _write(seam: Seam, fd: int, content: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _encoded(block: ChainBlock) -> bytes:
+def _encode_chain_block(block: ChainBlock) -> bytes:
     import msgpack
 
     body: bytes = msgpack.packb([list(block.identity), block.lineage, block.applied, block.links])
-    return _HEAD.pack(len(body), crc32(body)) + body
+    return _BLOCK_HEADER.pack(len(body), crc32(body)) + body
 
 
 def trouble(path: Path, error: OSError) -> StorageError:

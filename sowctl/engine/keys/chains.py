@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from sowctl.engine.fold.blocks import values_of
 from sowctl.engine.keys.chainfile import ChainBlock, append, read
-from sowctl.engine.keys.keymaker import MISSING, ChainKeeper, Keys, generator_error
+from sowctl.engine.keys.keymaker import MISSING_KEY, ChainKeeper, Keys, generator_error
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import key_digest, prefix
 from sowctl.messages.base import KeyTexts
-from sowctl.store.codec import CHECK, TOMBSTONE, payloads
+from sowctl.store.codec import KEY_CHECK_SLICE, TOMBSTONE, payloads
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -39,7 +39,7 @@ TWO_CHAINS = "SOW-PUB-017"
 NO_LINEAGE = bytes(16)
 NO_DIGEST = bytes(16)
 """The digest of a message that gets none."""
-_SCAN = 1000
+_SCAN_BATCH_RECORDS = 1000
 
 
 class ChainOptions(Struct, frozen=True):
@@ -98,25 +98,25 @@ class Chains:
         if self._topic.journalled:
             first, self._loaded = not self._loaded, True
             if first:
-                self._load(None)
+                self._load_file_blocks(None)
             # The first time the journal is read in any case: only it tells whether the file follows its lineage.
             if first or self._position < topic.last_txid:
-                self._from_journal(topic)
+                self._learn_from_journal(topic)
         # Without a journal only the file tells what other processes have learnt; its size changes with each of their
         # blocks.
-        elif not self._loaded or self._changed():
+        elif not self._loaded or self._has_file_changed():
             first, self._loaded = not self._loaded, True
-            self._load(topic.last_txid)
+            self._load_file_blocks(topic.last_txid)
             # Without a journal the file is the only place where secondary values stand: made anew from the records,
             # chains would fall apart unnoticed. An empty file says that this was accepted.
             if self._end < 0 and topic.last_txid:
-                raise self._without_file()
+                raise self._describe_missing_file()
             if self._end == 0 and topic.last_txid:
-                self._from_records(topic)
+                self._learn_from_records(topic)
         else:
             return
         if first and self._options.validation:
-            self._validate(topic)
+            self._validate_chains(topic)
 
     def name(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
@@ -145,7 +145,7 @@ class Chains:
             # A head needs a primary value: the key is made of it.
             if not found and primary is None:
                 text = f"key field {self._options.primary} is missing or empty, and no chain has its other keys"
-                refused.append(Refusal(places[index], MISSING, text))
+                refused.append(Refusal(places[index], MISSING_KEY, text))
                 continue
             # A new chain has the key that its head's primary value makes.
             digests[index] = next(iter(found)) if found else key_digest(self._prefix, (primary,))
@@ -163,12 +163,12 @@ class Chains:
         """The messages at these places of the batch are written, up to ``last_txid``."""
         for place in places:
             if place in self._pending:
-                self._add(*self._pending[place])
+                self._add_link(*self._pending[place])
         self._position, self._moved = last_txid, True
 
     def saved(self, lineage: bytes) -> int:
         """The txid up to which the file knows the chains of the journal of ``lineage``."""
-        self._load(None)
+        self._load_file_blocks(None)
         return self._position if self._lineage == lineage else 0
 
     def save(self) -> None:
@@ -181,12 +181,12 @@ class Chains:
         self._end = append(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
         self._fresh, self._moved = {}, False
 
-    def _add(self, value: bytes, digest: bytes) -> None:
+    def _add_link(self, value: bytes, digest: bytes) -> None:
         # The first chain of a value is its chain for ever: an equal value read again from the journal changes nothing.
         if value not in self.links:
             self.links[value] = self._fresh[value] = digest
 
-    def _load(self, until: int | None) -> None:
+    def _load_file_blocks(self, until: int | None) -> None:
         """The file's blocks, as far as they are of these chains and not behind ``until``."""
         self._end, self._position, self.links, self._fresh = -1, 0, {}, {}
         blocks = read(self.path, self._instance.seam) if self.path is not None else None
@@ -208,14 +208,14 @@ class Chains:
             self.links.update(block.links)
             self._position, self._end = max(self._position, block.applied), block.end
 
-    def _changed(self) -> bool:
+    def _has_file_changed(self) -> bool:
         """Whether another process has written the file."""
         try:
             return self.path is not None and self.path.stat().st_size != max(self._end, 0)
         except OSError:
             return True
 
-    def _from_journal(self, topic: OpenTopic) -> None:
+    def _learn_from_journal(self, topic: OpenTopic) -> None:
         ref = self._topic.name, self._topic.message_type
         try:
             log = open_log(self._instance)
@@ -228,27 +228,27 @@ class Chains:
             log.need_all(self._position)
             # The journals do not reach back to the topic's first entry; the records tell at least the primary values.
             if self._position == 0 and not log.covers(ref):
-                self._from_records(topic)
+                self._learn_from_records(topic)
             for block in log.blocks(after=self._position, topic=ref):
                 keys, values = values_of(block, ref, after=self._position)
-                self._take(keys, values)
+                self._learn_from_values(keys, values)
                 self._position, self._moved = block.last_txid, True
         self._position = max(self._position, topic.last_txid)
 
-    def _from_records(self, topic: OpenTopic) -> None:
-        for keys, values in topic.scan(_SCAN, self._instance.now):
-            self._take(keys, values)
+    def _learn_from_records(self, topic: OpenTopic) -> None:
+        for keys, values in topic.scan(_SCAN_BATCH_RECORDS, self._instance.now):
+            self._learn_from_values(keys, values)
 
-    def _take(self, keys: list[bytes], values: list[bytes]) -> None:
+    def _learn_from_values(self, keys: list[bytes], values: list[bytes]) -> None:
         """Learn from published messages and the keys that they got."""
         # A deletion ends a record and not its chain: a later message of the chain gets the same key again.
         live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
         texts, _ = self._texts(payloads(values[place] for place in live))
         for place, (primary,) in zip(live, texts, strict=True):
             if primary is not None:
-                self._add(primary, keys[place] + values[place][CHECK])
+                self._add_link(primary, keys[place] + values[place][KEY_CHECK_SLICE])
 
-    def _without_file(self) -> MissingError:
+    def _describe_missing_file(self) -> MissingError:
         return MissingError(
             "SOW-ENG-053",
             f"topic {self._topic.name!r} has records and no journal, and its file of chains is missing",
@@ -256,12 +256,12 @@ class Chains:
             hint="restore the file; to start again from the records alone, create an empty file in its place",
         )
 
-    def _validate(self, topic: OpenTopic) -> None:
+    def _validate_chains(self, topic: OpenTopic) -> None:
         """Compare every record's primary value with its chain."""
-        for keys, values in topic.scan(_SCAN, self._instance.now):
+        for keys, values in topic.scan(_SCAN_BATCH_RECORDS, self._instance.now):
             texts, _ = self._texts(payloads(values))
             for key, value, (primary,) in zip(keys, values, texts, strict=True):
-                if primary is not None and self.links.get(primary, b"") != key + value[CHECK]:
+                if primary is not None and self.links.get(primary, b"") != key + value[KEY_CHECK_SLICE]:
                     raise DamageError(
                         "SOW-ENG-054",
                         f"record {int.from_bytes(key, 'big')} of topic {self._topic.name!r} is not in the file "

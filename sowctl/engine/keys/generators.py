@@ -62,14 +62,14 @@ class GeneratedKeys:
             if index in refused:
                 continue
             try:
-                identity = self._identity(texts[index], payload)
+                identity = self._generate_identity(texts[index], payload)
             except _NoKeyError as error:
                 refused[index] = Refusal(index, NO_KEY, str(error))
                 continue
             digests[index], own[index] = key_digest(self._prefix, (identity,)), (identity,)
         return Keys(digests, None, own)
 
-    def _identity(self, texts: Sequence[bytes | None], payload: bytes) -> bytes:
+    def _generate_identity(self, texts: Sequence[bytes | None], payload: bytes) -> bytes:
         try:
             identity = self._generator.key(texts, payload)
             if isinstance(identity, str):
@@ -103,8 +103,8 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
     # An installed package comes before what is built in: it was installed for this module's name.
     factory = entry_point(KEY_GENERATORS, name)
     if factory is not None:
-        generator = _made(topic, factory, options)
-        return GeneratedKeys(topic, kind, generator, _paths(topic, generator.fields))
+        generator = _create_generator(topic, factory, options)
+        return GeneratedKeys(topic, kind, generator, _parse_key_paths(topic, generator.fields))
     if module is not None and is_library(module, CHAINING):
         from sowctl.engine.keys.chains import ChainedKeys, chain_options
 
@@ -117,7 +117,7 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
     )
 
 
-def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
+def _create_generator(topic: TopicConfig, factory: object, options: Options) -> Generator:
     try:
         generator = cast("Callable[[Options], Any]", factory)(options)
     except Exception as error:
@@ -129,7 +129,7 @@ def _made(topic: TopicConfig, factory: object, options: Options) -> Generator:
     return cast(Generator, generator)
 
 
-def _paths(topic: TopicConfig, fields: Sequence[str]) -> list[Path]:
+def _parse_key_paths(topic: TopicConfig, fields: Sequence[str]) -> list[Path]:
     try:
         return [parse_path(field) for field in fields]
     except SowError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import OpenTopic
     from sowctl.messages.framing.envelope import Envelope
 
-MISSING = "SOW-PUB-002"
+MISSING_KEY = "SOW-PUB-002"
 
 
 class Keys(NamedTuple):

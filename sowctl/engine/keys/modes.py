@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.keys.keymaker import MISSING, KeyMaker, Keys, without_keys
+from sowctl.engine.keys.keymaker import MISSING_KEY, KeyMaker, Keys, without_keys
 from sowctl.errors import ConfigError, UsageError
 from sowctl.identity.keys import batch_digester, given_text, is_user_key, user_key_digest
 from sowctl.values.fields import Refusal
@@ -51,7 +51,7 @@ class FieldKeys:
             if None in parts and not self._null and index not in refused:
                 missing = [str(path) for path, text in zip(self._paths, parts, strict=True) if text is None]
                 words = f"key field {missing[0]} is" if len(missing) == 1 else f"key fields {', '.join(missing)} are"
-                refused[index] = Refusal(index, MISSING, f"{words} missing or empty")
+                refused[index] = Refusal(index, MISSING_KEY, f"{words} missing or empty")
         return Keys(self._digest(texts, null=True), None, texts)
 
 

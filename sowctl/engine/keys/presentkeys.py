@@ -17,17 +17,17 @@ from sowctl.engine.keys.modes import key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.positions import other_keys
 from sowctl.identity.keys import user_key_digest
-from sowctl.store.codec import CHECK, USER_KEY, decode, logical_topic, payloads
+from sowctl.store.codec import KEY_CHECK_SLICE, USER_KEY, decode, logical_topic, payloads
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.values.fields import Refusal
 
-SAMPLE = 16
+SAMPLE_RECORDS = 16
 """Records of a block that a rebuild compares. A block was written by one run, so all its keys are of one definition;
 several are taken because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
-GATHERED = 1000
+CHECK_BATCH_RECORDS = 1000
 """Records whose keys are made at once."""
 
 
@@ -42,7 +42,7 @@ class PresentKeys:
         self._instance = instance
         self._kind = instance.type_of(topic.message_type)
         # The key was made of the message before Enrichment, and stored is the one behind it.
-        by_fields = topic.key_mode == "fields" and self._kind.filterable and not _enriches_key(topic)
+        by_fields = topic.key_mode == "fields" and self._kind.filterable and not _is_key_enriched(topic)
         self.known = topic.key_mode == "user" or by_fields
 
     @cached_property
@@ -52,7 +52,7 @@ class PresentKeys:
         return key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
 
     @cached_property
-    def _strict(self) -> KeyMaker:
+    def _strict_key_maker(self) -> KeyMaker:
         return key_maker(self._instance, self.topic, self._kind, PublishOptions())
 
     def digests(self, keys: Sequence[bytes], values: Sequence[bytes], *, null: bool = True) -> list[bytes | None]:
@@ -67,7 +67,7 @@ class PresentKeys:
             made = Keys([user_key_digest(text or b"") for text in texts], [text or b"" for text in texts])
         else:
             refused: dict[int, Refusal] = {}
-            made = (self.maker if null else self._strict).make(payloads(values), None, refused)
+            made = (self.maker if null else self._strict_key_maker).make(payloads(values), None, refused)
             without = set(refused)
         digests = made.digests
         if self.topic.pattern is not None:
@@ -86,7 +86,7 @@ class PresentKeys:
         return [
             place
             for place, (key, value, digest) in enumerate(zip(keys, values, self.digests(keys, values), strict=True))
-            if (absent and not value[0] & USER_KEY if digest is None else digest != key + value[CHECK])
+            if (absent and not value[0] & USER_KEY if digest is None else digest != key + value[KEY_CHECK_SLICE])
         ]
 
 
@@ -100,12 +100,12 @@ class KeyCheck:
 
     def see(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at some of the records that come from one place, spread over them."""
-        step = -(-len(keys) // SAMPLE) or 1
+        step = -(-len(keys) // SAMPLE_RECORDS) or 1
         # Spread over the block, so that not only the messages of its beginning are looked at.
         self._keys += keys[::step]
         self._values += values[::step]
         # Gathered over blocks: keys are made in batches as large as those of publishing.
-        if len(self._keys) >= GATHERED:
+        if len(self._keys) >= CHECK_BATCH_RECORDS:
             self.finish()
 
     def watching(self, parts: Iterable[tuple[list[bytes], list[bytes]]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -123,7 +123,7 @@ class KeyCheck:
             raise other_keys(self._present.topic, int.from_bytes(keys[place], "big"))
 
 
-def _enriches_key(topic: TopicConfig) -> bool:
+def _is_key_enriched(topic: TopicConfig) -> bool:
     """Whether Enrichment writes a key field, or something that a key field lies in."""
     if not topic.enrichment:
         return False

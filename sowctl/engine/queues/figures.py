@@ -13,7 +13,7 @@ from sowctl.engine.queues.returning import fall_due
 from sowctl.engine.queues.settling import name_of
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.store.queue.page import BARRIER, READY
-from sowctl.store.queue.values import MINUTES
+from sowctl.store.queue.values import RATE_MINUTES
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.queue import OpenQueue
@@ -232,7 +232,7 @@ def _flow(turn: Turn, found: QueueInfo) -> None:
     found.acknowledged, found.cancelled, found.returned = state.acked, state.cancelled, state.returned
     found.requeued, found.expired = state.requeued, dict(state.expired)
     present = turn.now // 60_000_000
-    rows = [row for row in state.minutes if row.number > present - MINUTES]
+    rows = [row for row in state.minutes if row.number > present - RATE_MINUTES]
     if rows:
         # From the beginning of the first of these minutes: a queue that has just begun is not averaged over ten.
         seconds = max(1.0, turn.now / 1e6 - 60 * rows[0].number)

@@ -33,7 +33,7 @@ from sowctl.engine.queues.settling import (
     txid_of,
 )
 from sowctl.journal.format import ACK, EXPIRE, REQUEUE
-from sowctl.store.queue.page import DELAYED, LEASED, MOST, NEVER, READY, Page
+from sowctl.store.queue.page import DELAYED, LEASED, MAX_COUNTER, NEVER_MICROS, READY, Page
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.turn import Turn
@@ -69,7 +69,7 @@ def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
         turn.journal_all(ended.entries)
         ended.count(turn.now)
         # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
-        taken = [replace(one, token=0, until=NEVER) for one in taken]
+        taken = [replace(one, token=0, until=NEVER_MICROS) for one in taken]
     holder.delivered += len(taken)
     holder.asked = 0 if len(taken) >= free else turn.now
     state = rows.state
@@ -84,7 +84,9 @@ def _barrier_lease(spot: tuple[Page, int, Name]) -> Lease:
     page, index, name = spot
     place = page.place_of(index)
     at = place.number, place.offset, place.before
-    return Lease(page.txids[index], name, 0, NEVER, page.deliveries[index], page.cancels[index], at, barrier=True)
+    return Lease(
+        page.txids[index], name, 0, NEVER_MICROS, page.deliveries[index], page.cancels[index], at, barrier=True
+    )
 
 
 def _fair(turn: Turn, number: int, holder: Holder, free: int, limit: int | None) -> int:
@@ -125,7 +127,7 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
     """Take the first ``wanted`` ready messages, those before the txid ``limit``."""
     rows, queue, now = turn.rows, turn.queue, turn.now
     period = queue.lease_period_us
-    until = NEVER if period is None else now + period
+    until = NEVER_MICROS if period is None else now + period
     taken: list[Lease] = []
     if wanted <= 0:
         return taken
@@ -135,7 +137,7 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
         page = rows.page(first)
         for start, stop in _ready(page, priority, limit, wanted - len(taken)):
             taken += _lease_run(turn, page, start, stop, number, until)
-        if until != NEVER:
+        if until != NEVER_MICROS:
             page.alarm = earlier(page.alarm, until)
         if len(taken) == wanted:
             break
@@ -150,7 +152,7 @@ def _lease_run(turn: Turn, page: Page, start: int, stop: int, number: int, until
     page.holders[start:stop] = array("I", (number,)) * count
     page.tokens[start:stop] = array("Q", tokens)
     page.until[start:stop] = array("q", (until,)) * count
-    deliveries = [min(delivered + 1, MOST) for delivered in page.deliveries[start:stop]]
+    deliveries = [min(delivered + 1, MAX_COUNTER) for delivered in page.deliveries[start:stop]]
     page.deliveries[start:stop] = array("H", deliveries)
     place = page.place_of(start)
     txids = page.txids[start:stop]
@@ -271,7 +273,7 @@ def cancel(turn: Turn, handles: Iterable[MessageHandle], client: int | None, *, 
 def renew(turn: Turn, handles: Iterable[MessageHandle], client: int | None) -> list[Outcome]:
     """Let leases last for another LeasePeriod from now on."""
     period = turn.queue.lease_period_us
-    until = NEVER if period is None else turn.now + period
+    until = NEVER_MICROS if period is None else turn.now + period
     outcomes: list[Outcome] = []
     for handle in handles:
         spot, outcome = _leased(turn, handle, client)
@@ -279,7 +281,7 @@ def renew(turn: Turn, handles: Iterable[MessageHandle], client: int | None) -> l
             _, page, index = spot
             page.until[index] = until
             # Where LeasePeriod has become shorter, or the clock went back, it ends before the page was to be looked at.
-            if until != NEVER:
+            if until != NEVER_MICROS:
                 page.alarm = earlier(page.alarm, until)
         outcomes.append("done" if spot is not None else outcome)
     return outcomes

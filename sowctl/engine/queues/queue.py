@@ -17,7 +17,7 @@ from sowctl.engine.queues.turn import Turn
 from sowctl.engine.queues.turns import Turns
 from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
-from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER, READY
+from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER_MICROS, READY
 from sowctl.store.queue.values import Holder, damaged
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class OpenQueue:
                 gone.append(one)
                 continue
             topic, time, _, payload, correlation = body
-            until = None if one.until == NEVER else one.until
+            until = None if one.until == NEVER_MICROS else one.until
             found.append(
                 QueueMessage(
                     topic,
@@ -358,7 +358,7 @@ class OpenQueue:
             payload,
             time,
             seen.token,
-            None if seen.until in (0, NEVER) else seen.until,
+            None if seen.until in (0, NEVER_MICROS) else seen.until,
             seen.holder,
             seen.deliveries,
             seen.cancels,

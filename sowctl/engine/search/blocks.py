@@ -221,7 +221,7 @@ def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
 
 
 def _words(codes: Array) -> Column:
-    """The column of codes of :data:`~sowctl.messages.shaped.WORDS`: NULL, TRUE and FALSE."""
+    """The column of codes of :data:`~sowctl.messages.shaped.WORD_VALUES`: NULL, TRUE and FALSE."""
     nulls = codes == 0
     if nulls.all():
         return Column(Kind.NULL, len(codes))

@@ -19,7 +19,7 @@ from sowctl.errors import UsageError
 from sowctl.store.codec import next_key, payloads
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import LONG, in_parts
+from sowctl.values.rawmembers import MIN_PARTED_BYTES, in_parts
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -177,7 +177,7 @@ def unknown(source: Source, kind: MessageType, paths: Sequence[Path], *, certain
         if most is not None and looked >= most:
             whole = False
             break
-        seen = seen or [one for one in payloads(values) if len(one) < LONG]
+        seen = seen or [one for one in payloads(values) if len(one) < MIN_PARTED_BYTES]
         looked += len(values)
         missing -= set(_present(kind, values, missing))
         if not missing:
@@ -236,7 +236,7 @@ def _present(kind: MessageType, values: Sequence[bytes], missing: set[Path]) -> 
         return
     # Whole values: cutting the messages out of them would take as long as the search. Long ones are looked at each by
     # itself, as nothing is won by copying them.
-    texts = [b"".join(values)] if sum(map(len, values)) < LONG else values
+    texts = [b"".join(values)] if sum(map(len, values)) < MIN_PARTED_BYTES else values
     # An escape may spell a name in another way, so that its bytes are not found.
     escaped = any(b"\\u" in text for text in texts)
     names = {path: msgspec.json.encode(path.names[-1]) for path in missing}

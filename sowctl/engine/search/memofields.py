@@ -143,7 +143,7 @@ def _numbers(memo: Numbers, places: Any) -> Column:
     import numpy as np
 
     from sowctl.expressions.columns import Column, Kind
-    from sowctl.memo.column import DOUBLES, INTEGER, INTEGERS, NULL
+    from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
 
     data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
     marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
@@ -155,9 +155,9 @@ def _numbers(memo: Numbers, places: Any) -> Column:
         nulls = None
     if nulls is not None and nulls.all():
         return Column(Kind.NULL, len(data))
-    if memo.kinds == INTEGERS:
+    if memo.kinds == INTEGERS_FLAG:
         return Column(Kind.I64, len(data), data, nulls)
-    if memo.kinds == DOUBLES or marks is None:
+    if memo.kinds == DOUBLES_FLAG or marks is None:
         return Column(Kind.DOUBLE, len(data), data, nulls)
     ints = marks == INTEGER
     return Column(Kind.NUMBER, len(data), data, nulls, ints=ints)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
 from sowctl.engine.topics.expiration import expires, unexpired
 from sowctl.engine.topics.positions import (
-    BEHIND,
+    STORE_AHEAD_OF_JOURNAL,
     check_position,
     has_log,
     naming_replay,
@@ -28,8 +28,8 @@ from sowctl.engine.topics.positions import (
     refuse_other_topic,
 )
 from sowctl.errors import DamageError, MissingError
-from sowctl.journal.fileset import REMOVED
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.fileset import REMOVED_CODE
+from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.codec import KEY_SIZE, next_key
 from sowctl.store.integrity import refuse_short
 from sowctl.store.meta import Definition, StoreMeta
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from sowctl.store.meta import AppliedBlock
 
 
-PART = 1000
+MEMTABLE_PART_CHANGES = 1000
 """Changes of an overlay that are looked at together."""
-DENSE = 8
+DENSE_CHANGE_RATIO = 8
 """Where an overlay changes one in so many records, all of them are passed instead of searching for those: a search that
 proves that a key is new takes 5 us, and passing a record 0.6."""
-TAIL = 1_000_000
+MAX_TAIL_TXIDS = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
 
 
@@ -132,7 +132,7 @@ class CurrentSource(StoredSource):
         """
         # Counted before the overlay and lifetimes change anything: the sum is compared with the store's own count of
         # records.
-        runs = self._stored_runs(size, start, stop, marks)
+        runs = self._read_stored_runs(size, start, stop, marks)
         # Without an overlay the store's runs pass as they are, and no batch is taken apart.
         if self.overlay is not None and len(self.overlay):
             from sowctl.engine.fold.inorder import merged
@@ -140,11 +140,11 @@ class CurrentSource(StoredSource):
             runs = alone(merged(((keys, values) for keys, values, _ in runs), self.overlay.in_order(size, start, stop)))
         with naming_replay(self.config):
             for keys, values, run in runs:
-                seen, shown = self._visible(keys, values)
+                seen, shown = self._filter_visible(keys, values)
                 # The run holds all values of the batch; once some are left out, it is not those values' bytes any more.
                 yield seen, shown, run if len(seen) == len(keys) else None
 
-    def _stored_runs(
+    def _read_stored_runs(
         self, size: int, start: bytes | None, stop: bytes | None, marks: Marks | None, passed: int = 0
     ) -> Iterator[Run]:
         """The runs of the store from ``start`` on, where ``passed`` records before it were read.
@@ -155,7 +155,7 @@ class CurrentSource(StoredSource):
         while True:
             try:
                 for keys, values, run in self._snapshot.runs(last, stop, size, marks):
-                    self._count(len(keys))
+                    self._count_records(len(keys))
                     passed, last = passed + len(keys), next_key(keys[-1])
                     yield keys, values, run
                 break
@@ -182,7 +182,7 @@ class CurrentSource(StoredSource):
         self._held, self._snapshot, self.meta, self.path = other._held, other._snapshot, other.meta, other.path
         return True
 
-    def _read(self, read: Callable[[Snapshot], T]) -> T:
+    def _read_or_rebuild(self, read: Callable[[Snapshot], T]) -> T:
         """Return what ``read`` gives of the store, or of the rebuilt one if the store is damaged."""
         try:
             return read(self._snapshot)
@@ -191,7 +191,7 @@ class CurrentSource(StoredSource):
                 raise
         return read(self._snapshot)
 
-    def _count(self, records: int) -> None:
+    def _count_records(self, records: int) -> None:
         self.scanned += records
         # Of several processes each reads a part of the keys: this one's part ends when the others' do, about.
         if self._watch is not None:
@@ -204,17 +204,17 @@ class CurrentSource(StoredSource):
         """
         if self.hides or (self.overlay is not None and len(self.overlay)):
             return None
-        parts = self._read(lambda snapshot: snapshot.lined(size))
-        return None if parts is None else self._lined(parts, size)
+        parts = self._read_or_rebuild(lambda snapshot: snapshot.lined(size))
+        return None if parts is None else self._iterate_line_batches(parts, size)
 
-    def _lined(self, parts: Iterator[LinedBatch], size: int) -> Iterator[LinedBatch]:
+    def _iterate_line_batches(self, parts: Iterator[LinedBatch], size: int) -> Iterator[LinedBatch]:
         passed, last = 0, None
         with naming_replay(self.config):
             try:
                 for part in parts:
                     lines, batch = part
                     read = len(batch[0]) if lines is None else len(lines.messages)
-                    self._count(read)
+                    self._count_records(read)
                     passed, last = passed + read, lines.keys[-KEY_SIZE:] if lines is not None else batch[0][-1]
                     yield part
                 return
@@ -223,7 +223,7 @@ class CurrentSource(StoredSource):
                     raise
             start = None if last is None else next_key(last)
             if last is None or start is not None:
-                for keys, values, _ in self._stored_runs(size, start, None, None, passed):
+                for keys, values, _ in self._read_stored_runs(size, start, None, None, passed):
                     refuse_short(keys, values)
                     yield None, (keys, values)
 
@@ -251,13 +251,15 @@ class CurrentSource(StoredSource):
         """What the overlay changes, in parts: the store's records of its keys, and what it has in their stead."""
         if self.overlay is None:
             return
-        if len(self.overlay) * DENSE < self.meta.records:
-            for part in self.overlay.parts(PART):
+        if len(self.overlay) * DENSE_CHANGE_RATIO < self.meta.records:
+            for part in self.overlay.parts(MEMTABLE_PART_CHANGES):
                 yield self._snapshot.get_many(list(part)), part
             return
         from sowctl.engine.fold.inorder import side_by_side
 
-        for _, keys, values, fresh in side_by_side(self._snapshot.scan(batch=PART), self.overlay.in_order(PART)):
+        for _, keys, values, fresh in side_by_side(
+            self._snapshot.scan(batch=MEMTABLE_PART_CHANGES), self.overlay.in_order(MEMTABLE_PART_CHANGES)
+        ):
             yield {key: value for key, value in zip(keys, values, strict=True) if key in fresh}, fresh
 
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
@@ -265,24 +267,24 @@ class CurrentSource(StoredSource):
         wanted = sorted(set(keys))
         with naming_replay(self.config):
             if self.overlay is None or not len(self.overlay):
-                found = self._read(lambda snapshot: snapshot.get_many(wanted))
-                return self._visible(list(found), list(found.values()))
+                found = self._read_or_rebuild(lambda snapshot: snapshot.get_many(wanted))
+                return self._filter_visible(list(found), list(found.values()))
             # A key that the overlay has deleted must not be found in the store.
             changed = self.overlay.find(wanted)
             rest = [key for key in wanted if key not in changed]
-            found = self._read(lambda snapshot: snapshot.get_many(rest))
+            found = self._read_or_rebuild(lambda snapshot: snapshot.get_many(rest))
         found.update((key, value) for key, value in changed.items() if value is not None)
         chosen = [key for key in wanted if key in found]
-        return self._visible(chosen, [found[key] for key in chosen])
+        return self._filter_visible(chosen, [found[key] for key in chosen])
 
     def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
         """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
         with naming_replay(self.config):
-            present, values = self._read(lambda snapshot: snapshot.get_at(keys, spots))
+            present, values = self._read_or_rebuild(lambda snapshot: snapshot.get_at(keys, spots))
         # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
-        return self._visible(present, list(values)) if self.hides else (present, values)
+        return self._filter_visible(present, list(values)) if self.hides else (present, values)
 
-    def _visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
+    def _filter_visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
             return keys, values
         # One clock for as long as the source is open: a record does not vanish between two batches.
@@ -338,19 +340,21 @@ def open_current(
 
             path = rebuilt_aside(instance, topic, stack)
         with naming_replay(topic):
-            snapshot = _snapshot(instance, path, stack)
+            snapshot = _open_snapshot(instance, path, stack)
         # The snapshot comes first and the journal after it: what a writer applies in between stands in both, and the
         # overlay starts behind what the snapshot has applied.
-        attempts = LOOKS
+        attempts = MAX_REREADS
         while True:
             refuse_other_topic(topic, snapshot.meta)
             if admit is not None:
                 admit(snapshot.meta)
             note_other_definition(instance, topic, snapshot.meta)
             try:
-                overlay = read_overlay(instance, topic, snapshot.meta, path, until, most=TAIL if attempts else None)
+                overlay = read_overlay(
+                    instance, topic, snapshot.meta, path, until, most=MAX_TAIL_TXIDS if attempts else None
+                )
                 break
-            except _LongTail:
+            except _TailTooLong:
                 # A writer may have merged its runs into a new store after the snapshot was taken: that one stands
                 # further on. If it does not, the journal has to be read, however long it is.
                 before, attempts = snapshot.meta.applied, attempts - 1
@@ -362,11 +366,11 @@ def open_current(
                 # the topic goes though its store stands still; whether what is left explains the position is proven
                 # again, so that another look is never wrong.
                 before = snapshot.meta.applied
-                if error.code not in (BEHIND, REMOVED) or not attempts:
+                if error.code not in (STORE_AHEAD_OF_JOURNAL, REMOVED_CODE) or not attempts:
                     raise
                 attempts -= 1
                 snapshot.renew()
-                if snapshot.meta.applied == before and error.code != REMOVED:
+                if snapshot.meta.applied == before and error.code != REMOVED_CODE:
                     raise
         own = path if path == topic.file else None
         watch = instance.watch if instance.is_watched else None
@@ -376,18 +380,18 @@ def open_current(
 def open_file(instance: Instance, path: Path, *, admit: Admit | None = None) -> CurrentSource:
     """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
     with ExitStack() as stack:
-        snapshot = _snapshot(instance, path, stack)
+        snapshot = _open_snapshot(instance, path, stack)
         if admit is not None:
             admit(snapshot.meta)
         return CurrentSource(stack.pop_all(), snapshot, None, None, 0, path)
 
 
-def _snapshot(instance: Instance, path: Path, stack: ExitStack) -> Snapshot:
+def _open_snapshot(instance: Instance, path: Path, stack: ExitStack) -> Snapshot:
     store = stack.enter_context(open_store(instance, path))
     return stack.enter_context(store.snapshot())
 
 
-class _LongTail(Exception):
+class _TailTooLong(Exception):
     """Behind store and runs, the journal holds more than was to be read."""
 
 
@@ -432,7 +436,7 @@ def read_overlay(
         runs = find_runs(instance, path, meta, log, after, until, every=history)
         overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, topic, path, meta))
         if most is not None and last - overlay.begins > most:
-            raise _LongTail
+            raise _TailTooLong
 
         def let_go(upto: int, block: AppliedBlock) -> None:
             flush_aside(instance, topic, path, meta, overlay, log.lineage, upto, block)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
 
-SCAN_BATCH = 1000
+SCAN_BATCH_RECORDS = 1000
 
 
 class Digest(Struct, frozen=True):
@@ -51,11 +51,11 @@ def digest(
     of the present records' keys and payloads alone, without times, txids, lifetimes and versions.
     """
     if payloads:
-        return _of_records(opener(instance, target, at), payloads=True)
+        return _digest_records(opener(instance, target, at), payloads=True)
     # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
     topic = target.topic
     if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
-        return _of_records(opener(instance, target, at))
+        return _digest_records(opener(instance, target, at))
     source = open_now(instance, target)
     with closing(source), naming_replay(target.topic):
         return digest_of(source, target, instance.now)
@@ -64,7 +64,7 @@ def digest(
 def digest_of(source: CurrentSource, target: Target, now: int) -> Digest:
     """The digest of the present state of a target that is open, lifetimes judged at ``now``."""
     history = target.topic.history if target.topic is not None else None
-    count = _with_versions if history is not None else _current
+    count = _sum_versions if history is not None else _sum_current_records
     total, records, versions = count(source, target, now)
     note = None
     if target.topic is not None and now < source.meta.removal_mark:
@@ -77,7 +77,7 @@ def text_of(total: int) -> str:
     return f"{total % DIGEST_MODULUS:032x}"
 
 
-def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
+def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
     """The stored sum, corrected by what the overlay changes and by what has expired."""
     meta, snapshot = source.meta, source.snapshot
     total, records = meta.digest, meta.records
@@ -93,8 +93,8 @@ def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int,
                 records += 1
     if rule is not None and expires(rule):
         hidden = sorted(snapshot.expired(now))
-        for start in range(0, len(hidden), SCAN_BATCH):
-            keys = hidden[start : start + SCAN_BATCH]
+        for start in range(0, len(hidden), SCAN_BATCH_RECORDS):
+            keys = hidden[start : start + SCAN_BATCH_RECORDS]
             # An expired record under an overlay's key has left the sum already.
             changed = overlay.find(keys) if overlay is not None else {}
             found = snapshot.get_many([key for key in keys if key not in changed])
@@ -103,14 +103,14 @@ def _current(source: CurrentSource, target: Target, now: int) -> tuple[int, int,
     return total, records, meta.versions
 
 
-def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
+def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
     """Every retained version that is still within the window, and the current records."""
     assert target.topic is not None
     rule = retention(target.topic.history)
     assert rule is not None
     total = records = versions = 0
     view = VersionsSource(source, target.topic, now)
-    for key, timeline in view.timelines(SCAN_BATCH):
+    for key, timeline in view.timelines(SCAN_BATCH_RECORDS):
         # Versions that a writer would drop by now do not count, whether or not one has dropped them: equal stores give
         # equal sums.
         kept = prune(timeline, now, rule.window)
@@ -122,10 +122,10 @@ def _with_versions(source: CurrentSource, target: Target, now: int) -> tuple[int
     return total, records, versions
 
 
-def _of_records(source: Source, *, payloads: bool = False) -> Digest:
+def _digest_records(source: Source, *, payloads: bool = False) -> Digest:
     total = records = txid = 0
     with closing(source):
-        for keys, values in source.batches(SCAN_BATCH):
+        for keys, values in source.batches(SCAN_BATCH_RECORDS):
             total += digest_sum(keys, payloads_of(values) if payloads else values)
             records += len(keys)
             # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.matching import search_of
 from sowctl.engine.sources.source import Pairs, Source
-from sowctl.engine.topics.targets import MAX_LOGICAL, unnamed_logical
+from sowctl.engine.topics.targets import MAX_LOGICAL_NAME_BYTES, unnamed_logical
 from sowctl.identity.keys import given_text, key_digest, prefix
 from sowctl.store.codec import logical_topic
 from sowctl.values.fields import Refusal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
     from sowctl.store.meta import Definition
 
-NOT_OURS = "SOW-PUB-022"
+FOREIGN_LOGICAL_TOPIC = "SOW-PUB-022"
 
 
 def names_for(
@@ -44,10 +44,10 @@ def names_for(
     for index, envelope in enumerate(envelopes):
         name = (envelope.topic or "").encode()
         if envelope.topic is None:
-            refused.setdefault(index, Refusal(index, NOT_OURS, "it names no logical topic"))
-        elif not 0 < len(name) <= MAX_LOGICAL or not matches(envelope.topic):
+            refused.setdefault(index, Refusal(index, FOREIGN_LOGICAL_TOPIC, "it names no logical topic"))
+        elif not 0 < len(name) <= MAX_LOGICAL_NAME_BYTES or not matches(envelope.topic):
             text = f"{envelope.topic[:80]!r} is not a logical topic of {topic.name!r}"
-            refused.setdefault(index, Refusal(index, NOT_OURS, text))
+            refused.setdefault(index, Refusal(index, FOREIGN_LOGICAL_TOPIC, text))
         # Also for refused messages: the column stays as long as the batch.
         names.append(name)
     return names

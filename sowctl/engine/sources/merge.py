@@ -35,9 +35,9 @@ class Woven(Uncut):
         self._more = more
         self._whole: list[bytes] | None = None
 
-    def _together(self) -> list[bytes]:
+    def _build_values(self) -> list[bytes]:
         if self._whole is None:
-            self._whole = _woven(list(self._values), self._more)
+            self._whole = _interleave_items(list(self._values), self._more)
         return self._whole
 
     def __len__(self) -> int:
@@ -48,24 +48,26 @@ class Woven(Uncut):
     @overload
     def __getitem__(self, place: slice) -> list[bytes]: ...
     def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
-        return self._together()[place]
+        return self._build_values()[place]
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._together())
+        return iter(self._build_values())
 
     def payloads(self) -> list[bytes]:
         """The payloads of all values."""
         # Payloads are joined by themselves: the caller that wants no more does not cut out whole values.
         fresh = payloads([value for _, value in self._more])
-        return _woven(list(payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)])
+        return _interleave_items(
+            list(payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)]
+        )
 
     def chosen(self, places: Sequence[int]) -> list[bytes]:
         """Some of the values."""
-        whole = self._together()
+        whole = self._build_values()
         return [whole[place] for place in places]
 
 
-def _woven(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]:
+def _interleave_items(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]:
     for number, (at, item) in enumerate(more):
         # Each one that was put in moves the places of those behind it by one.
         items.insert(at + number, item)
@@ -75,7 +77,7 @@ def _woven(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]
 Batch = TypeVar("Batch", bound=tuple[list[bytes], Sequence[bytes]])
 
 
-def _with_due(
+def _pair_with_waiting(
     batches: Iterable[Batch], waiting: Sequence[bytes], size: int
 ) -> Iterator[tuple[Batch | None, Sequence[bytes]]]:
     """Every batch with the waiting keys that belong before its last one; then the rest of them, ``size`` at a time.
@@ -94,14 +96,14 @@ def _with_due(
 
 def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> Iterator[Matched]:
     """Records in key order with ``fresh`` ones, of keys that none of them has; those behind the last, ``size`` each."""
-    for batch, due in _with_due(found, sorted(fresh), size):
+    for batch, due in _pair_with_waiting(found, sorted(fresh), size):
         if batch is None:
             yield list(due), [fresh[key] for key in due]
         elif due:
             keys, values = batch
             # Fresh keys are none of the found ones, so each has one place between them.
             places = [bisect_left(keys, key) for key in due]
-            together = _woven(list(keys), list(zip(places, due, strict=True)))
+            together = _interleave_items(list(keys), list(zip(places, due, strict=True)))
             yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
         else:
             yield batch

@@ -33,34 +33,34 @@ def paired(before: Iterator[Pairs], after: Iterator[Pairs], *, stamps: bool = Fa
 
     Two records are equal where their payloads are the same bytes; with ``stamps``, where all is that they have.
     """
-    old, new = _Side(before), _Side(after)
+    old, new = _StateSide(before), _StateSide(after)
     while old.keys or new.keys:
         # Behind the lower of the two last keys, the other side's next batch may still bring keys of this stretch.
         if not old.keys or not new.keys:
             stop = None
         else:
             stop = min(old.keys[-1], new.keys[-1])
-        yield _stretch(*old.take(stop), *new.take(stop), stamps)
+        yield _pair_stretch(*old.take(stop), *new.take(stop), stamps)
 
 
-class _Side:
+class _StateSide:
     """The rest of one state: the batch that is read, as far as it is not taken yet."""
 
     def __init__(self, batches: Iterator[Pairs]) -> None:
         self._batches = batches
         self.keys: list[bytes] = []
         self._values: list[bytes] = []
-        self._fill()
+        self._read_next_batch()
 
     def take(self, stop: bytes | None) -> Pairs:
         """What has keys up to ``stop``; the whole batch where that is None."""
         cut = len(self.keys) if stop is None else bisect_right(self.keys, stop)
         keys, values = self.keys[:cut], self._values[:cut]
         self.keys, self._values = self.keys[cut:], self._values[cut:]
-        self._fill()
+        self._read_next_batch()
         return keys, values
 
-    def _fill(self) -> None:
+    def _read_next_batch(self) -> None:
         while not self.keys:
             batch = next(self._batches, None)
             if batch is None:
@@ -68,29 +68,31 @@ class _Side:
             self.keys, self._values = list(batch[0]), list(batch[1])
 
 
-def _stretch(old_keys: list[bytes], old: list[bytes], new_keys: list[bytes], new: list[bytes], stamps: bool) -> Paired:
+def _pair_stretch(
+    old_keys: list[bytes], old: list[bytes], new_keys: list[bytes], new: list[bytes], stamps: bool
+) -> Paired:
     if old_keys == new_keys:
         # The usual case: no key is on one side alone, and most values are equal byte by byte.
         both = [row for row in zip(old_keys, old, new, strict=True) if row[1] != row[2]]
-        pairs: list[Pair] = list(both) if stamps else _other_payloads(both)
+        pairs: list[Pair] = list(both) if stamps else _find_payload_differences(both)
         return Paired(pairs, len(old_keys) - len(pairs))
     there = dict(zip(new_keys, new, strict=True))
     known = dict(zip(old_keys, old, strict=True))
     both = [(key, value, there[key]) for key, value in known.items() if key in there and value != there[key]]
-    pairs = list(both) if stamps else _other_payloads(both)
+    pairs = list(both) if stamps else _find_payload_differences(both)
     common = known.keys() & there.keys()
     equal = len(common) - len(pairs)
     pairs += [(key, value, None) for key, value in known.items() if key not in common]
     pairs += [(key, None, value) for key, value in there.items() if key not in common]
-    pairs.sort(key=_key)
+    pairs.sort(key=_get_pair_key)
     return Paired(pairs, equal)
 
 
-def _other_payloads(rows: list[tuple[bytes, bytes, bytes]]) -> list[Pair]:
+def _find_payload_differences(rows: list[tuple[bytes, bytes, bytes]]) -> list[Pair]:
     """Of records whose stored values differ, those whose payloads do."""
     olds, news = payloads([old for _, old, _ in rows]), payloads([new for _, _, new in rows])
     return [row for row, old, new in zip(rows, olds, news, strict=True) if old != new]
 
 
-def _key(pair: Pair) -> bytes:
+def _get_pair_key(pair: Pair) -> bytes:
     return pair[0]

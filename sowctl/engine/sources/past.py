@@ -117,7 +117,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     if at >= first:
         return Way(Means.PRESENT, at, clock, current)
     if not topic.journalled:
-        raise _too_early(topic, first, "it has no History and no journal")
+        raise _make_too_early_error(topic, first, "it has no History and no journal")
     # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
     log = stack.enter_context(open_whole_log(instance))
     try:
@@ -126,7 +126,7 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         refuse_unlogged_past(topic, current.meta, log)
     except RefusedError as error:
         why = "the journal does not have the records published before the topic was added to it"
-        raise _too_early(topic, first, why) from error
+        raise _make_too_early_error(topic, first, why) from error
     # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
     after = 0 if topic.file is not None else recovery_start(topic, log, instance)
     # What the means are chosen for has to be there still when they are used: without the first entries of a key, a fold
@@ -143,9 +143,9 @@ def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
             return Nothing(way.current.definition)
         if way.means is Means.FOLD:
             assert way.log is not None
-            return _folded(instance, topic, way.log, way.after, way.at, way.clock)
+            return _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
         if way.means is Means.PIECES:
-            made: Source = _pieced(instance, topic, way)
+            made: Source = _open_pieced_source(instance, topic, way)
             assert way.log is not None
             way.log.close()
         else:
@@ -176,7 +176,7 @@ def open_range(instance: Instance, topic: TopicConfig, since: int, until: int | 
             places = places_of(block, ref, at=since, unkeyed=True)
             after = block.first_txid + places[-1] if places else after
         clock = instance.now if until is None else min(until, instance.now)
-        return narrowed(_folded(instance, whole, log, after, until, clock), topic)
+        return narrowed(_fold_journal_until(instance, whole, log, after, until, clock), topic)
 
 
 def open_file_at(instance: Instance, path: Path, at: int) -> Source:
@@ -198,7 +198,7 @@ def open_file_at(instance: Instance, path: Path, at: int) -> Source:
     )
 
 
-def _folded(
+def _fold_journal_until(
     instance: Instance, topic: TopicConfig, log: Journal, after: int, at: int | None, clock: int
 ) -> CurrentSource:
     """The journal's entries behind a txid and up to an instant, as a store in a temporary directory."""
@@ -214,7 +214,7 @@ def _folded(
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
 
 
-def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
+def _open_pieced_source(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     """Journals that do not reach back: untouched records from the store, the others from what is left of the log.
 
     Provable is the state from the instant on at which the last entry stands that replaced or deleted a record which the
@@ -226,9 +226,9 @@ def _pieced(instance: Instance, topic: TopicConfig, way: Way) -> Source:
     removed = way.current.meta.removal_mark if expires(topic.expiration) else 0
     provable, touched = provable_from(way.log, ref, max(way.log.before(ref).last_time, removed))
     if way.at < provable:
-        raise _too_early(topic, provable, "older journals were removed")
-    then = _folded(instance, topic, way.log, way.after, way.at, way.clock)
-    return _Pieced(way.current, then, touched, topic, way.at)
+        raise _make_too_early_error(topic, provable, "older journals were removed")
+    then = _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
+    return _PiecedSource(way.current, then, touched, topic, way.at)
 
 
 def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:
@@ -256,7 +256,7 @@ def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple
     return provable, touched
 
 
-class _Pieced(Source):
+class _PiecedSource(Source):
     """Records that the log does not touch, from the store; the others as the log has them."""
 
     def __init__(self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, at: int) -> None:
@@ -273,7 +273,7 @@ class _Pieced(Source):
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         # A key is either touched or not, so it comes from one of the two streams alone.
         then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
-        untouched = (row for batch in now for row in zip(*self._untouched(batch), strict=True))
+        untouched = (row for batch in now for row in zip(*self._filter_untouched(batch), strict=True))
         rows = by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
         while some := list(islice(rows, size)):
             yield [key for key, _ in some], [values[-1] for _, values in some]
@@ -281,7 +281,7 @@ class _Pieced(Source):
     def lookup(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
         found = dict(zip(*self._then.lookup(keys), strict=True))
-        found.update(zip(*self._untouched(self._current.lookup(keys)), strict=True))
+        found.update(zip(*self._filter_untouched(self._current.lookup(keys)), strict=True))
         chosen = sorted(found)
         return chosen, [found[key] for key in chosen]
 
@@ -290,7 +290,7 @@ class _Pieced(Source):
         self._then.close()
         self._current.close()
 
-    def _untouched(self, pairs: Pairs) -> Pairs:
+    def _filter_untouched(self, pairs: Pairs) -> Pairs:
         rule = self._config.expiration
         kept = [
             (key, value)
@@ -304,7 +304,7 @@ class _Pieced(Source):
         return [key for key, _ in kept], [value for _, value in kept]
 
 
-def _too_early(topic: TopicConfig, first: int, why: str) -> MissingError:
+def _make_too_early_error(topic: TopicConfig, first: int, why: str) -> MissingError:
     return MissingError(
         "SOW-ENG-050",
         f"the state of topic {topic.name!r} at that instant is unknown: {why}",

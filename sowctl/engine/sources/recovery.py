@@ -35,8 +35,8 @@ def recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
     if point.lower() == "now":
         return log.last_txid()
     if "|" in point or point == "0":
-        return _behind(parse_bookmark(point), topic, log, instance)
-    return _since(parse_time(point, instance.clock), topic, log)
+        return _find_configured_start(parse_bookmark(point), topic, log, instance)
+    return _find_start_since(parse_time(point, instance.clock), topic, log)
 
 
 def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
@@ -46,7 +46,7 @@ def reaches(topic: TopicConfig, log: Journal, start: int) -> bool:
     return log.goes_on_from((topic.name, topic.message_type), start)
 
 
-def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:
+def _find_configured_start(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:
     if wanted == EPOCH:
         return 0
     if wanted == NOW:
@@ -60,7 +60,7 @@ def _behind(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instan
     return log.last_txid()
 
 
-def _since(since: int, topic: TopicConfig, log: Journal) -> int:
+def _find_start_since(since: int, topic: TopicConfig, log: Journal) -> int:
     ref = topic.name, topic.message_type
     gone = log.before(ref)
     # If an entry of the files that are gone was late enough, the topic begins before what is left, and is not covered.

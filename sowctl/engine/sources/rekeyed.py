@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
 
-IN_MEMORY = 32 << 20
+SORT_MEMORY_BYTES = 32 << 20
 """Bytes of stored values that are sorted in memory."""
-UNKNOWN = 1 << 30
+ASSUMED_STATE_BYTES = 1 << 30
 """What is taken for the size of a state that does not say it: too much costs some files more."""
-_OVERHEAD = 64
+_VALUE_OVERHEAD_BYTES = 64
 """Bytes of a stored value besides its payload, about."""
 
 
@@ -35,8 +35,12 @@ def rekeyed(source: Source, kind: MessageType, paths: Sequence[Path], size: int)
     """
     texts_of, domain = kind.key_texts(paths), prefix("")
     stored = source.base.stored
-    expected = stored.meta.payload_bytes + _OVERHEAD * stored.meta.records if stored is not None else UNKNOWN
-    with Buckets(FilePath(tempfile.gettempdir()), expected, IN_MEMORY) as buckets:
+    expected = (
+        stored.meta.payload_bytes + _VALUE_OVERHEAD_BYTES * stored.meta.records
+        if stored is not None
+        else ASSUMED_STATE_BYTES
+    )
+    with Buckets(FilePath(tempfile.gettempdir()), expected, SORT_MEMORY_BYTES) as buckets:
         for _, values in source.batches(size):
             rows, _ = texts_of(payloads(values))
             buckets.add(b"".join([key_digest(domain, row)[:8] for row in rows]), list(values))

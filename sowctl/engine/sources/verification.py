@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.options import ReplayOptions
     from sowctl.journal.reader import Journal
 
-BATCH = 1000
+VERIFY_BATCH_RECORDS = 1000
 
 
 def verify(
@@ -72,7 +72,7 @@ def verify(
             report.digest = live.digest
             # The journals do not reach back: a store built from them lacks older records, so digests cannot be equal.
             if not log.covers(ref):
-                return _partly(frozen, log, topic, live.txid, beside, report)
+                return _verify_remaining_entries(frozen, log, topic, live.txid, beside, report)
             other = digest(frozen, Target(topic=replace(beside, journalled=False)))
     except (MissingError, DamageError, RefusedError) as error:
         # Damage of the store is an answer: it differs. Damage of the journal is none, because there is nothing to
@@ -85,7 +85,7 @@ def verify(
     return report
 
 
-def _partly(
+def _verify_remaining_entries(
     instance: Instance, log: Journal, topic: TopicConfig, until: int, beside: TopicConfig, report: ReplayReport
 ) -> ReplayReport:
     """What can be said where older journals are gone: of each key that is left in them, the last entry."""
@@ -100,8 +100,10 @@ def _partly(
     compared = wrong = 0
     with closing(open_current(instance, topic)) as live, closing(open_file(instance, beside.file)) as then:
         gone = sorted(deleted)
-        parts: Iterator[Pairs] = ((gone[at : at + BATCH], []) for at in range(0, len(gone), BATCH))
-        for keys, values in chain(then.batches(BATCH), parts):
+        parts: Iterator[Pairs] = (
+            (gone[at : at + VERIFY_BATCH_RECORDS], []) for at in range(0, len(gone), VERIFY_BATCH_RECORDS)
+        )
+        for keys, values in chain(then.batches(VERIFY_BATCH_RECORDS), parts):
             found = dict(zip(*live.lookup(keys), strict=True))
             expected = dict(zip(keys, values, strict=False))
             if live.hides:

@@ -64,7 +64,7 @@ class VersionsSource(Source):
         for key in sorted(set(keys)):
             stored = [value for _, _, value in snapshot.versions(key)]
             stored += snapshot.get_many([key]).values()
-            chosen = as_of(self._grown(stored, self._updates_of(key)), self._at)
+            chosen = as_of(self._extend_timeline(stored, self._list_key_updates(key)), self._at)
             if chosen is not None:
                 found.append((key, chosen.value))
         return [key for key, _ in found], [value for _, value in found]
@@ -73,16 +73,16 @@ class VersionsSource(Source):
         """All versions of a key, oldest first, the current one last."""
         snapshot = self._base.snapshot
         stored = [value for _, _, value in snapshot.versions(key)]
-        return self._grown(stored + list(snapshot.get_many([key]).values()), self._updates_of(key))
+        return self._extend_timeline(stored + list(snapshot.get_many([key]).values()), self._list_key_updates(key))
 
     def close(self) -> None:
         """Let go of the snapshot."""
         self._base.close()
 
-    def _updates_of(self, key: bytes) -> list[bytes]:
+    def _list_key_updates(self, key: bytes) -> list[bytes]:
         return self._updates.all_of(key) if self._updates is not None else []
 
-    def _grown(self, stored: list[bytes], updates: list[bytes]) -> list[Version]:
+    def _extend_timeline(self, stored: list[bytes], updates: list[bytes]) -> list[Version]:
         versions = [version_of(value) for value in stored]
         # The rule that a writer will apply to these entries, at their own times: a reader sees the versions that the
         # store will have.
@@ -94,24 +94,26 @@ class VersionsSource(Source):
         """Every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
         # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
-        older = ((key[:8], value) for key, value in _rows(snapshot.scan_history(start, stop, size)))
-        stored = by_key(older, _rows(snapshot.scan(start, stop, size)))
+        older = ((key[:8], value) for key, value in _flatten_batches(snapshot.scan_history(start, stop, size)))
+        stored = by_key(older, _flatten_batches(snapshot.scan(start, stop, size)))
         if self._updates is None:
-            yield from ((key, self._grown(values, [])) for key, values in stored)
+            yield from ((key, self._extend_timeline(values, [])) for key, values in stored)
             return
         # Keys that only the journal knows must turn up, too. Of each key there is one pair of the store or none, and
         # behind it one of the changes or none.
         before = ((key, (values, list[bytes]())) for key, values in stored)
-        behind = ((key, (list[bytes](), values)) for key, values in self._fresh(size, start, stop))
+        behind = ((key, (list[bytes](), values)) for key, values in self._read_changes_by_key(size, start, stop))
         for key, found in by_key(before, behind):
-            yield key, self._grown(found[0][0], found[-1][1])
+            yield key, self._extend_timeline(found[0][0], found[-1][1])
 
-    def _fresh(self, size: int, start: bytes | None, stop: bytes | None) -> Iterator[tuple[bytes, list[bytes]]]:
+    def _read_changes_by_key(
+        self, size: int, start: bytes | None, stop: bytes | None
+    ) -> Iterator[tuple[bytes, list[bytes]]]:
         """All changes behind the store by key, in key order."""
         assert self._updates is not None
         for _, window in AllInOrder(self._updates, size, start, stop).upto(None):
             yield from sorted(window.items())
 
 
-def _rows(batches: Iterator[Pairs]) -> Iterator[tuple[bytes, bytes]]:
+def _flatten_batches(batches: Iterator[Pairs]) -> Iterator[tuple[bytes, bytes]]:
     return (row for batch in batches for row in zip(*batch, strict=True))

@@ -31,7 +31,7 @@ def with_known_columns(table: pyarrow.Table, instance: Instance, topic: TopicCon
     import pyarrow as pa
 
     wanted = names.columns
-    for name in metadata.USUAL:
+    for name in metadata.DEFAULT_COLUMNS:
         if name in names.metadata and name not in table.column_names:
             kind = metadata.column_type(name)
             table = table.append_column(pa.field(name, kind), pa.nulls(0, kind))

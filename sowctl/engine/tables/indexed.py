@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.arrow import arrays
 from sowctl.engine.search import figures
 from sowctl.engine.search.memos import open_memos
-from sowctl.memo.column import INTEGERS, NULL, Numbers, Strings
+from sowctl.memo.column import INTEGERS_FLAG, NULL, Numbers, Strings
 from sowctl.memo.format import BadMemo
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
@@ -96,9 +96,9 @@ def _column(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow
     if memo.nulls:
         present = (np.frombuffer(memo.marks, np.uint8) & NULL) == 0
     if pa.types.is_int64(kind):
-        return arrays.nullable_longs(data, present) if memo.kinds == INTEGERS else None
+        return arrays.nullable_longs(data, present) if memo.kinds == INTEGERS_FLAG else None
     # Whole numbers among them are whole in a double up to here; a larger one may be another number.
-    if not pa.types.is_floating(kind) or memo.kinds == INTEGERS or not (np.abs(data[present]) <= _EXACT).all():
+    if not pa.types.is_floating(kind) or memo.kinds == INTEGERS_FLAG or not (np.abs(data[present]) <= _EXACT).all():
         return None
     return arrays.doubles(data, present)
 

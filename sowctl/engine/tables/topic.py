@@ -61,7 +61,7 @@ def topic_table(instance: Instance, source: Source, name: str, names: Names, pla
 
     ``name`` is that of the table; ``place`` is a directory for a temporary file; ``told`` learns how it was read.
     """
-    facts = [one for one in metadata.USUAL if one in names.metadata]
+    facts = [one for one in metadata.DEFAULT_COLUMNS if one in names.metadata]
     wanted = None if names.columns is None else names.columns - set(facts)
     if wanted is not None and not wanted and set(facts) <= {"_topic"}:
         told(TableRead(name, "counted", None, 0))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig
     from sowctl.values.paths import Path as FieldPath
 
-_SLAB = 1 << 20
+_DEFAULT_SLAB_BYTES = 1 << 20
 
 
 def read_as(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
@@ -38,21 +38,21 @@ def as_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
     Raises UsageError ``SOW-ENG-031`` for a kind that cannot be read.
     """
     if isinstance(entry, ConflatedTopic):
-        return _conflated(config, entry)
+        return _make_conflated_topic(config, entry)
     if isinstance(entry, Queue):
-        return _bare(entry)
+        return _make_queue_topic(entry)
     if not isinstance(entry, View):
         raise not_a_topic(entry)
     return replace(
-        _bare(entry),
-        keys=_keys(entry),
+        _make_queue_topic(entry),
+        keys=_find_grouping_fields(entry),
         key_domain=entry.key_domain,
         key_mode="fields",
         hash_indexes=entry.hash_indexes,
     )
 
 
-def _bare(entry: OtherEntry) -> TopicConfig:
+def _make_queue_topic(entry: OtherEntry) -> TopicConfig:
     """A topic without fields as keys: the messages of a queue, of which several may have one key, are numbered."""
     return TopicConfig.bare(
         entry.name,
@@ -60,13 +60,13 @@ def _bare(entry: OtherEntry) -> TopicConfig:
         entry.place,
         entry.node,
         key_mode="user",
-        slab_size=_SLAB,
+        slab_size=_DEFAULT_SLAB_BYTES,
         journalled=False,
         derived=entry,
     )
 
 
-def _conflated(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
+def _make_conflated_topic(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
     """A conflated topic has the keys of its source, and of a Pattern topic its logical topics under other names."""
     found = source_of(config, entry)
     source = found if isinstance(found, TopicConfig) else as_topic(config, found)
@@ -115,7 +115,7 @@ def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
     Rules R027 and R032 of ``validate`` tell of both; readers do not ask for all rules first.
     """
     done: set[OtherEntry] = set()
-    stack = [(entry, iter(_below(config, entry)))]
+    stack = [(entry, iter(_list_direct_sources(config, entry)))]
     while stack:
         current, remaining = stack[-1]
         found = next(remaining, None)
@@ -138,10 +138,10 @@ def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
                 hint="let one of them read a Topic",
             )
         if found not in done:
-            stack.append((found, iter(_below(config, found))))
+            stack.append((found, iter(_list_direct_sources(config, found))))
 
 
-def _below(config: InstanceConfig, entry: OtherEntry) -> list[OtherEntry]:
+def _list_direct_sources(config: InstanceConfig, entry: OtherEntry) -> list[OtherEntry]:
     """The derived entries that an entry reads directly."""
     if not isinstance(entry, View | ConflatedTopic):
         return []
@@ -170,7 +170,7 @@ def logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> TopicC
         return None
     if part is None:
         return None
-    shown = _conflated(config, entry)
+    shown = _make_conflated_topic(config, entry)
     return replace(shown, pattern=None, key_domain=part.key_domain, logical=Logical(name))
 
 
@@ -187,7 +187,7 @@ def not_a_topic(entry: OtherEntry) -> UsageError:
 
 # Read once for each definition: a program may ask for its views again and again.
 @lru_cache(maxsize=256)
-def _keys(view: View) -> tuple[FieldPath, ...]:
+def _find_grouping_fields(view: View) -> tuple[FieldPath, ...]:
     """The fields of the view's messages that hold the grouping values; the source's field where none does alone."""
     shown: dict[tuple[tuple[str, ...], FieldPath], FieldPath] = {}
     for text in view.projection:

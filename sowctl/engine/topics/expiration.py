@@ -10,17 +10,22 @@ from collections.abc import Sequence
 
 from sowctl.config.model import Expiration
 from sowctl.store.codec import expiration_of
-from sowctl.values.times import EARLIEST, LATEST, SECOND, Micros
+from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, Micros
 
-NEVER = 0
+NO_EXPIRATION = 0
 """The stamp of a record that does not expire."""
-LONGEST: Micros = LATEST - EARLIEST + 1
+MAX_LIFETIME_MICROS: Micros = MAX_MICROS - MIN_MICROS + 1
 """A lifetime that ends beyond the last time that there is, whenever it begins; longer ones are no other."""
 
 
 def lifetime_of(seconds: float) -> Micros:
-    """The microseconds of a lifetime that a publisher asked for: at least one, and at most :data:`LONGEST`."""
-    return max(1, round(seconds * SECOND)) if seconds < LONGEST // SECOND else LONGEST
+    """The microseconds of a lifetime that a publisher asked for: at least one, and at most
+    :data:`MAX_LIFETIME_MICROS`."""
+    return (
+        max(1, round(seconds * MICROS_PER_SECOND))
+        if seconds < MAX_LIFETIME_MICROS // MICROS_PER_SECOND
+        else MAX_LIFETIME_MICROS
+    )
 
 
 def usual(rule: Expiration, seconds: float | None) -> Micros | None:
@@ -31,13 +36,13 @@ def usual(rule: Expiration, seconds: float | None) -> Micros | None:
     # The publisher's own lifetime comes before the topic's (behaviour 1.5).
     if seconds is not None:
         return None if seconds == 0 else lifetime_of(seconds)
-    return min(rule.interval_us, LONGEST) if rule.kind == "interval" else None
+    return min(rule.interval_us, MAX_LIFETIME_MICROS) if rule.kind == "interval" else None
 
 
 def count_expired(rule: Expiration, expirations: Sequence[Micros], now: Micros) -> int:
     """How many records with these stamps are gone at ``now``."""
     # One pass over stamps: mostly the earliest lies ahead, and nothing is counted.
-    if rule.kind == "disabled" or min(filter(None, expirations), default=LATEST) > now:
+    if rule.kind == "disabled" or min(filter(None, expirations), default=MAX_MICROS) > now:
         return 0
     return sum(is_expired(rule, expiration, now) for expiration in expirations)
 
@@ -49,7 +54,7 @@ def expires(rule: Expiration) -> bool:
 
 def is_expired(rule: Expiration, expiration: Micros, now: Micros) -> bool:
     """Whether a record with this stamp is gone at ``now``: from the stamp's own instant on."""
-    return rule.kind != "disabled" and expiration != NEVER and expiration <= now
+    return rule.kind != "disabled" and expiration != NO_EXPIRATION and expiration <= now
 
 
 def unexpired(values: Sequence[bytes], now: Micros) -> list[int]:

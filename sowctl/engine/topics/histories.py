@@ -40,12 +40,12 @@ def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> Damag
     return DamageError(
         "SOW-ENG-089",
         f"the store is at txid {applied} of history {short_name(ended.lineage)}, which "
-        f"{_end(ended)}; the journal has history {short_name(log.lineage)}, which continues at "
+        f"{_describe_history_end(ended)}; the journal has history {short_name(log.lineage)}, which continues at "
         f"txid {ended.above + 1}",
         place=str(place),
         hint="restore the store together with the journal of its history; or run sowctl replay, "
         "which rebuilds the store from this journal and keeps the current file",
-        **_facts(ended, log),
+        **_list_history_facts(ended, log),
     )
 
 
@@ -54,12 +54,12 @@ def undone_place(what: str, ended: Ended, log: Journal) -> MissingError:
     return MissingError(
         "SOW-ENG-072",
         f"{what} is a position in history {short_name(ended.lineage)} that was undone: it "
-        f"{_end(ended)}; the journals have history {short_name(log.lineage)}, which continues "
+        f"{_describe_history_end(ended)}; the journals have history {short_name(log.lineage)}, which continues "
         f"at txid {ended.above + 1}",
         place=log.searched,
         hint="messages received after that txid are not in this instance: read the current state "
         f"again (query, then subscribe), or continue after txid {ended.last_txid}",
-        **_facts(ended, log),
+        **_list_history_facts(ended, log),
     )
 
 
@@ -74,19 +74,19 @@ def maybe_undone(what: str, log: Journal) -> MissingError | None:
     return MissingError(
         "SOW-ENG-072",
         f"{what} is not in the journals of history {short_name(log.lineage)}; it may be a "
-        f"position in history {short_name(ended.lineage)} that was undone: it {_end(ended)}",
+        f"position in history {short_name(ended.lineage)} that was undone: it {_describe_history_end(ended)}",
         place=log.searched,
         hint="read the current state again (query, then subscribe); to start elsewhere, use --bookmark-not-found",
-        **_facts(ended, log),
+        **_list_history_facts(ended, log),
     )
 
 
-def _end(ended: Ended) -> str:
+def _describe_history_end(ended: Ended) -> str:
     """What became of a history, as a clause about it."""
     return f"ended with a restore at {format_time(ended.time)}, at txid {ended.last_txid}"
 
 
-def _facts(ended: Ended, log: Journal) -> dict[str, Any]:
+def _list_history_facts(ended: Ended, log: Journal) -> dict[str, Any]:
     return {
         "history": log.lineage.hex(),
         "ended_history": ended.lineage.hex(),

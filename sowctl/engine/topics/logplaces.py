@@ -30,7 +30,7 @@ class LogPlace(DescribedStruct, frozen=True):
     time: Micros
 
 
-BEGINNING = LogPlace(0, 0)
+LOG_BEGINNING = LogPlace(0, 0)
 """Before every entry: the bookmark EPOCH."""
 
 
@@ -63,7 +63,7 @@ def read_moment(text: str | None, clock: Clock) -> Moment:
 
 
 def find_place(instance: Instance, text: str, directory: Place | None = None) -> LogPlace | None:
-    """The entry that a bookmark or a txid names; :data:`BEGINNING` for EPOCH, None for NOW, the present.
+    """The entry that a bookmark or a txid names; :data:`LOG_BEGINNING` for EPOCH, None for NOW, the present.
 
     ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
     a Spark commit makes them, the last. Every bookmark that a dump prints is found. Raises UsageError ``SOW-IDN-001``
@@ -75,14 +75,14 @@ def find_place(instance: Instance, text: str, directory: Place | None = None) ->
 
     word = text.strip()
     if word.upper() == "EPOCH":
-        return BEGINNING
+        return LOG_BEGINNING
     if (txid := whole_number(word)) is not None:
-        return _of_txid(instance, txid, directory) if txid else BEGINNING
+        return _require_entry_at_txid(instance, txid, directory) if txid else LOG_BEGINNING
     bookmark = parse_bookmark(word)
     if bookmark == NOW:
         return None
     if bookmark == EPOCH:
-        return BEGINNING
+        return LOG_BEGINNING
     with open_whole_log(instance, directory) as log:
         found = last_of(log, bookmark, instance)
     if found is None:
@@ -105,8 +105,8 @@ def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | 
     if bookmark.publisher == instance.publisher:
         # No client has the instance's name, so no block needs to be searched for its numbers.
         if not log.highest_sequence(bookmark.publisher):
-            return _at_txid(log, bookmark.sequence, own=True)
-        found = _at_txid(log, bookmark.sequence, own=True)
+            return _find_entry_at_txid(log, bookmark.sequence, own=True)
+        found = _find_entry_at_txid(log, bookmark.sequence, own=True)
     for block in log.blocks():
         # The block's map names its publishers: blocks without this one are not decompressed.
         if all(row.hash != bookmark.publisher for row in block.map.publishers):
@@ -118,7 +118,7 @@ def last_of(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | 
     return found
 
 
-def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
+def _find_entry_at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
     """The entry with a txid; with ``own`` only one without a publisher."""
     if not log.first_txid <= txid <= log.last_txid():
         return None
@@ -131,21 +131,21 @@ def _at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
     return None
 
 
-def _of_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace:
+def _require_entry_at_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace:
     from sowctl.engine.topics.positions import open_whole_log
 
     with open_whole_log(instance, directory) as log:
         last = log.last_txid()
-        if (found := _at_txid(log, txid)) is not None:
+        if (found := _find_entry_at_txid(log, txid)) is not None:
             return found
         raise MissingError(
             "SOW-ENG-070",
             f"txid {txid} is not in the journals, which have txids {log.first_txid} to {last}",
-            hint=_why_missing(log, txid),
+            hint=_explain_missing_txid(log, txid),
         )
 
 
-def _why_missing(log: Journal, txid: int) -> str:
+def _explain_missing_txid(log: Journal, txid: int) -> str:
     """Why there is no entry with ``txid``, as far as the journal tells, and what has it."""
     if 0 < txid < log.first_txid:
         return (

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from sowctl.remote.place import Place
 
 
-BEHIND = "SOW-ENG-001"
+STORE_AHEAD_OF_JOURNAL = "SOW-ENG-001"
 OTHER_HISTORY = "SOW-ENG-085"
 OTHER_KEYS = "SOW-RPL-010"
-KEY_PARTS = frozenset(("key_mode", "key_fields", "key_domain"))
+KEY_DEFINITION_FIELDS = frozenset(("key_mode", "key_fields", "key_domain"))
 """What of a definition decides which keys records get."""
 
 
@@ -48,11 +48,11 @@ def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
         message_type=topic.message_type,
         key_mode=topic.key_mode,
         key_fields=tuple(str(path) for path in topic.keys),
-        key_domain=_domain(topic),
+        key_domain=_get_definition_domain(topic),
     )
 
 
-def _domain(topic: TopicConfig) -> str | None:
+def _get_definition_domain(topic: TopicConfig) -> str | None:
     """What a store notes as its key domain: nothing stands for none, an empty text for each record's logical topic."""
     # Each logical topic is the domain of its own keys: the store has no single one.
     if topic.pattern is not None and not topic.shares_domain:
@@ -87,7 +87,7 @@ def open_log(
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     if directory is not None or log is None:
         assert directory is not None
-        return _named(
+        return _notify_gaps(
             instance,
             Journal.open(
                 directory,
@@ -106,7 +106,7 @@ def open_log(
         archive=archive if archive is not None else log.archive_directory,
         reaching=reaching,
     )
-    _named(instance, journal)
+    _notify_gaps(instance, journal)
     try:
         # A journal that ends too early looks like a shorter one. What a store has applied, a queue has written, or the
         # topics file notes as synced, proves that there was more.
@@ -132,7 +132,7 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
     except MissingError as error:
         if error.code != "SOW-JRN-001":
             raise
-        if not (known := _given(instance, directory)):
+        if not (known := _find_highest_given_txid(instance, directory)):
             _refuse_topic(instance, directory, error)
             raise
         # Who asks for the present alone may go on from the stores; here everything that was asked for is gone.
@@ -173,7 +173,7 @@ def _refuse_topic(instance: Instance, directory: Place | None, error: MissingErr
         raise MissingError(error.code, error.message, place=error.place, hint=dump_hint(name)) from None
 
 
-def _given(instance: Instance, directory: Place | None) -> int:
+def _find_highest_given_txid(instance: Instance, directory: Place | None) -> int:
     """The highest txid that is known to have been given, whichever the lineage; 0 for none. Another directory than the
     configured one has its topics file alone."""
     from sowctl.journal.state import last_told
@@ -187,7 +187,7 @@ def _given(instance: Instance, directory: Place | None) -> int:
     return max([last_told(instance.log.directory, instance.config.name), *told, *read])
 
 
-def _named(instance: Instance, journal: Journal) -> Journal:
+def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
     """With every gap that entries are read around told to ``instance.notify``, each once in a run, and how far a walk
     has come to ``instance.watch``."""
     journal.on_gap = lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note)
@@ -308,7 +308,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
         if meta.applied < first_txid or not meta.has_journal:
             # It began above the store, but its first files may be gone since, with entries that the store lacks.
             if not log.begins_lineage and not log.goes_on_from(topic, meta.applied):
-                raise _behind(meta, log, place)
+                raise _make_journal_behind_error(meta, log, place)
             return first_txid - 1
         raise DamageError(
             "SOW-ENG-003",
@@ -331,13 +331,13 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     refuse_other_history(meta, log, place)
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
     if not log.goes_on_from(topic, meta.applied):
-        raise _behind(meta, log, place)
+        raise _make_journal_behind_error(meta, log, place)
     return meta.applied
 
 
-def _behind(meta: StoreMeta, log: Journal, place: Path) -> DamageError:
+def _make_journal_behind_error(meta: StoreMeta, log: Journal, place: Path) -> DamageError:
     return DamageError(
-        BEHIND,
+        STORE_AHEAD_OF_JOURNAL,
         f"the store has applied txid {meta.applied}, but the oldest journal file begins at txid "
         f"{log.first_txid} (searched {log.searched})",
         place=str(place),
@@ -431,7 +431,7 @@ def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition
 
 def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
     """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
-    if KEY_PARTS.intersection(expected.differences(found)):
+    if KEY_DEFINITION_FIELDS.intersection(expected.differences(found)):
         raise other_keys(topic, found=found)
 
 
@@ -492,11 +492,11 @@ def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
         yield
     except DamageError as error:
         if topic is not None and error.code.startswith("SOW-STO-"):
-            error.hint = _advice(topic)
+            error.hint = _format_replay_advice(topic)
         raise
 
 
-def _advice(topic: TopicConfig) -> str:
+def _format_replay_advice(topic: TopicConfig) -> str:
     if topic.derived is not None:
         command = "view refresh" if topic.derived.kind == "View" else "query"
         return f"it is derived from other topics: sowctl {command} {topic.name} --fresh rebuilds it"
@@ -510,7 +510,7 @@ def _advice(topic: TopicConfig) -> str:
 def name_rekey(error: RefusedError, config: TopicConfig) -> None:
     """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
     # Other differences, such as another instance's name, are not healed by new keys.
-    if not KEY_PARTS.intersection(error.facts.get("differences", ())):
+    if not KEY_DEFINITION_FIELDS.intersection(error.facts.get("differences", ())):
         return
     former = "or restore the previous Key in the configuration"
     if config.journalled:

@@ -19,8 +19,8 @@ from sowctl.errors import SowError
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_PATIENCE = 1.0
+_BOOT_ID_PATH = Path("/proc/sys/kernel/random/boot_id")
+_STATE_WAIT_SECONDS = 1.0
 """Seconds to wait at most for a state that others change: each of them asks the journal himself."""
 
 
@@ -58,7 +58,7 @@ def states_directory(instance: Instance) -> Path | None:
 def boot_of() -> str | None:
     """What names the present start of the machine; None where nothing does."""
     try:
-        return _BOOT.read_text("ascii").strip() or None
+        return _BOOT_ID_PATH.read_text("ascii").strip() or None
     except (OSError, ValueError):
         return None
 
@@ -75,7 +75,7 @@ def queue_standings(instance: Instance) -> list[QueueStanding]:
     from sowctl.store.queue.file import QueueFile, is_changed_here
 
     found = []
-    boot, wait = boot_of(), min(instance.lock_wait, _PATIENCE)
+    boot, wait = boot_of(), min(instance.lock_wait, _STATE_WAIT_SECONDS)
     for path in paths:
         # This process is in the middle of a change, whose lock it would wait for in vain.
         if is_changed_here(path):

@@ -27,35 +27,39 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.seam import Seam
 
-_PEEK = 4096
-_LOCKS = ("-lock", "-gate", "-writer")
-_UNPACK = "decompress it first; 'sowctl publish TOPIC' also reads messages from standard input"
-_MESSAGES = (
+_PEEK_BYTES = 4096
+_LOCK_SUFFIXES = ("-lock", "-gate", "-writer")
+_DECOMPRESS_HINT = "decompress it first; 'sowctl publish TOPIC' also reads messages from standard input"
+_PUBLISH_HINT = (
     "'sowctl publish TOPIC FILE' publishes its messages, 'sowctl eval EXPRESSION FILE' evaluates an expression on them"
 )
-PACKED = {
+COMPRESSED_MAGICS = {
     b"\x1f\x8b": "it is compressed with gzip",
     b"\x28\xb5\x2f\xfd": "it is compressed with zstd",
     b"\xfd7zXZ\0": "it is compressed with xz",
     b"BZh": "it is compressed with bzip2",
     b"PK\3\4": "it is a zip archive",
 }
-OTHERS = {b"SQLite format 3\0": "an SQLite database", b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file"}
+FOREIGN_FILE_MAGICS = {
+    b"SQLite format 3\0": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+}
 """Files by their first bytes."""
 
-_KINDS = {
+_KNOWN_FILE_KINDS = {
     FILE_MAGIC: "it is a journal file",
     TOPICS_MAGIC: "it is the topics file of a journal",
     b"SOWMEMO\0": "it is an index",
     b"<?xml": "it is an XML document",
     b"<AMPSConfig": "it is a configuration",
     b"\x7fELF": "it is a program",
-    **PACKED,
-    **{magic: f"it is {words}" for magic, words in OTHERS.items()},
+    **COMPRESSED_MAGICS,
+    **{magic: f"it is {words}" for magic, words in FOREIGN_FILE_MAGICS.items()},
 }
 """First bytes of files that people have beside their stores. Text tells nothing: it may be written over a store."""
-_LMDB = (0xBEEFC0DE).to_bytes(4, "little")
-_OURS = (b"SOWSTORE", b"expiry")
+_LMDB_MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
+_STORE_MARKERS = (b"SOWSTORE", b"expiry")
 """What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
 
 
@@ -66,35 +70,35 @@ def refuse_other_kind(path: Path) -> None:
     """
     if path.name.endswith(".sow"):
         return
-    found = _kind(path)
+    found = _detect_file_kind(path)
     if found is not None:
         kind, hint = found
         raise UsageError("SOW-ENG-080", f"not a store: {kind}", place=str(path), hint=hint)
 
 
-def _kind(path: Path) -> tuple[str, str] | None:
-    for end in _LOCKS:
+def _detect_file_kind(path: Path) -> tuple[str, str] | None:
+    for end in _LOCK_SUFFIXES:
         if path.name.endswith(f".sow{end}"):
             return f"it is a lock file of {path.name.removesuffix(end)}", "name the store, without this ending"
     try:
         with path.open("rb") as file:
-            start = file.read(_PEEK)
+            start = file.read(_PEEK_BYTES)
     except OSError:
         return None  # who opens it says why
     if not start:
         return "it is empty", "name a topic, or the .sow file of one"
     if start.startswith(FILE_MAGIC):
         return "it is a journal file", "'sowctl journal dump DIR' prints the entries of the journals in a directory"
-    for magic, words in PACKED.items():
+    for magic, words in COMPRESSED_MAGICS.items():
         if start.startswith(magic):
-            return words, _UNPACK
-    for magic, words in OTHERS.items():
+            return words, _DECOMPRESS_HINT
+    for magic, words in FOREIGN_FILE_MAGICS.items():
         if start.startswith(magic):
             return f"it is {words}", "name a topic, or the .sow file of one"
-    return _text(start)
+    return _detect_text(start)
 
 
-def _text(start: bytes) -> tuple[str, str] | None:
+def _detect_text(start: bytes) -> tuple[str, str] | None:
     """Text has no byte 0, and is UTF-8 but for a character that may be cut at the end of what was read."""
     if b"\0" in start:
         return None
@@ -105,10 +109,10 @@ def _text(start: bytes) -> tuple[str, str] | None:
             return None
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
-        return "it is text that looks like JSON", _MESSAGES
+        return "it is text that looks like JSON", _PUBLISH_HINT
     if text[:1] == b"<":
-        return "it is text that looks like XML", f"--config FILE names a configuration; {_MESSAGES}"
-    return "it is text", _MESSAGES
+        return "it is text that looks like XML", f"--config FILE names a configuration; {_PUBLISH_HINT}"
+    return "it is text", _PUBLISH_HINT
 
 
 def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
@@ -152,7 +156,7 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
     path = topic.file.resolve()
     refuse_irregular(path)
     # With force, the file is kept aside whatever it is.
-    kind = None if force else _kind_of(path, instance.seam)
+    kind = None if force else _describe_foreign_file(path, instance.seam)
     if kind is not None:
         raise RefusedError(
             "SOW-ENG-088",
@@ -164,7 +168,7 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
         )
 
 
-def _kind_of(path: Path, seam: Seam) -> str | None:
+def _describe_foreign_file(path: Path, seam: Seam) -> str | None:
     """What a file is that is no store; None for a store, and for what may be left of one."""
     try:
         with path.open("rb") as file:
@@ -172,20 +176,20 @@ def _kind_of(path: Path, seam: Seam) -> str | None:
             if not start:
                 return None  # nothing is lost with an empty file
             # LMDB's magic number stands in the first meta page, behind its header of 16 bytes.
-            if start[16:20] == _LMDB:
+            if start[16:20] == _LMDB_MAGIC:
                 inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
-                return None if _holds_ours(file) else "it is an LMDB file of another program"
+                return None if _has_store_markers(file) else "it is an LMDB file of another program"
             text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-            for magic, kind in _KINDS.items():
+            for magic, kind in _KNOWN_FILE_KINDS.items():
                 if start.startswith(magic) or text.startswith(magic):
                     return kind
-            if path.name.endswith(".sow") or _holds_ours(file):
+            if path.name.endswith(".sow") or _has_store_markers(file):
                 return None
             return "it has no store data, and its name does not end with .sow"
     except (OSError, SowError):
         return None  # what cannot be read is reported where it is opened
 
 
-def _holds_ours(file: BinaryIO) -> bool:
+def _has_store_markers(file: BinaryIO) -> bool:
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return any(content.find(word) >= 0 for word in _OURS)
+        return any(content.find(word) >= 0 for word in _STORE_MARKERS)

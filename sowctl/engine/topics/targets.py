@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from sowctl.config.model import TransactionLog
     from sowctl.engine.instance import Instance
 
-MAX_LOGICAL = 4096
+MAX_LOGICAL_NAME_BYTES = 4096
 """Bytes of the name of a logical topic, at most."""
 WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
-QUEUES = ("Queue", "LocalQueue", "GroupLocalQueue")
+QUEUE_KINDS = ("Queue", "LocalQueue", "GroupLocalQueue")
 """The kinds of entries that are queues."""
 Joining = Callable[[str, str], TopicConfig | None]
 """What a pattern takes of a topic that was unknown before, by name and message type."""
-_TYPED = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
+_TYPED_TARGET_PATTERN = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
 class Target(Struct, frozen=True):
@@ -57,8 +57,8 @@ def resolve(
     plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name), ``SOW-ENG-013`` (no such file, or a URL).
     """
     name, message_type = split_target(text, message_type)
-    logical = literal or _is_logical(name)
-    exact = _exact(instance, name, message_type, logical=logical, derived=derived)
+    logical = literal or _is_logical_name(name)
+    exact = _find_exact_topic(instance, name, message_type, logical=logical, derived=derived)
     path = instance.working / text
     # A topic's own name wins over a file of that name; a Pattern, which matches nearly anything, does not.
     if exact is None or exact.logical is not None:
@@ -68,7 +68,7 @@ def resolve(
             refuse_other_kind(path)
             return [Target(path=path)]
         if text.endswith(".sow") and exact is None and not in_names(instance, name, message_type):
-            raise _no_file(text)
+            raise _make_no_file_error(text)
     if exact is not None:
         return [Target(topic=exact)]
     # An exact name was looked for first, so a topic whose name has dots is found by it.
@@ -80,10 +80,10 @@ def resolve(
     else:
         error = missing(instance, name, message_type)
     # Names may look like URLs; only where nothing has this one, the URL of a file was meant.
-    raise _no_file(text) if is_url(text) and _is_logical(name) and error.code != WITHOUT_SOW else error
+    raise _make_no_file_error(text) if is_url(text) and _is_logical_name(name) and error.code != WITHOUT_SOW else error
 
 
-def _no_file(text: str) -> MissingError:
+def _make_no_file_error(text: str) -> MissingError:
     """The error for a text that can only be a file's name, and is none here."""
     if not is_url(text):
         return MissingError("SOW-ENG-013", "the file does not exist", place=text)
@@ -101,7 +101,7 @@ def find_topic(instance: Instance, text: str, message_type: str | None = None, *
     Raises as :func:`resolve` does.
     """
     name, message_type = split_target(text, message_type)
-    found = _exact(instance, name, message_type, logical=True, derived=derived)
+    found = _find_exact_topic(instance, name, message_type, logical=True, derived=derived)
     if found is None:
         raise missing(instance, name, message_type)
     return found
@@ -115,8 +115,8 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
     UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
     """
     name, message_type = split_target(text, message_type)
-    takers = _takers(instance, name, message_type, logical=True)
-    if len(takers) == 1 and takers[0].kind in QUEUES:
+    takers = _list_owning_entries(instance, name, message_type, logical=True)
+    if len(takers) == 1 and takers[0].kind in QUEUE_KINDS:
         # Loaded by the configuration already, as it has such an entry.
         from sowctl.config.derived import Queue
 
@@ -125,13 +125,13 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
         if queue.default_publish_target != name:
             return find_publishable(instance, queue.default_publish_target, queue.message_type)
         # A queue of its own topic, which only the transaction log names.
-        only = _journal_only(instance, name, queue.message_type)
+        only = _find_journal_only_topic(instance, name, queue.message_type)
         if only is None:
             raise missing(instance, name, message_type)
         return only
-    found = _exact(instance, name, message_type, logical=True)
+    found = _find_exact_topic(instance, name, message_type, logical=True)
     if found is None:
-        only = _journal_only(instance, name, message_type)
+        only = _find_journal_only_topic(instance, name, message_type)
         if only is None:
             raise missing(instance, name, message_type)
         return only
@@ -155,16 +155,18 @@ def followed(
     :func:`resolve`, and UsageError ``SOW-FOL-003`` for a file, in which nothing says what is published next.
     """
     name, kind = split_target(text, message_type)
-    logical = literal or _is_logical(name)
+    logical = literal or _is_logical_name(name)
     try:
         # What is named exactly, and cannot be replayed, is refused with its name later on.
-        named = _exact(instance, name, kind, logical=True, derived=True) if replayed else None
+        named = _find_exact_topic(instance, name, kind, logical=True, derived=True) if replayed else None
         derived = not replayed or (named is not None and named.derived is not None)
         targets = resolve(instance, text, message_type, literal=literal, derived=derived)
     except MissingError:
         # A transaction log that records .* covers every text, also those that are patterns here.
-        only = _journal_only(instance, name, kind, logical=logical)
-        known = _only_in_journal(instance, name, kind) if only is None and not literal and is_pattern(name) else []
+        only = _find_journal_only_topic(instance, name, kind, logical=logical)
+        known = (
+            _list_journal_only_topics(instance, name, kind) if only is None and not literal and is_pattern(name) else []
+        )
         if only is None and not known:
             raise
         return [only] if only is not None else known
@@ -177,11 +179,11 @@ def followed(
     if exact or literal:
         return topics
     if replayed:
-        topics = _recorded(instance, topics)
-    return topics + _only_in_journal(instance, name, kind)
+        topics = _filter_recorded_topics(instance, topics)
+    return topics + _list_journal_only_topics(instance, name, kind)
 
 
-def _recorded(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig]:
+def _filter_recorded_topics(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig]:
     """Of what a pattern matches, the topics that a journal records; all where it records none of them."""
     found = [topic for topic in topics if topic.journalled]
     for topic in topics if found else ():
@@ -202,7 +204,7 @@ def joining(instance: Instance, text: str, message_type: str | None = None, *, l
     log, config = instance.log, instance.config
     if literal or log is None or config is None or not is_pattern(pattern):
         return None
-    if _exact(instance, pattern, wanted, logical=_is_logical(pattern), derived=True) is not None:
+    if _find_exact_topic(instance, pattern, wanted, logical=_is_logical_name(pattern), derived=True) is not None:
         return None
     matches = search_for(pattern)
 
@@ -215,17 +217,17 @@ def joining(instance: Instance, text: str, message_type: str | None = None, *, l
                 return replace(topic, logical=Logical(pattern, regex=True)) if parts else None
         if not log.covers(name, kind) or not matches(name):
             return None
-        return _without_sow(log, config.document.top, name, kind)
+        return _make_journal_only_topic(log, config.document.top, name, kind)
 
     return joined
 
 
-def _is_logical(name: str) -> bool:
+def _is_logical_name(name: str) -> bool:
     """Whether a text may be a topic's name though it is none of the configuration; dots are no pattern."""
     return not is_pattern(name.replace(".", ""))
 
 
-def _only_in_journal(instance: Instance, pattern: str, message_type: str | None) -> list[TopicConfig]:
+def _list_journal_only_topics(instance: Instance, pattern: str, message_type: str | None) -> list[TopicConfig]:
     """The topics without a SOW that the journal knows and a pattern matches, in the order of their names."""
     from sowctl.engine.topics.positions import has_log, open_log
 
@@ -236,7 +238,7 @@ def _only_in_journal(instance: Instance, pattern: str, message_type: str | None)
         refs = sorted(journal.topics())
     matches, known = search_for(pattern), {(topic.name, topic.message_type) for topic in config.topics}
     return [
-        _without_sow(log, config.document.top, name, kind)
+        _make_journal_only_topic(log, config.document.top, name, kind)
         for name, kind in refs
         if (name, kind) not in known and message_type in (None, kind) and log.covers(name, kind) and matches(name)
     ]
@@ -254,18 +256,18 @@ def unnamed_logical(topic: TopicConfig) -> UsageError:
 
 def split_target(text: str, message_type: str | None = None) -> tuple[str, str | None]:
     """Name and message type of ``[type].[name]``; any other text is a name, of the type that was given besides."""
-    match = _TYPED.fullmatch(text)
+    match = _TYPED_TARGET_PATTERN.fullmatch(text)
     return (match[2], match[1]) if match else (text, message_type)
 
 
-def _exact(
+def _find_exact_topic(
     instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
 ) -> TopicConfig | None:
     """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``.
 
     With ``derived`` a view, too, as the topic that it is read as.
     """
-    takers = _takers(instance, name, message_type, logical=logical, derived=derived)
+    takers = _list_owning_entries(instance, name, message_type, logical=logical, derived=derived)
     # A topic is known by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
     if len(takers) > 1:
         forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
@@ -290,17 +292,17 @@ def _exact(
     return entry
 
 
-def _takers(
+def _list_owning_entries(
     instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
 ) -> list[SowEntry]:
     """Of every message type the first entry that a name belongs to."""
     found: dict[str, SowEntry] = {}
-    logical = logical and _can_be_stored(name)
+    logical = logical and _is_storable_name(name)
     for entry in instance.config.sow if instance.config is not None else ():
         kind = entry.message_type
         if message_type not in (None, kind):
             continue
-        part = _conflated_part(instance, entry, name) if logical and derived else None
+        part = _find_conflated_part(instance, entry, name) if logical and derived else None
         # The first entry that a name belongs to takes it; those behind it do not count (behaviour 1.8), but names of
         # conflated topics come before those of logical topics (11.51).
         if kind in found and not (entry.kind == "ConflatedTopic" and (entry.name == name or part is not None)):
@@ -314,7 +316,7 @@ def _takers(
     return list(found.values())
 
 
-def _conflated_part(instance: Instance, entry: SowEntry, name: str) -> TopicConfig | None:
+def _find_conflated_part(instance: Instance, entry: SowEntry, name: str) -> TopicConfig | None:
     """A name that a conflated topic gives to a logical topic of its source, as the topic that it is read as."""
     if not isinstance(entry, OtherEntry):
         return None
@@ -340,21 +342,21 @@ def with_records(
     def is_there(topic: TopicConfig) -> bool:
         if topic.derived is not None:
             return is_told is None or is_told(instance, topic)
-        return _can_be_read(instance, topic)
+        return _is_readable(instance, topic)
 
     found = [target for target in targets if target.topic is None or is_there(target.topic)]
     # If none has anything to read, all are kept: then the error of the first one says what is missing.
     return found or targets
 
 
-def _can_be_read(instance: Instance, topic: TopicConfig) -> bool:
+def _is_readable(instance: Instance, topic: TopicConfig) -> bool:
     if topic.file is None and not topic.journalled:
         # What is kept nowhere lives as long as the session that it was published in.
         return instance.opened(topic) is not None
     return has_records(instance, topic)
 
 
-def _journal_only(
+def _find_journal_only_topic(
     instance: Instance, name: str, message_type: str | None, *, logical: bool = True
 ) -> TopicConfig | None:
     """A topic without a SOW that the transaction log records (``behaviour`` 11.32).
@@ -362,7 +364,7 @@ def _journal_only(
     Unless ``logical``, only where the names of the transaction log are no patterns.
     """
     log, config = instance.log, instance.config
-    if log is None or config is None or not _can_be_stored(name) or (log.regex_topics and not logical):
+    if log is None or config is None or not _is_storable_name(name) or (log.regex_topics and not logical):
         return None
     kinds = {topic.message_type for topic in log.topics if message_type in (None, topic.message_type)}
     kinds = {kind for kind in kinds if log.covers(name, kind)}
@@ -375,20 +377,20 @@ def _journal_only(
         )
     if not kinds:
         return None
-    return _without_sow(log, config.document.top, name, kinds.pop())
+    return _make_journal_only_topic(log, config.document.top, name, kinds.pop())
 
 
-def _without_sow(log: TransactionLog, node: ElementNode, name: str, message_type: str) -> TopicConfig:
+def _make_journal_only_topic(log: TransactionLog, node: ElementNode, name: str, message_type: str) -> TopicConfig:
     """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
     from sowctl.journal.blockcodec import MAX_RAW
 
     return TopicConfig.bare(name, message_type, log.place, node, key_mode="none", slab_size=MAX_RAW, journalled=True)
 
 
-def _can_be_stored(name: str) -> bool:
+def _is_storable_name(name: str) -> bool:
     """Whether a record can carry this name."""
     try:
-        return 0 < len(name.encode()) <= MAX_LOGICAL
+        return 0 < len(name.encode()) <= MAX_LOGICAL_NAME_BYTES
     except UnicodeEncodeError:
         return False
 

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.fold.blocks import taken
-from sowctl.engine.fold.folding import BUCKET_BYTES, PART, EntrySpan, LastPerKey, append_sorted, fold
+from sowctl.engine.fold.folding import BUCKET_BYTES, FOLD_PART_RECORDS, EntrySpan, LastPerKey, append_sorted, fold
 from sowctl.engine.fold.spill import Buckets, Pairs
 from sowctl.engine.reports import RepairItem, RepairReport
 from sowctl.engine.topics.positions import check_position, definition_of, has_log, meta_of, open_log, refuse_other_topic
@@ -25,8 +25,8 @@ from sowctl.engine.upkeep.compacting import forget_places
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from sowctl.identity.keyspace import words
-from sowctl.journal.fileset import REMOVED
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.fileset import REMOVED_CODE
+from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.builder import StoreBuilder, build
 from sowctl.store.check import check_store
 from sowctl.store.codec import expiration_of, raw_stamps, stamps
@@ -213,7 +213,7 @@ class StoreRepair:
 
         Raises MissingError ``SOW-JRN-063`` where its files are pruned faster than they are read.
         """
-        attempts = LOOKS
+        attempts = MAX_REREADS
         while True:
             try:
                 self._log = self._journal(meta, held)
@@ -224,7 +224,7 @@ class StoreRepair:
                 # A file went after the journal was opened. Doing without the journal would lose records whose entries
                 # stand in the files that are left; those are looked at anew.
                 attempts -= 1
-                if error.code != REMOVED or not attempts:
+                if error.code != REMOVED_CODE or not attempts:
                     raise
 
     def _journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
@@ -245,7 +245,7 @@ class StoreRepair:
                 check_position(meta, log, (topic.name, topic.message_type), self._path)
             return log
         except (DamageError, MissingError) as error:
-            if error.code == REMOVED:
+            if error.code == REMOVED_CODE:
                 raise
             self._notes.append(f"nothing was restored from the journal: {error.message}")
             return None
@@ -347,10 +347,10 @@ class StoreRepair:
             for key, value in zip(keys, values, strict=True)
             if key not in dropped
         )
-        fresh = ((key, value) for part in buckets.sorted(PART) for key, value in zip(*part, strict=True))
+        fresh = ((key, value) for part in buckets.sorted(FOLD_PART_RECORDS) for key, value in zip(*part, strict=True))
         # Both come in key order, and no key is in both: a builder takes nothing else.
         pairs = merge(kept, fresh)
-        while part := list(islice(pairs, PART)):
+        while part := list(islice(pairs, FOLD_PART_RECORDS)):
             yield [key for key, _ in part], [value for _, value in part]
 
     # What is said

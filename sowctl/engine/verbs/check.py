@@ -19,7 +19,7 @@ from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.reports import CheckReport
 from sowctl.engine.sources.current import open_file
 from sowctl.engine.topics.positions import (
-    KEY_PARTS,
+    KEY_DEFINITION_FIELDS,
     check_position,
     definition_of,
     has_log,
@@ -29,7 +29,7 @@ from sowctl.engine.topics.positions import (
     open_whole_log,
     refuse_lost_log,
 )
-from sowctl.engine.topics.targets import QUEUES, Target
+from sowctl.engine.topics.targets import QUEUE_KINDS, Target
 from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, codes_memory
 from sowctl.findings import Finding, Level, Place
@@ -144,7 +144,7 @@ class CheckRun:
     def _queues(self) -> Iterator[Finding]:
         """The states of queues against themselves and the journal."""
         config = self._instance.config
-        if config is None or not any(entry.kind in QUEUES for entry in config.sow) or self._instance.log is None:
+        if config is None or not any(entry.kind in QUEUE_KINDS for entry in config.sow) or self._instance.log is None:
             return
         from sowctl.engine.queues.verification import verify
         from sowctl.engine.topics.queuestates import queues_of, state_path
@@ -263,7 +263,7 @@ class CheckRun:
                 Place(str(path)),
                 f"the store has another definition ({', '.join(different)}): {meta.definition}",
                 hint=f"sowctl replay --rekey {topic.name} gives the records their new keys; or restore the previous Key"
-                if topic.journalled and KEY_PARTS.issuperset(different)
+                if topic.journalled and KEY_DEFINITION_FIELDS.issuperset(different)
                 else "the configuration was changed, or the file belongs to another topic",
             )
         elif sound:

@@ -20,7 +20,7 @@ from sowctl.engine.views.conflation.kept import is_recorded
 from sowctl.engine.views.moment import at_one_instant
 from sowctl.engine.views.opening import open_entry
 from sowctl.errors import UsageError
-from sowctl.values.times import SECOND
+from sowctl.values.times import MICROS_PER_SECOND
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sowctl.engine.views.moment import ViewInstant
 
 
-LONGEST = SECOND
+LONGEST = MICROS_PER_SECOND
 """Microseconds between two steps of following, at most."""
 
 
@@ -86,7 +86,7 @@ def following(
     shortest = min((entry.interval_us for entry in conflated_topics(instance, names)), default=LONGEST)
     while True:
         yield list(conflate(instance, names))
-        sleep(min(shortest / 2, LONGEST) / SECOND)
+        sleep(min(shortest / 2, LONGEST) / MICROS_PER_SECOND)
 
 
 def _advance(entry: ConflatedTopic, path: Path, moment: ViewInstant) -> AdvanceReport:

@@ -29,7 +29,7 @@ from sowctl.engine.topics.targets import Target, with_records
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, UsageError
-from sowctl.store.codec import CHECK, logical_topic
+from sowctl.store.codec import KEY_CHECK_SLICE, logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _keep(found: Iterable[Matched], writer: StoreWriter, report: DeleteReport, s
     for some, values in found:
         report.matched += len(some)
         keys += some
-        checks += [value[CHECK] for value in values]
+        checks += [value[KEY_CHECK_SLICE] for value in values]
         if writer.config.pattern is not None:
             names += map(logical_topic, values)
         while len(keys) >= PART:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from sowctl.errors import InputError, LimitError, SowError, StorageError, UsageError
-from sowctl.messages.base import MAX_MESSAGE, once_of
+from sowctl.messages.base import MAX_MESSAGE_BYTES, once_of
 from sowctl.messages.framing.chunks import Chunk
-from sowctl.messages.framing.cutters import BOM, LineCutter, counted, line_offsets
+from sowctl.messages.framing.cutters import BYTE_ORDER_MARK, LineCutter, counted, line_offsets
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Refusal, Row
 
@@ -419,8 +419,8 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
         lines = block.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        if not block or b"\r" in block or block.startswith(BOM):
-            yield from _cut(descriptor, begin, end, LineCutter(MAX_MESSAGE, offset, number))
+        if not block or b"\r" in block or block.startswith(BYTE_ORDER_MARK):
+            yield from _cut(descriptor, begin, end, LineCutter(MAX_MESSAGE_BYTES, offset, number))
             return
         yield _chunk(lines, block, number, offset), block
         number += len(lines)
@@ -435,7 +435,7 @@ def _chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> Chunk:
 
 def _careful(chunk: Chunk, block: bytes) -> Chunk:
     """The chunk once more without blank lines, which no message type can read."""
-    again = LineCutter(MAX_MESSAGE, chunk.end - len(block), chunk.line(0)).feed(block.removesuffix(b"\n") + b"\n")
+    again = LineCutter(MAX_MESSAGE_BYTES, chunk.end - len(block), chunk.line(0)).feed(block.removesuffix(b"\n") + b"\n")
     return again if again is not None else chunk
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.removal import BATCH, count_unreachable, remove_all_expired, remove_unreachable
+from sowctl.engine.fold.removal import VERSION_BATCH_ENTRIES, count_unreachable, remove_all_expired, remove_unreachable
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.sources.current import open_current
 from sowctl.engine.topics.expiration import expires
@@ -88,4 +88,4 @@ def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
     rule = retention(topic.history)
     assert rule is not None
     with closing(open_current(instance, topic, now=now)) as source:
-        return count_unreachable(VersionsSource(source, topic, now).timelines(BATCH), rule, now)
+        return count_unreachable(VersionsSource(source, topic, now).timelines(VERSION_BATCH_ENTRIES), rule, now)

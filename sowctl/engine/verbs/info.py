@@ -17,7 +17,7 @@ from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import payloads, stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.sortedrun import runs_directory
-from sowctl.values.units import INTERVALS, format_interval
+from sowctl.values.units import INTERVAL_NANOSECONDS, format_interval
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -183,7 +183,7 @@ def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> T
 
 
 def _interval(microseconds: int) -> str:
-    return format_interval(microseconds * INTERVALS["us"])
+    return format_interval(microseconds * INTERVAL_NANOSECONDS["us"])
 
 
 def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:

@@ -22,7 +22,15 @@ from sowctl.breaks import breakable, unbroken
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected, Rest, TopicCounts
 from sowctl.engine.topics.expiration import expires
-from sowctl.engine.writing.batching import MOST, MUCH, USUAL, MessageSource, PublishBatch, batches, joined
+from sowctl.engine.writing.batching import (
+    DEFAULT_BATCH_MESSAGES,
+    MAX_BATCH_MESSAGES,
+    READ_AHEAD_MIN_BYTES,
+    MessageSource,
+    PublishBatch,
+    batches,
+    joined,
+)
 from sowctl.engine.writing.commit import Acknowledged, write
 from sowctl.engine.writing.entries import TopicEntries, entries_of
 from sowctl.engine.writing.outcome import ahead, is_ahead
@@ -187,7 +195,7 @@ class _Run:
         found = batches(
             name,
             source,
-            count=options.batch or (MOST if columned else USUAL),
+            count=options.batch or (MAX_BATCH_MESSAGES if columned else DEFAULT_BATCH_MESSAGES),
             size=options.batch_bytes,
             linger=self.linger,
             monotonic=self.monotonic,
@@ -197,7 +205,7 @@ class _Run:
         for batch in found:
             yield batch
             seen += batch.size
-            if seen < MUCH or self.preparer is None or batch.envelopes is not None:
+            if seen < READ_AHEAD_MIN_BYTES or self.preparer is None or batch.envelopes is not None:
                 continue
             from sowctl.engine.writing.ahead import pays, start  # a small run does not load what that needs
 

@@ -20,7 +20,7 @@ from sowctl.engine.extensions.functions import functions_of
 from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current
 from sowctl.engine.views.moment import at_one_instant, entry_of, refs_of
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
-from sowctl.expressions.rows.retraction import STATES
+from sowctl.expressions.rows.retraction import STATE_VERSION
 from sowctl.store.opening.locks import FILE_MODE
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def definition_digest(instance: Instance, query: Query) -> str:
     kinds = sorted({query.message_type, *(kind for kind, _ in query.sources)})
     parts = [
         VERSION,
-        STATES,
+        STATE_VERSION,
         query,
         [(kind, types.get(kind)) for kind in kinds],
         instance.config.name,

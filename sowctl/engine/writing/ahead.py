@@ -36,13 +36,13 @@ from sowctl.messages.framing.frames import LONGEST_WAIT
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
 
-ROOM = 1 << 20
+PIPE_BYTES = 1 << 20
 """Bytes that the pipe between the processes holds, where the system allows that."""
-_HEAD = Struct("<IQ")
-_LOST = "SOW-PUB-027"
+_BATCH_HEADER = Struct("<IQ")
+_PROCESS_LOST = "SOW-PUB-027"
 
 Row = Sequence[int]
-_Facts = tuple[int, int, int, list[tuple[int, int, int]] | None, list[int], bool, bytes]
+_BatchFacts = tuple[int, int, int, list[tuple[int, int, int]] | None, list[int], bool, bytes]
 """Of a batch: its messages, skipped lines, the offset behind it; where its parts begin (index, line, offset), None
 where places are among what is pickled; the sizes of stored payloads; whether there are digests; what is pickled: places
 and refused frames, or an error."""
@@ -77,14 +77,14 @@ class Ahead:
         self._reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             with suppress(OSError, AttributeError):
-                fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, ROOM)
+                fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             self._child = os.fork()
         except BaseException:
             os.close(self._reading)
             os.close(writing)
             raise
         if not self._child:
-            _read(batches, source, preparer, writing)
+            _run_read_ahead(batches, source, preparer, writing)
         os.close(writing)
         self._poll = select.poll()
         self._poll.register(self._reading, select.POLLIN)
@@ -98,13 +98,13 @@ class Ahead:
         while True:
             if not self._poll.poll(0):
                 before_waiting()
-            size, length = _HEAD.unpack(self._take(_HEAD.size))
+            size, length = _BATCH_HEADER.unpack(self._receive_bytes(_BATCH_HEADER.size))
             if not size:
                 return
-            facts: _Facts = marshal.loads(self._take(size))
-            yield _batch(name, facts, self._take(length))
+            facts: _BatchFacts = marshal.loads(self._receive_bytes(size))
+            yield _build_read_batch(name, facts, self._receive_bytes(length))
 
-    def _take(self, size: int) -> bytes:
+    def _receive_bytes(self, size: int) -> bytes:
         parts: list[bytes] = []
         while size:
             # A signal that comes just before a wait does not end it: its handler runs between two waits.
@@ -113,7 +113,7 @@ class Ahead:
             part = os.read(self._reading, size)
             if not part:
                 raise StorageError(
-                    _LOST,
+                    _PROCESS_LOST,
                     "the process that was reading the input was terminated",
                     hint="nothing after the last acknowledged message was published; publish the rest",
                 )
@@ -131,7 +131,7 @@ class Ahead:
             os.waitpid(child, 0)
 
 
-def _batch(name: str, facts: _Facts, body: bytes) -> PublishBatch:
+def _build_read_batch(name: str, facts: _BatchFacts, body: bytes) -> PublishBatch:
     count, blank, end, begins, stored, keyed, rest = facts
     at = 4 * count
     sizes = memoryview(body)[:at].cast("I").tolist()
@@ -146,13 +146,15 @@ def _batch(name: str, facts: _Facts, body: bytes) -> PublishBatch:
     error, places, refused = pickle.loads(rest) if rest else (None, None, [])
     if error is not None:
         raise error
-    chunk = Chunk(payloads, lambda: places if places is not None else _places(begins or [], sizes), end)
+    chunk = Chunk(
+        payloads, lambda: places if places is not None else _compute_message_offsets(begins or [], sizes), end
+    )
     batch = PublishBatch(name, payloads, None, refused, blank, (chunk, count), sum(sizes), [(0, chunk, 0)])
     batch.ahead = ahead
     return batch
 
 
-def _places(begins: Sequence[tuple[int, int, int]], sizes: Row) -> Places:
+def _compute_message_offsets(begins: Sequence[tuple[int, int, int]], sizes: Row) -> Places:
     """Lines and offsets of messages that follow each other in parts, each with one byte behind it."""
     lines: list[int] = []
     offsets: list[int] = []
@@ -163,30 +165,32 @@ def _places(begins: Sequence[tuple[int, int, int]], sizes: Row) -> Places:
     return lines, offsets
 
 
-def _read(batches: Iterator[PublishBatch], source: MessageSource, preparer: Preparer, writing: int) -> NoReturn:
+def _run_read_ahead(
+    batches: Iterator[PublishBatch], source: MessageSource, preparer: Preparer, writing: int
+) -> NoReturn:
     """What the other process does."""
     try:
         # Signals of the terminal reach both: the first process says what becomes of the run, and ends this one.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        _close_others(writing, source.descriptor if source.descriptor is not None else writing)
+        _close_inherited_files(writing, source.descriptor if source.descriptor is not None else writing)
         # It inherits much that is no garbage: looking through that would copy it.
         gc.disable()
-        _watch(writing)
+        _watch_parent(writing)
         try:
             for batch in batches:
-                _send(writing, *_encoded(batch, preparer))
+                _send_batch(writing, *_encode_batch(batch, preparer))
         except Exception as error:
             # Raised in the first process, behind everything before it. What is no error of the input, is a bug there.
             told = error if isinstance(error, SowError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
-            _send(writing, (0, 0, 0, None, [], False, pickle.dumps((told, None, []))), [])
-        _write(writing, _HEAD.pack(0, 0))
+            _send_batch(writing, (0, 0, 0, None, [], False, pickle.dumps((told, None, []))), [])
+        _write_pipe(writing, _BATCH_HEADER.pack(0, 0))
     finally:
         # Without what Python does at the end: all of that is the first process's.
         os._exit(0)
 
 
-def _close_others(*kept: int) -> None:
+def _close_inherited_files(*kept: int) -> None:
     """Let go of all inherited files but these: locks, and pipes whose readers wait for the end."""
     low = 0
     for descriptor in sorted(kept):
@@ -197,7 +201,7 @@ def _close_others(*kept: int) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _watch(writing: int) -> None:
+def _watch_parent(writing: int) -> None:
     """End this process as soon as the other one is gone, also while it waits for input that may never come."""
     from threading import Thread
 
@@ -210,13 +214,13 @@ def _watch(writing: int) -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def _encoded(batch: PublishBatch, preparer: Preparer) -> tuple[_Facts, list[bytes]]:
+def _encode_batch(batch: PublishBatch, preparer: Preparer) -> tuple[_BatchFacts, list[bytes]]:
     payloads = batch.payloads
     digests = preparer.digests_ahead(payloads) if payloads else None
     stored = stored_payloads(payloads) if digests is not None else []
     begins: list[tuple[int, int, int]] | None = []
     for index, chunk, start in batch.parts:
-        place = _begins(chunk, start)
+        place = _locate_message_start(chunk, start)
         begins = None if begins is None or place is None else [*begins, (index, *place)]
     rest = b""
     if begins is None or batch.refused:
@@ -225,12 +229,12 @@ def _encoded(batch: PublishBatch, preparer: Preparer) -> tuple[_Facts, list[byte
             found = [batch.place(index) for index in range(len(payloads))]
             places = [line for line, _ in found], [offset for _, offset in found]
         rest = pickle.dumps((None, places, batch.refused))
-    facts = len(payloads), batch.blank, _end(batch), begins, [*map(len, stored)], digests is not None, rest
+    facts = len(payloads), batch.blank, _find_batch_end(batch), begins, [*map(len, stored)], digests is not None, rest
     sizes = array("I", list(map(len, payloads))).tobytes()
     return facts, [sizes, digests or b"", *stored, *payloads]
 
 
-def _begins(chunk: Chunk, start: int) -> tuple[int, int] | None:
+def _locate_message_start(chunk: Chunk, start: int) -> tuple[int, int] | None:
     """Line and offset of a chunk's message ``start``, if its messages follow each other with one byte behind each."""
     if chunk.begins is None or chunk.blank or chunk.refused:
         return None
@@ -240,22 +244,22 @@ def _begins(chunk: Chunk, start: int) -> tuple[int, int] | None:
     return line + start, offset + sum(map(len, chunk.payloads[:start])) + start
 
 
-def _end(batch: PublishBatch) -> int:
+def _find_batch_end(batch: PublishBatch) -> int:
     if batch.last is not None:
         chunk, taken = batch.last
-        place = _begins(chunk, taken)
+        place = _locate_message_start(chunk, taken)
         if place is not None:
             return place[1]
     return batch.end
 
 
-def _send(writing: int, facts: _Facts, body: list[bytes]) -> None:
+def _send_batch(writing: int, facts: _BatchFacts, body: list[bytes]) -> None:
     head, whole = marshal.dumps(facts), b"".join(body)
-    _write(writing, _HEAD.pack(len(head), len(whole)) + head)
-    _write(writing, whole)
+    _write_pipe(writing, _BATCH_HEADER.pack(len(head), len(whole)) + head)
+    _write_pipe(writing, whole)
 
 
-def _write(writing: int, data: bytes) -> None:
+def _write_pipe(writing: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(writing, rest) :]

@@ -17,11 +17,11 @@ from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
-USUAL = 1000
+DEFAULT_BATCH_MESSAGES = 1000
 """Messages in a batch where the caller fixes no number. More do not fit into the processor's cache with their keys,
 records and values: the steps from keys to overlay, run by themselves, took 1.4 times as long for batches of 4,800 (0.86
 s for 300,000 messages, 0.61). Of the whole command the difference is 2 %."""
-MOST = 8192
+MAX_BATCH_MESSAGES = 8192
 """The same where batches are decided by columns; bytes close a batch before, mostly. From input to store, a message of
 batches of 4,800 takes 4.1 us, of 1,000 4.6."""
 
@@ -40,10 +40,10 @@ class MessageSource(Protocol):
         ...
 
 
-MUCH = 4 << 20
+READ_AHEAD_MIN_BYTES = 4 << 20
 """So many bytes of an input have been published before another process is started for the rest of it."""
 
-_PAYLOADS = frozenset({bytes, bytearray, memoryview})
+_PAYLOAD_TYPES = frozenset({bytes, bytearray, memoryview})
 
 
 def refuse_other(message: object) -> bytes:
@@ -73,7 +73,7 @@ class Listed:
         # A program may take its time to yield the next message; those of a list are there.
         self.blocking = not isinstance(messages, list | tuple)
         self._messages = iter(messages)
-        self._size = size or USUAL
+        self._size = size or DEFAULT_BATCH_MESSAGES
         self._count = 0
         self._encode = encode
 
@@ -84,9 +84,9 @@ class Listed:
             self.ended = True
             return None
         # The types of a whole batch are one set, so good input pays for no test of each message.
-        if not {*map(type, payloads)} <= _PAYLOADS:
+        if not {*map(type, payloads)} <= _PAYLOAD_TYPES:
             encode = self._encode
-            payloads = [one if type(one) in _PAYLOADS else encode(one) for one in payloads]
+            payloads = [one if type(one) in _PAYLOAD_TYPES else encode(one) for one in payloads]
         if any(type(payload) is not bytes for payload in payloads):
             # A view may count items wider than a byte, and a bytearray may change before it is written.
             payloads = [bytes(payload) for payload in payloads]
@@ -180,13 +180,13 @@ def batches(
         chunk, failed = None, None
         # The input is asked without waiting first: before a wait for more, what is under way is to be acknowledged.
         if not source.blocking:
-            chunk, failed = _polled(source, 0)
+            chunk, failed = _poll_source(source, 0)
         if chunk is None and failed is None and not source.ended:
             # What this raises ends the run: a refused message, or a sync. Nothing behind it is published.
             before_waiting()
             # With messages waiting, the wait ends when the oldest of them has waited long enough; an empty batch waits
             # for ever.
-            chunk, failed = _polled(source, max(0.0, deadline - monotonic()) if waiting else None)
+            chunk, failed = _poll_source(source, max(0.0, deadline - monotonic()) if waiting else None)
         if failed is not None:
             # An error of the input does not take back what stood before it: that is published, and only then the error
             # rises.
@@ -207,14 +207,16 @@ def batches(
         batch.blank += chunk.blank
         start = told = 0
         while start < len(chunk.payloads):
-            if batch.envelopes and _publisher_of(batch.envelopes[-1]) != _publisher_of(_envelope_at(chunk, start)):
+            if batch.envelopes and _get_entry_publisher(batch.envelopes[-1]) != _get_entry_publisher(
+                _get_envelope(chunk, start)
+            ):
                 yield batch
                 batch, deadline = PublishBatch(name), monotonic() + linger
-            start = _take(batch, chunk, start, count, size)
+            start = _fill_batch(batch, chunk, start, count, size)
             if chunk.refused:
                 # A run that stops at a refused frame takes what stands before it for done: a frame must not come
                 # into an earlier batch than its neighbours.
-                told = _take_refused(batch, chunk, told, start)
+                told = _add_refused_frames(batch, chunk, told, start)
             # A chunk may fill several batches: each is handed out as soon as it is full, and the rest of the chunk goes
             # on.
             if len(batch.payloads) >= count or batch.size >= size:
@@ -227,7 +229,7 @@ def batches(
             batch = PublishBatch(name)
 
 
-def _polled(source: MessageSource, timeout: float | None) -> tuple[Chunk | None, SowError | None]:
+def _poll_source(source: MessageSource, timeout: float | None) -> tuple[Chunk | None, SowError | None]:
     try:
         return source.poll(timeout), None
     except SowError as error:
@@ -254,7 +256,7 @@ def joined(parts: Sequence[PublishBatch]) -> PublishBatch:
     return whole
 
 
-def _take_refused(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> int:
+def _add_refused_frames(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> int:
     """The frames of ``chunk`` before its message ``start``, from ``told`` on; returns how many are told then."""
     behind = chunk.offset(start) if start < len(chunk.payloads) else chunk.end
     stop = told
@@ -264,11 +266,11 @@ def _take_refused(batch: PublishBatch, chunk: Chunk, told: int, start: int) -> i
     return stop
 
 
-def _envelope_at(chunk: Chunk, index: int) -> Envelope | None:
+def _get_envelope(chunk: Chunk, index: int) -> Envelope | None:
     return None if chunk.envelopes is None else chunk.envelopes[index]
 
 
-def _publisher_of(envelope: Envelope | None) -> tuple[str | None] | None:
+def _get_entry_publisher(envelope: Envelope | None) -> tuple[str | None] | None:
     """Whose number an entry of a journal has, None of nobody's; None for a message that is no such entry.
 
     Entries keep their publishers, each with numbers of its own, so that a batch has those of one.
@@ -276,11 +278,11 @@ def _publisher_of(envelope: Envelope | None) -> tuple[str | None] | None:
     return None if envelope is None or envelope.operation is None else (envelope.client,)
 
 
-def _take(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) -> int:
+def _fill_batch(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) -> int:
     stop = min(len(chunk.payloads), start + count - len(batch.payloads))
     if chunk.envelopes is not None:
-        mine = _publisher_of(chunk.envelopes[start])
-        others = (at for at in range(start, stop) if _publisher_of(chunk.envelopes[at]) != mine)
+        mine = _get_entry_publisher(chunk.envelopes[start])
+        others = (at for at in range(start, stop) if _get_entry_publisher(chunk.envelopes[at]) != mine)
         stop = next(others, stop)
     taken = chunk.payloads[start:stop]
     total = sum(map(len, taken))

@@ -13,8 +13,8 @@ from sowctl.engine.fold.overlay import Overlay
 from sowctl.engine.fold.runs import extend, find_runs, flush, refolding, remove_runs
 from sowctl.engine.topics.positions import check_position, open_log, refuse_other_history
 from sowctl.errors import MissingError
-from sowctl.journal.fileset import REMOVED
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.fileset import REMOVED_CODE
+from sowctl.journal.reader import MAX_REREADS
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 def caught_up(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
     """The overlay of the entries behind a store's position. Raises DamageError (see ``positions``), and MissingError
     ``SOW-JRN-063`` where files are removed faster than they are read."""
-    looks = LOOKS
+    looks = MAX_REREADS
     while True:
         try:
-            return _overlay(instance, config, store, journal)
+            return _fold_unapplied(instance, config, store, journal)
         except MissingError as error:
             # A file without entries of the topic may be removed at any time: the next look proves anew that the files
             # that are left have all entries that are needed.
             looks -= 1
-            if error.code != REMOVED or not looks:
+            if error.code != REMOVED_CODE or not looks:
                 raise
 
 
-def _overlay(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
+def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Overlay:
     meta = store.meta()
     overlay = Overlay(history=config.history is not None, base=meta.applied)
     if journal is None:

@@ -3,8 +3,8 @@
 What a message meets, an earlier one of its batch, a record that waits as columns in the overlay, or one that is stored,
 is found by sorting the keys of the batch and asking each place once. What follows from it is said by
 :func:`~sowctl.engine.writing.outcome.outcomes`, as for a single message. Called by
-:mod:`sowctl.engine.writing.entries`; loads numpy. :data:`~sowctl.engine.fold.limits.LIMITS` has from which size on a
-batch is decided so, and what was measured.
+:mod:`sowctl.engine.writing.entries`; loads numpy. :data:`~sowctl.engine.fold.limits.MEMTABLE_LIMITS` has from which
+size on a batch is decided so, and what was measured.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def decide_columns(
     None where the key of any message belongs to a record, or to an earlier message, with other key values: then each
     outcome depends on those before it.
     """
-    batch = _Batch(digests, payloads)
+    batch = _BatchColumns(digests, payloads)
     if not (batch.meet_each_other() and batch.meet_waiting(writer) and batch.meet_stored(writer)):
         return None
     columns = Published(batch.keys, batch.checks, payloads, batch.sizes, batch.distinct, batch.last)
     return outcomes(batch.meets.tolist(), batch.same.tolist()), columns
 
 
-class _Batch:
+class _BatchColumns:
     """Messages by columns. ``meets``: there is a record or an earlier message for this one; ``same``: with its payload.
 
     ``distinct`` are the keys in order, each once; ``first`` and ``last`` the places of their first and last messages.
@@ -68,7 +68,7 @@ class _Batch:
 
     def meet_each_other(self) -> bool:
         """Messages whose key came before in the batch."""
-        return self._meet(self._later, self._earlier, self.checks, self.sizes, self.payloads)
+        return self._match_rows(self._later, self._earlier, self.checks, self.sizes, self.payloads)
 
     def meet_waiting(self, writer: StoreWriter) -> bool:
         """The first message of each key whose record waits as columns in the overlay."""
@@ -78,7 +78,7 @@ class _Batch:
         rows = waiting.rows_of(self.distinct)
         self._absent = rows < 0
         there = (~self._absent).nonzero()[0]
-        return self._meet(self.first[there], rows[there], waiting.checks, waiting.sizes, waiting.payloads)
+        return self._match_rows(self.first[there], rows[there], waiting.checks, waiting.sizes, waiting.payloads)
 
     def meet_stored(self, writer: StoreWriter) -> bool:
         """The first message of each other key whose record is stored."""
@@ -94,7 +94,7 @@ class _Batch:
         self.same[places] = unchanged(values, [self.payloads[place] for place in places.tolist()])
         return owned(words(self.checks[places]), values)
 
-    def _meet(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: list[bytes]) -> bool:
+    def _match_rows(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: list[bytes]) -> bool:
         """Messages at ``places``, each with the one of ``others`` in the columns that are given."""
         if not len(places):
             return True

@@ -69,15 +69,15 @@ def write(
     if logged:
         # All journalled topics of the batch are one group: after a crash it is there as a whole or not at all. It is
         # appended before stores are written, and synced by another thread while they are.
-        written.append(_append(session, pool, logged, publisher, now))
+        written.append(_append_group(session, pool, logged, publisher, now))
         # The caller waits for this before it acknowledges anything or lets go of the journal's lock.
         synced = pool.submit(session.journal.sync) if sync else None
     alone = [part for part in parts if not part.writer.journalled and len(part)]
-    written += [_write_alone(session, part, publisher) for part in alone]
+    written += [_write_without_journal(session, part, publisher) for part in alone]
     return synced, written
 
 
-def _append(
+def _append_group(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
     """One group in the journal, then the overlays; returns its messages and its first txid."""
@@ -105,7 +105,9 @@ def _append(
     return group.payloads, first
 
 
-def _write_alone(session: WriteSession, part: TopicEntries, publisher: Publisher | None) -> tuple[list[bytes], int]:
+def _write_without_journal(
+    session: WriteSession, part: TopicEntries, publisher: Publisher | None
+) -> tuple[list[bytes], int]:
     """One synced transaction in the store of a topic without a journal."""
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
@@ -131,7 +133,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     if len(parts) > 1:
         for part in parts:
             part.without_columns()
-        columns, topic, ranks = _merged(parts)
+        columns, topic, ranks = _merge_topic_entries(parts)
     count = len(columns)
     keys, checks = columns.raw_keys()
     # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
@@ -139,7 +141,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     group = Group(
         topics=[part.writer.ref for part in parts],
         publishers=[publisher.identity] if publisher is not None else [],
-        operations=_operations(columns, count),
+        operations=_encode_operations(columns, count),
         topic=topic,
         keys=keys,
         checks=checks,
@@ -157,7 +159,7 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     return group, ranks
 
 
-def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
+def _merge_topic_entries(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
     order = sorted(
         # Txids follow the input, also across topics: a reader of the journal sees messages in the order of their
         # publisher.
@@ -181,7 +183,7 @@ def _merged(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, l
     return whole, [number for _, number, _ in order], list(ranks)
 
 
-def _operations(columns: TopicEntries, count: int) -> bytes:
+def _encode_operations(columns: TopicEntries, count: int) -> bytes:
     if columns.gone is None:
         return bytes((PUBLISH,)) * count
     return bytes([DELETE if out else PUBLISH for out in columns.gone])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Write
     from sowctl.values.times import Micros
 
-UNREADABLE = "SOW-PUB-021"
+UNREADABLE_RECORD = "SOW-PUB-021"
 
 
 class Phase:
@@ -66,14 +66,14 @@ class Phase:
         rows, refusals = self._read(payloads)
         # A refused message stays in the columns as it is, so indexes mean the same messages all the way.
         refused = {refusal.index: refusal for refusal in refusals}
-        before = self._rows_before(previous, refused)
+        before = self._read_previous_rows(previous, refused)
         if self._fields.uses_header and headers is None:
             headers = self.headers(payloads, envelopes)
         good = [index for index in range(len(payloads)) if index not in refused]
         # The clock's answer is fixed for the batch: two fields of a message see one time.
-        environment = self._environment(now)
+        environment = self._make_environment(now)
         found = list(payloads)
-        for index, writes in self._writes(good, rows, environment, headers, before, refused):
+        for index, writes in self._compute_writes(good, rows, environment, headers, before, refused):
             try:
                 # Every field was computed from the message as it was before (behaviour 1.7); only now is anything
                 # written.
@@ -109,7 +109,7 @@ class Phase:
         """Whether a field asks for anything besides the message."""
         return self._fields.uses_header
 
-    def _rows_before(
+    def _read_previous_rows(
         self, previous: Sequence[bytes | None] | None, refused: dict[int, Refusal]
     ) -> list[Row | None] | None:
         """The rows of the stored messages; a message whose record cannot be read is refused."""
@@ -124,10 +124,10 @@ class Phase:
         for refusal in refusals:
             index = there[refusal.index]
             text = f"the stored record with its key has an invalid message: {refusal.message}"
-            refused.setdefault(index, Refusal(index, UNREADABLE, text))
+            refused.setdefault(index, Refusal(index, UNREADABLE_RECORD, text))
         return found
 
-    def _writes(
+    def _compute_writes(
         self,
         good: list[int],
         rows: Sequence[Row],
@@ -159,7 +159,7 @@ class Phase:
                 refused[index] = Refusal(index, error.code, error.message)
         return found
 
-    def _environment(self, now: Micros) -> Environment:
+    def _make_environment(self, now: Micros) -> Environment:
         from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
         config = self._instance.config
@@ -198,7 +198,7 @@ def phases(
     functions = functions_of(instance)
     found = []
     for texts, context in ((topic.preprocessing, Context.PREPROCESSING), (topic.enrichment, Context.ENRICHMENT)):
-        fields = _compiled(topic, texts, context, functions) if texts else None
+        fields = _compile_fields(topic, texts, context, functions) if texts else None
         found.append(None if fields is None else Phase(instance, topic, kind, fields, client))
     return found[0], found[1]
 
@@ -215,11 +215,11 @@ def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
         )
     from sowctl.expressions.context import Context
 
-    fields = _compiled(entry, entry.enrichment, Context.CONFLATED_ENRICHMENT, functions_of(instance))
+    fields = _compile_fields(entry, entry.enrichment, Context.CONFLATED_ENRICHMENT, functions_of(instance))
     return Phase(instance, entry, kind, fields, None)
 
 
-def _compiled(
+def _compile_fields(
     topic: TopicConfig | ConflatedTopic, texts: Sequence[str], context: Context, functions: Mapping[str, Function]
 ) -> ConstructedFields:
     from sowctl.expressions.compile import compile_fields

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from sowctl.described import DescribedStruct
 from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import (
-    NO_RECORD,
-    WRITTEN,
+    NO_RECORD_REASON,
+    WRITTEN_STATUSES,
     Lifetime,
     Reason,
     Status,
@@ -93,7 +93,7 @@ class TopicEntries(DescribedStruct):
 
     def counts(self) -> dict[str, int]:
         """How many messages had which outcome, by the names that reports have for them."""
-        found = {status: self.statuses.count(status) for status in (*WRITTEN, "deleted", "journalled")}
+        found = {status: self.statuses.count(status) for status in (*WRITTEN_STATUSES, "deleted", "journalled")}
         others = {"missing": self.missing, "duplicates": self.duplicates, "already_expired": self.already_expired}
         return found | others
 
@@ -104,13 +104,13 @@ class TopicEntries(DescribedStruct):
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but these."""
         self.without_columns()
-        for name in _COLUMNS:
+        for name in _ENTRY_COLUMNS:
             column = getattr(self, name)
             if column is not None:
                 setattr(self, name, [column[index] for index in indexes])
 
 
-_COLUMNS = (
+_ENTRY_COLUMNS = (
     "places",
     "payloads",
     "keys",
@@ -135,16 +135,16 @@ def entries_of(
     """
     # Topics that only the transaction log names have entries but no records (behaviour 11.32).
     if preparer.topic.key_mode == "none":
-        return _Step(writer, preparer, ready, now, duplicates).journalled(duplicates)
+        return _EntryBuilder(writer, preparer, ready, now, duplicates).journalled(duplicates)
     chains = preparer.keys.chains
     if chains is None:
-        return _Step(writer, preparer, ready, now, duplicates).keyed(duplicates)
+        return _EntryBuilder(writer, preparer, ready, now, duplicates).keyed(duplicates)
     # A message that is refused late may have begun a chain by then, whose key others of the batch have got. All are
     # named once more without it, until no refused message has left a key behind.
     gone: list[Refusal] = []
     while True:
         # Enrichment and merging write into the payloads: each attempt begins with a copy of them.
-        attempt = _Step(writer, preparer, replace(ready, payloads=list(ready.payloads)), now, duplicates)
+        attempt = _EntryBuilder(writer, preparer, replace(ready, payloads=list(ready.payloads)), now, duplicates)
         entries, refused = attempt.keyed(duplicates, {refusal.index for refusal in gone})
         linked = chains.linked(refusal.index for refusal in refused)
         # The loop ends: each turn leaves out at least one message more, and a batch is finite.
@@ -153,7 +153,7 @@ def entries_of(
         gone += [refusal for refusal in refused if refusal.index in linked]
 
 
-class _Step:
+class _EntryBuilder:
     """One topic's part of a batch on its way. ``keep`` are the indexes of the messages that are still to be written.
 
     Every step takes messages out of ``keep`` or leaves it; none ever comes back.
@@ -172,23 +172,23 @@ class _Step:
             older = [index for index in older if ready.places[index] not in duplicates]
         if older:
             # The time before a message that is too old is the topic's last one at its turn: it has not raised it.
-            self._refuse(older, lambda index: too_old(self.times[index]))
+            self._refuse_messages(older, lambda index: too_old(self.times[index]))
 
     def keyed(self, duplicates: Set[int], without: Set[int] = frozenset()) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic with records. Messages at the places ``without`` are left out: they are refused."""
         writer, preparer, ready = self.writer, self.preparer, self.ready
         if without:
             self.keep = [index for index in self.keep if ready.places[index] not in without]
-        repeated = self._drop(duplicates)
+        repeated = self._drop_duplicates(duplicates)
         chains = preparer.keys.chains
         if chains is not None:
-            self._name(chains)
+            self._assign_chain_keys(chains)
         elif self._is_plain() and (columned := writer.by_columns(len(ready.payloads))) is not None:
             from sowctl.engine.writing.columned import decide_columns
 
             decided = decide_columns(columned, ready.digests, ready.payloads)
             if decided is not None:
-                return self._columned(*decided), self.refused
+                return self._build_column_entries(*decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
         # key.
         keys = [digest[:8] for digest in ready.digests]
@@ -199,13 +199,13 @@ class _Step:
         if ready.deltas is not None or preparer.enrichment is not None:
             from sowctl.engine.writing.finish import finish
 
-            self._without(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
+            self._remove_refused(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
-        statuses, missing = self._decided(keys, checks, stored)
-        pick = self._pick
-        entries = TopicEntries(writer, self._places(), pick(ready.payloads), pick(keys), pick(checks))
+        statuses, missing = self._decide_outcomes(keys, checks, stored)
+        pick = self._pick_remaining
+        entries = TopicEntries(writer, self._list_remaining_places(), pick(ready.payloads), pick(keys), pick(checks))
         entries.times, entries.statuses, entries.duplicates = pick(self.times), statuses, repeated
-        entries.expirations = self._expirations(entries.times)
+        entries.expirations = self._compute_expirations(entries.times)
         if ready.user_keys is not None:
             entries.user_keys = pick(ready.user_keys)
         if ready.correlation_ids is not None:
@@ -214,7 +214,7 @@ class _Step:
             entries.logicals = [*pick(ready.logicals)]
         entries.missing = missing
         if ready.deletes is not None and "deleted" in statuses:
-            _as_deletions(entries, pick(ready.deletes))
+            _convert_to_deletions(entries, pick(ready.deletes))
         entries.flags = flags_of(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
         entries.chains = chains
         return entries, self.refused
@@ -233,12 +233,12 @@ class _Step:
         )
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
 
-    def _columned(self, statuses: list[Status], columns: Published) -> TopicEntries:
+    def _build_column_entries(self, statuses: list[Status], columns: Published) -> TopicEntries:
         ready = self.ready
         entries = TopicEntries(self.writer, ready.places, ready.payloads)
         entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
         entries.stored = ready.stored
-        entries.expirations = self._expirations(self.times)
+        entries.expirations = self._compute_expirations(self.times)
         entries.flags = flags_of(statuses, None, None, None)
         return entries
 
@@ -248,21 +248,21 @@ class _Step:
         # There is no record that such a delta could update.
         if ready.deltas is not None and self.preparer.options.update_only:
             deltas = ready.deltas
-            self._refuse([index for index in self.keep if deltas[index]], lambda _: NO_RECORD)
-        repeated = self._drop(duplicates)
-        pick, count = self._pick, len(self.keep)
+            self._refuse_messages([index for index in self.keep if deltas[index]], lambda _: NO_RECORD_REASON)
+        repeated = self._drop_duplicates(duplicates)
+        pick, count = self._pick_remaining, len(self.keep)
         # The flag UNKEYED says of such an entry that its key is none; the columns are still there, filled with zeros.
         zeros = [bytes(8)] * count
-        entries = TopicEntries(self.writer, self._places(), pick(ready.payloads), zeros, zeros)
+        entries = TopicEntries(self.writer, self._list_remaining_places(), pick(ready.payloads), zeros, zeros)
         entries.times, entries.statuses, entries.duplicates = pick(self.times), ["journalled"] * count, repeated
-        entries.expirations = self._expirations(entries.times)
+        entries.expirations = self._compute_expirations(entries.times)
         if ready.correlation_ids is not None:
             entries.correlation_ids = pick(ready.correlation_ids)
         flags = flags_of(entries.statuses, None, entries.correlation_ids, None)
         entries.flags = [flag | UNKEYED for flag in flags]
         return entries, self.refused
 
-    def _drop(self, duplicates: Set[int]) -> int:
+    def _drop_duplicates(self, duplicates: Set[int]) -> int:
         """Leave out the messages at these places, silently; returns how many there were."""
         if not duplicates:
             return 0
@@ -270,24 +270,26 @@ class _Step:
         self.keep = [index for index in self.keep if self.ready.places[index] not in duplicates]
         return before - len(self.keep)
 
-    def _name(self, chains: ChainKeeper) -> None:
+    def _assign_chain_keys(self, chains: ChainKeeper) -> None:
         """Give the messages the keys of their chains, and refuse those that get none."""
         assert self.ready.texts is not None
         chains.catch_up(self.writer)
         self.ready.digests, gone = chains.name(self.ready.texts, self.ready.places, self.keep)
-        self._without(gone)
+        self._remove_refused(gone)
 
-    def _decided(self, keys: list[bytes], checks: list[bytes], stored: dict[bytes, bytes]) -> tuple[list[str], int]:
+    def _decide_outcomes(
+        self, keys: list[bytes], checks: list[bytes], stored: dict[bytes, bytes]
+    ) -> tuple[list[str], int]:
         """The outcomes of the messages that are left, without those whose keys collide; and how many deletions of keys
         without a record there were, which are left out. ``checks`` get the check words of records that are deleted."""
-        pick = self._pick
+        pick = self._pick_remaining
         mine, payloads = pick(keys), pick(self.ready.payloads)
         befores = list(map(stored.get, mine))
         # Without a stored record nothing is compared: a first load inserts every key.
         same = unchanged(befores, payloads) if stored else None
         deletes = pick(self.ready.deletes) if self.ready.deletes is not None else None
         if deletes is not None and self.ready.times is not None:
-            self._find_lapsed(mine, deletes, befores)
+            self._find_expired_records(mine, deletes, befores)
         decided = decide(mine, pick(checks), payloads, befores, same, deletes)
         statuses: Sequence[str] = decided.statuses
         places = list(self.keep)
@@ -300,41 +302,43 @@ class _Step:
             statuses = [status for status in statuses if status != "missing"]
         if "collided" in statuses:
             gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
-            self._refuse(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
+            self._refuse_messages(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
             # ``keep`` has lost these messages, so statuses lose them too, and both are of one length again.
             statuses = [status for status in statuses if status != "collided"]
         return list(statuses), missing
 
-    def _find_lapsed(self, keys: Sequence[bytes], deletes: Sequence[bool], befores: list[bytes | None]) -> None:
+    def _find_expired_records(
+        self, keys: Sequence[bytes], deletes: Sequence[bool], befores: list[bytes | None]
+    ) -> None:
         """Put into ``befores`` the records that deletions with times of their own met, though they are over by now.
 
         Without the deletion such a record would be there, in states of the past, until its lifetime ended.
         """
-        for index, (key, time) in enumerate(zip(keys, self._pick(self.times), strict=True)):
+        for index, (key, time) in enumerate(zip(keys, self._pick_remaining(self.times), strict=True)):
             if deletes[index] and befores[index] is None and time < self.now:
                 befores[index] = self.writer.stored([key], time).get(key)
 
-    def _expirations(self, times: list[int]) -> list[int]:
+    def _compute_expirations(self, times: list[int]) -> list[int]:
         lifetimes: list[Lifetime] | None = None
         if self.ready.lifetimes is not None:
-            lifetimes = self._pick(self.ready.lifetimes)
+            lifetimes = self._pick_remaining(self.ready.lifetimes)
         return expirations(times, lifetimes, self.preparer.usual)
 
-    def _pick(self, column: list[T]) -> list[T]:
+    def _pick_remaining(self, column: list[T]) -> list[T]:
         """The elements of the messages that are left; the column itself where these are all."""
         # ``keep`` only ever loses indexes, so an equal length means that all messages are left.
         return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
 
-    def _places(self) -> Sequence[int]:
+    def _list_remaining_places(self) -> Sequence[int]:
         """The places of the messages that are left."""
         places = self.ready.places
         return places if len(self.keep) == len(places) else [places[index] for index in self.keep]
 
-    def _refuse(self, indexes: Sequence[int], reason: Callable[[int], Reason]) -> None:
+    def _refuse_messages(self, indexes: Sequence[int], reason: Callable[[int], Reason]) -> None:
         """Refuse some of the messages that are left, each for its ``reason``."""
-        self._without([Refusal(self.ready.places[index], *reason(index)) for index in indexes])
+        self._remove_refused([Refusal(self.ready.places[index], *reason(index)) for index in indexes])
 
-    def _without(self, gone: list[Refusal]) -> None:
+    def _remove_refused(self, gone: list[Refusal]) -> None:
         """Leave out messages that were refused."""
         if gone:
             self.refused.extend(gone)
@@ -343,7 +347,7 @@ class _Step:
             self.keep = [index for index in self.keep if self.ready.places[index] not in places]
 
 
-def _as_deletions(entries: TopicEntries, gone: list[bool]) -> None:
+def _convert_to_deletions(entries: TopicEntries, gone: list[bool]) -> None:
     """Have the entries that are ``gone`` as deletions are: key, check word, time and logical topic, nothing else."""
     entries.gone = gone
     # New lists: the columns may be those of the batch, whose messages are told when they are acknowledged.

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.writing.outcome import NO_RECORD, collision, expiration
+from sowctl.engine.writing.outcome import NO_RECORD_REASON, collision, expiration
 from sowctl.errors import SowError
-from sowctl.store.codec import CHECK, CORRELATION, decode, payloads
+from sowctl.store.codec import CORRELATION, KEY_CHECK_SLICE, decode, payloads
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def finish(
     ``stored`` are the live records by key; they are taken apart when asked for. Those of the keys ``over`` were made in
     this run, which ends as a whole, and have expired.
     """
-    return _Finishing(writer, preparer, ready, times, stored, now, over).run(keep)
+    return _MessageFinisher(writer, preparer, ready, times, stored, now, over).run(keep)
 
 
-class _Finishing:
+class _MessageFinisher:
     """One batch: what is known of records by key, and what was refused."""
 
     def __init__(
@@ -83,21 +83,21 @@ class _Finishing:
         # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
         # passes as its most frequent key has messages, and mostly that is one.
         deletes = self.ready.deletes
-        for indexes in self._rounds(keep):
+        for indexes in self._split_rounds(keep):
             if deletes is not None:
                 # A message behind a deletion meets no record.
                 self.current.update({self.ready.digests[index][:8]: None for index in indexes if deletes[index]})
                 indexes = [index for index in indexes if not deletes[index]]
-            owned = [(index, before) for index in indexes if self._is_owner(index, before := self._before(index))]
+            owned = [(index, before) for index in indexes if self._is_owner(index, before := self._get_previous(index))]
             # What this batch made of a record is no PREVIOUS and takes no delta if it has expired (behaviour 11.40).
             live = [(index, None if before is None or before.gone else before) for index, before in owned]
-            for index, before, payload in self._enriched(live):
-                self._finish(index, before, payload)
+            for index, before, payload in self._enrich_messages(live):
+                self._merge_delta(index, before, payload)
         if any(text is not None for text in self.correlations):
             self.ready.correlation_ids = self.correlations
         return self.refused
 
-    def _rounds(self, keep: Sequence[int]) -> list[list[int]]:
+    def _split_rounds(self, keep: Sequence[int]) -> list[list[int]]:
         """The first message of every key, then the second..."""
         rounds: list[list[int]] = []
         seen: dict[bytes, int] = {}
@@ -109,7 +109,7 @@ class _Finishing:
             rounds[number].append(index)
         return rounds
 
-    def _before(self, index: int) -> PreviousRecord | None:
+    def _get_previous(self, index: int) -> PreviousRecord | None:
         key = self.ready.digests[index][:8]
         found = self.current.get(key)
         # What this batch made of the record comes before what the store has.
@@ -117,7 +117,7 @@ class _Finishing:
             value = self.stored[key]
             correlation = decode(key, value).correlation_id if value[0] & CORRELATION else None
             found = self.current[key] = PreviousRecord(
-                value[CHECK], payloads((value,))[0], correlation, key in self.over
+                value[KEY_CHECK_SLICE], payloads((value,))[0], correlation, key in self.over
             )
         return found
 
@@ -125,26 +125,26 @@ class _Finishing:
         digest = self.ready.digests[index]
         if before is None or before.check == digest[8:]:
             return True
-        self._refuse(index, *collision(int.from_bytes(digest[:8], "big")))
+        self._refuse_message(index, *collision(int.from_bytes(digest[:8], "big")))
         return False
 
-    def _enriched(
+    def _enrich_messages(
         self, live: list[tuple[int, PreviousRecord | None]]
     ) -> list[tuple[int, PreviousRecord | None, bytes]]:
         texts = [self.ready.payloads[index] for index, _ in live]
         phase = self.preparer.enrichment
         if phase is not None and live:
             previous = [before.payload if before is not None else None for _, before in live]
-            headers = self._headers(phase, [index for index, _ in live], texts) if phase.uses_header else None
+            headers = self._build_headers(phase, [index for index, _ in live], texts) if phase.uses_header else None
             texts, refusals = phase.apply(texts, self.now, previous=previous, headers=headers)
             bad = {refusal.index for refusal in refusals}
             for refusal in refusals:
-                self._refuse(live[refusal.index][0], refusal.code, refusal.message)
+                self._refuse_message(live[refusal.index][0], refusal.code, refusal.message)
             live = [one for place, one in enumerate(live) if place not in bad]
             texts = [text for place, text in enumerate(texts) if place not in bad]
         return [(index, before, text) for (index, before), text in zip(live, texts, strict=True)]
 
-    def _headers(self, phase: Phase, indexes: list[int], texts: list[bytes]) -> list[Header]:
+    def _build_headers(self, phase: Phase, indexes: list[int], texts: list[bytes]) -> list[Header]:
         """What is known of messages whose keys are known."""
         headers = []
         users, clients = self.ready.user_keys, self.ready.clients
@@ -162,12 +162,12 @@ class _Finishing:
             )
         return headers
 
-    def _finish(self, index: int, before: PreviousRecord | None, payload: bytes) -> None:
+    def _merge_delta(self, index: int, before: PreviousRecord | None, payload: bytes) -> None:
         """Merge one message if it is a delta; what comes out is the record for the next."""
         preparer, ready = self.preparer, self.ready
         if ready.deltas is not None and ready.deltas[index]:
             if before is None and preparer.options.update_only:
-                self._refuse(index, *NO_RECORD)
+                self._refuse_message(index, *NO_RECORD_REASON)
                 return
             # Without a record, and in a type that knows no deltas, a delta is an ordinary message (behaviour 1.3).
             if before is not None and preparer.type.mergeable:
@@ -175,23 +175,23 @@ class _Finishing:
                     set_nulls = preparer.options.delta_null == "set"
                     payload = preparer.type.merge(before.payload, payload, set_nulls=set_nulls)
                 except SowError as error:
-                    self._refuse(index, error.code, error.message)
+                    self._refuse_message(index, error.code, error.message)
                     return
             if before is not None and self.correlations[index] is None:
                 # A delta without a correlation id keeps the record's (behaviour C25).
                 self.correlations[index] = before.correlation_id
         # The merged message is what is stored, so it is the one that must fit (behaviour 1.9).
         if len(payload) > preparer.max_payload:
-            self._refuse(index, *preparer.too_large(payload))
+            self._refuse_message(index, *preparer.too_large(payload))
             return
         # The journal gets the merged message, never the delta: so a replay needs no record to merge with (behaviour
         # C26).
         ready.payloads[index] = payload
-        digest, gone = ready.digests[index], self.writer.expires and self._is_gone(index)
+        digest, gone = ready.digests[index], self.writer.expires and self._is_expired_at_publish(index)
         # The next message of this key, in the next round, meets what this one has made.
         self.current[digest[:8]] = PreviousRecord(digest[8:], payload, self.correlations[index], gone)
 
-    def _is_gone(self, index: int) -> bool:
+    def _is_expired_at_publish(self, index: int) -> bool:
         """Whether a message has expired as soon as it is published."""
         lifetimes = self.ready.lifetimes
         lifetime = lifetimes[index] if lifetimes is not None else None
@@ -199,5 +199,5 @@ class _Finishing:
         stamp = expiration(self.times[index], lifetime, self.preparer.usual)
         return is_expired(self.writer.config.expiration, stamp, self.now)
 
-    def _refuse(self, index: int, code: str, message: str) -> None:
+    def _refuse_message(self, index: int, code: str, message: str) -> None:
         self.refused.append(Refusal(self.ready.places[index], code, message))

@@ -29,9 +29,9 @@ class LogWriter:
         self.journalled = True
         self.expires = False
         self.volatile = False
-        self._follow(state)
+        self._set_last_entry(state)
 
-    def _follow(self, state: TopicState) -> None:
+    def _set_last_entry(self, state: TopicState) -> None:
         self.last_txid, self.last_time = state.last_txid, state.last_time
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class LogWriter:
 
     def renew(self, instance: Instance, journal: JournalWriter) -> None:
         """Take the txid and the time of the topic's last entry from the journal, whose lock was just taken."""
-        self._follow(journal.topic_state(self.ref))
+        self._set_last_entry(journal.topic_state(self.ref))
 
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """No records."""

@@ -44,12 +44,12 @@ def open_writer(
     with ExitStack() as held:
         if config.file is None:
             # The temporary store goes with the writer; what was published to it stands in the journal, or nowhere.
-            config = _temporary(config, journal, volatile, held)
+            config = _make_temporary_topic(config, journal, volatile, held)
         with naming_replay(config):
-            return _open_writer(instance, config, journal, held)
+            return _open_locked_writer(instance, config, journal, held)
 
 
-def _open_writer(
+def _open_locked_writer(
     instance: Instance, config: TopicConfig, journal: JournalWriter | None, held: ExitStack
 ) -> StoreWriter:
     assert instance.config is not None
@@ -66,7 +66,7 @@ def _open_writer(
     # Created or rebuilt before it is opened, so that a writer only ever opens a whole store.
     if not config.file.exists():
         with breakable():  # it may take long
-            _make_missing(instance, config, journal)
+            _create_missing_store(instance, config, journal)
     try:
         store = Store.open(
             config.file,
@@ -101,14 +101,16 @@ def _open_writer(
     return writer
 
 
-def _temporary(config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack) -> TopicConfig:
+def _make_temporary_topic(
+    config: TopicConfig, journal: JournalWriter | None, volatile: bool, held: ExitStack
+) -> TopicConfig:
     """A transient topic with a file for the time being."""
     if journal is None and not volatile:
         raise nothing_keeps(config)
     return held.enter_context(aside(config, "transient"))
 
 
-def _make_missing(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
+def _create_missing_store(instance: Instance, config: TopicConfig, journal: JournalWriter | None) -> None:
     """Create the store of a topic that has none, or rebuild it from the journals, from its RecoveryPoint on."""
     assert config.file is not None
     assert instance.config is not None

@@ -13,20 +13,20 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, repeat
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from sowctl.engine.topics.expiration import NEVER
+from sowctl.engine.topics.expiration import NO_EXPIRATION
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED
-from sowctl.store.codec import CHECK, HEADER_SIZE, OVERHEAD, PLAIN, has_payload
-from sowctl.values.times import SECOND, Micros, ending, format_time
+from sowctl.store.codec import HEADER_SIZE, KEY_CHECK_SLICE, PLAIN_FLAGS, VALUE_OVERHEAD_BYTES, has_payload
+from sowctl.values.times import MICROS_PER_SECOND, Micros, ending, format_time
 
 Status = Literal["inserted", "updated", "unchanged", "deleted", "missing", "collided"]
 """What a message is to its key. The names of messages that are written are those of the counts in reports; ``missing``
 is a deletion of a key without a record, ``collided`` a message whose key belongs to a record with other key values."""
-WRITTEN: Final = ("inserted", "updated", "unchanged")
+WRITTEN_STATUSES: Final = ("inserted", "updated", "unchanged")
 """The outcomes of publishes that are written."""
 
 Reason: TypeAlias = tuple[str, str]
 """Code and words of a refusal."""
-NO_RECORD: Reason = ("SOW-PUB-018", "there is no record to update")
+NO_RECORD_REASON: Reason = ("SOW-PUB-018", "there is no record to update")
 """For a delta that may only update."""
 
 
@@ -66,12 +66,12 @@ Lifetime: TypeAlias = Micros | Until | None
 
 
 def expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros:
-    """When a message published at ``time`` expires, ``NEVER`` if it does not; ``usual`` None is for ever."""
+    """When a message published at ``time`` expires, ``NO_EXPIRATION`` if it does not; ``usual`` None is for ever."""
     if isinstance(lifetime, Until):
         return lifetime.at
     chosen = usual if lifetime is None else lifetime
     # A lifetime of 0 is for ever (behaviour 1.5); the end is cut to the last time that there is.
-    return ending(time, chosen) if chosen else NEVER
+    return ending(time, chosen) if chosen else NO_EXPIRATION
 
 
 def expirations(times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, usual: Micros | None) -> list[Micros]:
@@ -79,7 +79,7 @@ def expirations(times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, u
     if lifetimes is not None:
         return [expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
     if usual is None or not times:
-        return [NEVER] * len(times)
+        return [NO_EXPIRATION] * len(times)
     # Times never decrease, so equal ends mean equal times: one addition instead of one for each message.
     if times[0] == times[-1]:
         return [ending(times[0], usual)] * len(times)
@@ -96,8 +96,8 @@ def unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> lis
         and (
             # The stored value is header, payload and trailer: equal length and an equal beginning make the payloads
             # equal.
-            len(before) - len(payload) == OVERHEAD and before.startswith(payload, HEADER_SIZE)
-            if before.startswith(PLAIN)
+            len(before) - len(payload) == VALUE_OVERHEAD_BYTES and before.startswith(payload, HEADER_SIZE)
+            if before.startswith(PLAIN_FLAGS)
             else has_payload(before, payload)
         )
         for before, payload in zip(befores, payloads, strict=True)
@@ -126,7 +126,7 @@ def decide(
     before is compared with that one: for it ``contents`` counts, the payload or a digest of it. ``deletes`` says which
     messages are deletions, None for none.
     """
-    repeats = _repeats(keys)
+    repeats = _find_repeated_keys(keys)
     # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
     # told apart by it (behaviour 11.5).
     if not deletes and owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
@@ -137,7 +137,7 @@ def decide(
             # The stored record is no longer what such a message meets: its own batch has replaced it.
             statuses[place] = "unchanged" if contents[place] == contents[earlier] else "updated"
         return Decided(statuses, {})
-    return _one_by_one(keys, checks, contents, befores, same, deletes)
+    return _decide_one_by_one(keys, checks, contents, befores, same, deletes)
 
 
 def outcomes(meets: Iterable[object], same: Iterable[bool]) -> list[Status]:
@@ -150,10 +150,10 @@ def outcomes(meets: Iterable[object], same: Iterable[bool]) -> list[Status]:
 
 def owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
     """Whether every stored value has the check word of the message beside it."""
-    return all(map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(CHECK.start)))
+    return all(map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(KEY_CHECK_SLICE.start)))
 
 
-def _repeats(keys: Sequence[bytes]) -> list[tuple[int, int]]:
+def _find_repeated_keys(keys: Sequence[bytes]) -> list[tuple[int, int]]:
     """Indexes of messages whose key came before, each with the index of the last one that had it."""
     last = dict(zip(keys, range(len(keys)), strict=True))
     # The usual batch ends here: no key comes twice.
@@ -170,7 +170,7 @@ def _repeats(keys: Sequence[bytes]) -> list[tuple[int, int]]:
     return found
 
 
-def _one_by_one(
+def _decide_one_by_one(
     keys: Sequence[bytes],
     checks: Sequence[bytes],
     contents: Sequence[object],
@@ -191,7 +191,7 @@ def _one_by_one(
             owner = record[0] if record is not None else None
             equal = record is not None and record[1] == contents[index]
         else:
-            owner = before[CHECK] if before is not None else None
+            owner = before[KEY_CHECK_SLICE] if before is not None else None
             equal = same is not None and same[index]
         if deletes and deletes[index]:
             # A deletion names a SOW key alone, so it removes the record whatever its key values are.
@@ -244,7 +244,7 @@ def is_ahead(last: Micros, now: Micros) -> bool:
     Clocks differ by seconds, and a local time taken for UTC by 14 hours at most: beyond a day it is a wrong year, or
     a wrong unit, and the topic keeps it until then.
     """
-    return last > now + 86_400 * SECOND
+    return last > now + 86_400 * MICROS_PER_SECOND
 
 
 def ahead(topic: str, last: Micros) -> str:

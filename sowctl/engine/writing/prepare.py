@@ -22,7 +22,7 @@ from sowctl.engine.topics.expiration import lifetime_of, usual
 from sowctl.engine.writing.outcome import Lifetime, Reason, Until
 from sowctl.errors import InputError, SowError
 from sowctl.identity.keys import end_to_end, named_key
-from sowctl.messages.base import REPLACED, KeyTexts, MessageType
+from sowctl.messages.base import REPLACEMENT_CHARACTER, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
 from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_time
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_COMMANDS = (None, "publish", "delta_publish")
-DELETED = "delete"
+_NUMBER_PATTERN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_ENVELOPE_COMMANDS = (None, "publish", "delta_publish")
+DELETE_OPERATION = "delete"
 """The operation of a journal's entry that deletes the record of its SOW key: no message comes with it."""
-DELETION = "sow_delete"
+DELETE_COMMAND = "sow_delete"
 """The command of an envelope that deletes the record whose key its message has."""
-_OPERATIONS = (None, "publish", DELETED)
-RECORD_OVERHEAD = 64
+_ENTRY_OPERATIONS = (None, "publish", DELETE_OPERATION)
+RECORD_OVERHEAD_BYTES = 64
 """Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
 
 
@@ -89,7 +89,7 @@ class Preparer:
         self.type: MessageType = instance.type_of(topic.message_type)
         # A server could not hold a larger message, and a topic must not outgrow what its configuration says (behaviour
         # 1.9).
-        self.max_payload = topic.slab_size - RECORD_OVERHEAD
+        self.max_payload = topic.slab_size - RECORD_OVERHEAD_BYTES
         self.expiration = options.expiration
         self.options = options
         self.keys: KeyMaker = key_maker(instance, topic, self.type, options)
@@ -124,29 +124,29 @@ class Preparer:
             from sowctl.engine.sources.logical import names_for
 
             logicals = names_for(self.topic, len(payloads), envelopes, refused)
-        gone = _entries_gone(envelopes)
+        gone = _find_deleted_entries(envelopes)
         if self.preprocessing is not None:
             # The order is that of behaviour 1.7: Preprocessing sees the message alone, and the key is made of what it
             # wrote.
-            payloads = self._preprocessed(self.preprocessing, payloads, envelopes, refused, gone)
+            payloads = self._preprocess_payloads(self.preprocessing, payloads, envelopes, refused, gone)
         # One pass over lengths for the batch; single messages are looked at only if one of them is too large.
         if max(map(len, payloads), default=0) > self.max_payload:
-            self._refuse_large(payloads, refused)
+            self._refuse_too_large(payloads, refused)
         # Also for messages that were refused: columns stay as long as the batch, and few messages are refused.
-        made = self._keys(payloads, envelopes, refused, gone) if ahead is None else Keys(ahead.digests)
+        made = self._make_message_keys(payloads, envelopes, refused, gone) if ahead is None else Keys(ahead.digests)
         digests, user_keys, texts = made
         if self.preprocessing is not None and texts is not None:
-            self._refuse_halves(self.preprocessing, given, texts, refused)
+            self._refuse_half_surrogates(self.preprocessing, given, texts, refused)
         if logicals is not None:
             # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
             digests = logical_keys(self.topic, made, logicals)
         if gone:
-            digests = self._named_digests(digests, envelopes or (), gone, refused)
-        deletes = self._deletes(envelopes, refused)
-        deltas = self._deltas(len(payloads), envelopes, refused)
-        times = self._times(payloads, envelopes, refused, gone)
-        lifetimes = self._lifetimes(envelopes, refused)
-        correlations = [_raw(envelope.correlation_id) for envelope in envelopes] if envelopes else None
+            digests = self._name_digests(digests, envelopes or (), gone, refused)
+        deletes = self._find_deletes(envelopes, refused)
+        deltas = self._find_deltas(len(payloads), envelopes, refused)
+        times = self._read_times(payloads, envelopes, refused, gone)
+        lifetimes = self._read_lifetimes(envelopes, refused)
+        correlations = [_encode_text(envelope.correlation_id) for envelope in envelopes] if envelopes else None
         # Columns are cut to the good messages once, at the end: until here an index means the same message in all of
         # them.
         places: Sequence[int] = range(len(payloads))
@@ -156,20 +156,22 @@ class Preparer:
             places,
             list(payloads) if not refused else [payloads[i] for i in places],
             digests if not refused else [digests[i] for i in places],
-            _chosen(times, places),
-            _chosen(lifetimes, places),
-            _chosen(user_keys, places),
-            _chosen(correlations if correlations and any(correlations) else None, places),
-            _chosen(deltas, places),
-            _chosen(deletes, places),
-            _chosen(texts, places),
-            _chosen([e.client for e in envelopes], places) if envelopes and self.enrichment is not None else None,
-            _chosen(logicals, places),
+            _select_places(times, places),
+            _select_places(lifetimes, places),
+            _select_places(user_keys, places),
+            _select_places(correlations if correlations and any(correlations) else None, places),
+            _select_places(deltas, places),
+            _select_places(deletes, places),
+            _select_places(texts, places),
+            _select_places([e.client for e in envelopes], places)
+            if envelopes and self.enrichment is not None
+            else None,
+            _select_places(logicals, places),
             ahead.stored if ahead is not None and not refused else None,
         )
         return ready, sorted(refused.values(), key=lambda refusal: refusal.index)
 
-    def _keys(
+    def _make_message_keys(
         self,
         payloads: Sequence[bytes],
         envelopes: Sequence[Envelope] | None,
@@ -194,13 +196,13 @@ class Preparer:
                 texts[index] = made.texts[at]
         return Keys(digests, user_keys, texts)
 
-    def _named_digests(
+    def _name_digests(
         self, digests: Sequence[bytes], envelopes: Sequence[Envelope], gone: Set[int], refused: dict[int, Refusal]
     ) -> list[bytes]:
         """The digests, those of entries that delete made of their SOW keys; the check word is the record's."""
         found = list(digests)
         for index in gone:
-            if envelopes[index].operation != DELETED:
+            if envelopes[index].operation != DELETE_OPERATION:
                 continue
             # Such an entry has the SOW key alone, also where publishers choose keys.
             key = named_key(envelopes[index].sow_key or "")
@@ -235,12 +237,12 @@ class Preparer:
         )
         return "SOW-PUB-001", text
 
-    def _refuse_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
+    def _refuse_too_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
         for index, payload in enumerate(payloads):
             if len(payload) > self.max_payload and index not in refused:
                 refused[index] = Refusal(index, *self.too_large(payload))
 
-    def _preprocessed(
+    def _preprocess_payloads(
         self,
         phase: Phase,
         payloads: Sequence[bytes],
@@ -258,7 +260,7 @@ class Preparer:
             changed[index] = payload
         return changed
 
-    def _refuse_halves(
+    def _refuse_half_surrogates(
         self, phase: Phase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
     ) -> None:
         """Refuse messages whose key field was made of a field with half a surrogate pair.
@@ -269,16 +271,16 @@ class Preparer:
         doubtful = [
             index
             for index, row in enumerate(texts)
-            if index not in refused and any(one is not None and REPLACED in one for one in row)
+            if index not in refused and any(one is not None and REPLACEMENT_CHARACTER in one for one in row)
         ]
         for refusal in phase.halves([payloads[index] for index in doubtful]):
             place = doubtful[refusal.index]
             refused[place] = Refusal(place, refusal.code, refusal.message)
 
-    def _deletes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[bool] | None:
-        if not self._takes_deletes or envelopes is None or not any(map(_is_deletion, envelopes)):
+    def _find_deletes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[bool] | None:
+        if not self._takes_deletes or envelopes is None or not any(map(_is_delete_envelope, envelopes)):
             return None
-        found = list(map(_is_deletion, envelopes))
+        found = list(map(_is_delete_envelope, envelopes))
         why = None
         if self.topic.key_mode == "none":
             why = "the topic has no SOW, so it has no record to delete"
@@ -293,21 +295,25 @@ class Preparer:
                     refused.setdefault(index, Refusal(index, "SOW-PUB-028", why))
         return found
 
-    def _deltas(
+    def _find_deltas(
         self, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> list[bool] | None:
         for index, envelope in enumerate(envelopes or ()):
-            if envelope.operation not in _OPERATIONS or (envelope.operation == DELETED and not self._takes_deletes):
-                what = "a deletion" if envelope.operation == DELETED else "an entry of a queue"
+            if envelope.operation not in _ENTRY_OPERATIONS or (
+                envelope.operation == DELETE_OPERATION and not self._takes_deletes
+            ):
+                what = "a deletion" if envelope.operation == DELETE_OPERATION else "an entry of a queue"
                 text = f"its operation {envelope.operation!r} is {what}, not a message"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         if envelopes is None or all(one.command is None and one.operation is None for one in envelopes):
             # None for "no deltas" spares such batches the look-up and merge under the locks altogether.
             return [True] * count if self.options.delta else None
         for index, envelope in enumerate(envelopes):
-            if envelope.command not in _COMMANDS and not (self._takes_deletes and envelope.command == DELETION):
+            if envelope.command not in _ENVELOPE_COMMANDS and not (
+                self._takes_deletes and envelope.command == DELETE_COMMAND
+            ):
                 # A file of envelopes may hold other commands: publishing these as messages would be wrong.
-                last = f", delta_publish nor {DELETION}" if self._takes_deletes else " nor delta_publish"
+                last = f", delta_publish nor {DELETE_COMMAND}" if self._takes_deletes else " nor delta_publish"
                 text = f"its command {envelope.command!r} is neither publish{last}"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-019", text))
         # What a journal holds is merged already.
@@ -317,7 +323,7 @@ class Preparer:
         ]
         return found if any(found) else None
 
-    def _times(
+    def _read_times(
         self,
         payloads: Sequence[bytes],
         envelopes: Sequence[Envelope] | None,
@@ -329,7 +335,7 @@ class Preparer:
             # Read behind Preprocessing, so that a time that it wrote counts.
             rows, refusals = self._time_of(payloads)
             refused.update((r.index, r) for r in refusals if r.index not in refused and r.index not in gone)
-            texts = [None if index in gone else _time_text(row[0]) for index, row in enumerate(rows)]
+            texts = [None if index in gone else _format_time_value(row[0]) for index, row in enumerate(rows)]
         elif envelopes is not None and any(e.timestamp is not None for e in envelopes):
             texts = [e.timestamp for e in envelopes]
         else:
@@ -339,36 +345,38 @@ class Preparer:
         times: list[Micros | None] = []
         for index, text in enumerate(texts):
             try:
-                times.append(self._time(text))
+                times.append(self._parse_time(text))
             except SowError as error:
                 # The column keeps its length: a refused message has a hole in it, which is cut out with the message.
                 times.append(None)
                 words = f"its time is invalid: {error.message}"
-                if self._time_of is not None and self._time_unit is None and text and _NUMBER.fullmatch(text):
+                if self._time_of is not None and self._time_unit is None and text and _NUMBER_PATTERN.fullmatch(text):
                     words += f"; a number requires a unit: --timestamp-field {self.options.timestamp_field}:ms"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-004", words))
         return times
 
-    def _time(self, text: str | None) -> Micros | None:
+    def _parse_time(self, text: str | None) -> Micros | None:
         if text is None:
             return self._fixed_time
         return parse_time(text, self.clock) if self._time_unit is None else parse_epoch(text, self._time_unit)
 
-    def _lifetimes(self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]) -> list[Lifetime] | None:
-        if envelopes is None or all(e.expiration is None and not _is_stored(e) for e in envelopes):
+    def _read_lifetimes(
+        self, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
+    ) -> list[Lifetime] | None:
+        if envelopes is None or all(e.expiration is None and not _is_stored_envelope(e) for e in envelopes):
             return None
         found: list[Lifetime] = []
         for index, envelope in enumerate(envelopes):
             try:
                 # Of what was stored the end is known: where there is none, it lives for ever.
                 given = envelope.expiration
-                found.append(self._lifetime(0 if given is None and _is_stored(envelope) else given))
+                found.append(self._parse_lifetime(0 if given is None and _is_stored_envelope(envelope) else given))
             except SowError as error:
                 found.append(None)
                 refused.setdefault(index, Refusal(index, "SOW-PUB-005", f"its expiration is invalid: {error.message}"))
         return found
 
-    def _lifetime(self, given: str | float | None) -> Lifetime:
+    def _parse_lifetime(self, given: str | float | None) -> Lifetime:
         """What an envelope says: an instant as a text, or seconds, of which 0 is for ever."""
         if given is None:
             return None
@@ -383,16 +391,16 @@ class Preparer:
         return lifetime_of(given) if given else 0
 
 
-def _is_deletion(envelope: Envelope) -> bool:
-    return envelope.command == DELETION or envelope.operation == DELETED
+def _is_delete_envelope(envelope: Envelope) -> bool:
+    return envelope.command == DELETE_COMMAND or envelope.operation == DELETE_OPERATION
 
 
-def _is_stored(envelope: Envelope) -> bool:
+def _is_stored_envelope(envelope: Envelope) -> bool:
     """Whether an envelope is one of a journal or a store, as ``--meta`` and dumps write them."""
     return envelope.operation is not None or (envelope.txid is not None and envelope.command is None)
 
 
-def _entries_gone(envelopes: Sequence[Envelope] | None) -> Set[int]:
+def _find_deleted_entries(envelopes: Sequence[Envelope] | None) -> Set[int]:
     """The indexes of entries of a journal that are no message: those that delete, and those of queues."""
     if envelopes is None:
         return frozenset()
@@ -408,7 +416,7 @@ def split_unit(field: str) -> tuple[str, str | None]:
     return (path, unit) if colon and path and unit in EPOCH_UNITS else (field, None)
 
 
-def _time_text(value: object) -> str | None:
+def _format_time_value(value: object) -> str | None:
     if isinstance(value, Number):
         return value.text.decode()
     if isinstance(value, bytes):
@@ -418,11 +426,11 @@ def _time_text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _raw(text: str | None) -> bytes | None:
+def _encode_text(text: str | None) -> bytes | None:
     return text.encode() if text else None
 
 
-def _chosen(column: list[T] | None, places: Sequence[int]) -> list[T] | None:
+def _select_places(column: list[T] | None, places: Sequence[int]) -> list[T] | None:
     if column is None or len(column) == len(places):
         return column
     return [column[index] for index in places]

@@ -46,7 +46,7 @@ class Publisher:
             if given is not None:
                 self._numbers[place] = given
             elif self._first is not None:
-                self._numbers[place] = self._bounded(self._first + self._base + place)
+                self._numbers[place] = self._check_sequence_bound(self._first + self._base + place)
         self._base += count
 
     def admit(self, logs: list[tuple[list[int], int]]) -> set[int]:
@@ -59,7 +59,7 @@ class Publisher:
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
             # Numbers are given in input order over all topics, so they rise with the txids.
-            last = max(last, self._bounded(self._numbers.setdefault(place, last + 1)))
+            last = max(last, self._check_sequence_bound(self._numbers.setdefault(place, last + 1)))
         duplicates = set()
         for places, highest in logs:
             for place in sorted(places):
@@ -72,7 +72,7 @@ class Publisher:
                 highest = max(highest, number)
         return duplicates
 
-    def _bounded(self, number: int) -> int:
+    def _check_sequence_bound(self, number: int) -> int:
         """A number that fits into 64 bits, as journals and stores hold it."""
         if number <= MAX_U64:
             return number

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.routing import Share
 
 
-_ON = "--on-error skip --rejects FILE skips invalid messages and saves them"
-_HINTS = {
-    "SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON}",
+_ON_ERROR_HINT = "--on-error skip --rejects FILE skips invalid messages and saves them"
+_REFUSAL_HINTS = {
+    "SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON_ERROR_HINT}",
     "SOW-PUB-006": "to use the time of the run, omit --timestamp, --timestamp-field and envelopes: sowctl publish "
-    f"TOPIC FILE (extract the messages of envelopes with jq -c .data); {_ON}",
+    f"TOPIC FILE (extract the messages of envelopes with jq -c .data); {_ON_ERROR_HINT}",
 }
-"""Hints of a run that a message ends, by codes; of all others :data:`_ON`."""
+"""Hints of a run that a message ends, by codes; of all others :data:`_ON_ERROR_HINT`."""
 
 
 class Refusals:
@@ -62,7 +62,7 @@ class Refusals:
         ``rejected`` are all of the batch so far; those behind that message are forgotten, for the run does not come
         to them.
         """
-        last = self._ends_at(len(rejected))
+        last = self._find_last_allowed(len(rejected))
         if last is None:
             return
         self._ending = rejected[last]
@@ -72,7 +72,7 @@ class Refusals:
             part.keep([index for index, place in enumerate(part.places) if batch.place(place)[1] < limit])
         del rejected[last + 1 :]
 
-    def _ends_at(self, count: int) -> int | None:
+    def _find_last_allowed(self, count: int) -> int | None:
         """Which of the next ``count`` refused messages ends the run; None where it goes on behind them."""
         if self._on_error != "skip":
             return 0 if count else None
@@ -107,7 +107,7 @@ class Refusals:
             if self._on_reject is not None:
                 self._on_reject(one)
             if self._on_error != "skip":
-                raise self._end(one)
+                raise self._build_stop_error(one)
             if self._limit is not None and self._report.rejected > self._limit:
                 raise LimitError(
                     "SOW-PUB-020",
@@ -119,12 +119,12 @@ class Refusals:
                     byte=one.offset,
                 )
 
-    def _end(self, one: Rejected) -> InputError:
+    def _build_stop_error(self, one: Rejected) -> InputError:
         return InputError(
             one.code,
             f"{one.message}. Nothing was published." if self._on_error == "abort" else one.message,
             place=one.place,
-            hint=_HINTS.get(one.code, _ON),
+            hint=_REFUSAL_HINTS.get(one.code, _ON_ERROR_HINT),
             line=one.line,
             column=one.column,
             byte=one.offset,

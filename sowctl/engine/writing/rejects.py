@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.chunks import Chunk
     from sowctl.values.fields import Refusal
 
-_WITHIN = re.compile(r" \(line \d+, column \d+\)$")
+_MESSAGE_POSITION_PATTERN = re.compile(r" \(line \d+, column \d+\)$")
 """How the words of a refusal end that say where in the message it is."""
 
 
@@ -41,15 +41,15 @@ def placed(
     code, words = reason
     column = None
     if at is not None and payload is not None:
-        said = _WITHIN.search(words)
+        said = _MESSAGE_POSITION_PATTERN.search(words)
         # A column is a place in a line, so a message of several lines gets an offset in bytes instead.
-        before = None if b"\n" in payload else _text(payload[:at], any_text=said is not None)
+        before = None if b"\n" in payload else _decode_reject_text(payload[:at], any_text=said is not None)
         if before is None:
             words += "" if said else f" (byte {at} of the message)"
         elif enveloped:
-            words = _WITHIN.sub("", words) + f" (column {len(before) + 1} of its data)"
+            words = _MESSAGE_POSITION_PATTERN.sub("", words) + f" (column {len(before) + 1} of its data)"
         else:
-            words, column = _WITHIN.sub("", words), len(before) + 1
+            words, column = _MESSAGE_POSITION_PATTERN.sub("", words), len(before) + 1
     return Rejected(source, line, offset, code, words, payload, column)
 
 
@@ -68,7 +68,7 @@ def placed_in(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Reje
     return sorted(found, key=lambda one: one.offset)
 
 
-def _text(data: bytes, *, any_text: bool) -> str | None:
+def _decode_reject_text(data: bytes, *, any_text: bool) -> str | None:
     """``data`` as text; None where it is not UTF-8, or, unless ``any_text``, has control characters but tab and SOH.
 
     That tells formats of text, whose columns a reader can count, from binary ones.

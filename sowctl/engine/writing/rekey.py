@@ -31,7 +31,7 @@ from sowctl.journal.format import (
     PUBLISH,
 )
 from sowctl.journal.group import Group
-from sowctl.store.codec import CHECK, decode, raw_stamps
+from sowctl.store.codec import KEY_CHECK_SLICE, decode, raw_stamps
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
 
-BATCH = 1000
-NEVER_EXPIRED = 0
+REKEY_BATCH_RECORDS = 1000
+UNEXPIRED_CLOCK = 0
 """A clock at which nothing has expired: records that are hidden have keys, too."""
 
 
@@ -88,15 +88,15 @@ def rekey(
             stack.enter_context(journal.lock())
             # Under the lock nothing is appended: what is read from here on is all that there is.
             journal.refresh()
-        folded = _folded(instance, log, topic, stack) if topic.file is not None else None
+        folded = _fold_journal_store(instance, log, topic, stack) if topic.file is not None else None
         if folded is None or use_store:
             # Expired records are rekeyed, too: whether they are hidden depends on the clock and on a configuration that
             # may change.
-            live = open_current(instance, topic, now=NEVER_EXPIRED)
+            live = open_current(instance, topic, now=UNEXPIRED_CLOCK)
             stack.callback(live.close)
         else:
             live = folded
-        plan = _Plan(present)
+        plan = _RekeyPlan(present)
         plan.take(live, whole)
         # The journal may hold keys that the store has not, and a later rebuild would bring these back under their
         # former keys.
@@ -124,7 +124,7 @@ def rekey(
         return done
 
 
-def _folded(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
+def _fold_journal_store(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
     """What a store would hold that is built from the journals as they are."""
     former = stack.enter_context(aside(topic, "former"))
     assert former.file is not None
@@ -134,7 +134,7 @@ def _folded(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitSta
     return source
 
 
-class _Plan:
+class _RekeyPlan:
     """Which keys go and which records are published again. Holds 40 bytes a record, never their payloads.
 
     ``gone`` are keys to delete; ``kept`` rows of :attr:`table` to publish, in the order in which they were written.
@@ -159,10 +159,10 @@ class _Plan:
         checks: list[bytes] = []
         digests: list[bytes] = []
         txids: list[bytes] = []
-        for some, values in live.batches(BATCH):
+        for some, values in live.batches(REKEY_BATCH_RECORDS):
             keys += some
-            checks += [value[CHECK] for value in values]
-            digests += self._made(some, values)
+            checks += [value[KEY_CHECK_SLICE] for value in values]
+            digests += self._make_present_keys(some, values)
             txids.append(raw_stamps(values))
         np = self._np
         self._keys, self._digests = b"".join(keys), b"".join(digests)
@@ -175,7 +175,7 @@ class _Plan:
         order = np.lexsort((written, new))
         same = new[order][1:] == new[order][:-1]
         # Before anything is written: equal keys are one record only if their check words are equal, too.
-        self._refuse_collisions(new[order], words[order], same)
+        self._refuse_key_collisions(new[order], words[order], same)
         winners = order[np.concatenate((~same, [True]))] if len(order) else order
         won = np.zeros(len(old), bool)
         won[winners] = True
@@ -199,7 +199,7 @@ class _Plan:
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
         # A key that a record is published under must not be deleted again.
         targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
-        for keys, values in folded.batches(BATCH):
+        for keys, values in folded.batches(REKEY_BATCH_RECORDS):
             others = set(self._present.others(keys, values)) if self._present.known else set(range(len(keys)))
             self.gone += [
                 key for place, key in enumerate(keys) if place in others and key not in known and key not in targets
@@ -208,8 +208,8 @@ class _Plan:
     def groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
         """The entries: deletions first, so that a key that changes hands ends with its new record."""
         gone = sorted(self.gone)
-        for start in range(0, len(gone), BATCH):
-            part = gone[start : start + BATCH]
+        for start in range(0, len(gone), REKEY_BATCH_RECORDS):
+            part = gone[start : start + REKEY_BATCH_RECORDS]
             # The live source comes last and so wins: its check word is that of the record as it is now.
             found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
             ref = self._topic.name, self._topic.message_type
@@ -217,20 +217,20 @@ class _Plan:
             values = [found[key] for key in keys]
             yield deletion_group(ref, deletions_of(keys, values, logical=self._topic.pattern is not None), at)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
-        for start in range(0, len(self.kept), BATCH):
-            yield self._published(sources[0], self.kept[start : start + BATCH].tolist(), at)
+        for start in range(0, len(self.kept), REKEY_BATCH_RECORDS):
+            yield self._make_publish_group(sources[0], self.kept[start : start + REKEY_BATCH_RECORDS].tolist(), at)
 
-    def _made(self, keys: list[bytes], values: list[bytes]) -> list[bytes]:
+    def _make_present_keys(self, keys: list[bytes], values: list[bytes]) -> list[bytes]:
         found: list[bytes] = []
         for key, value, digest in zip(keys, values, self._present.digests(keys, values, null=False), strict=True):
-            if digest is None and self._present.digests([key], [value]) == [key + value[CHECK]]:
-                digest = key + value[CHECK]  # it was published with a NULL key on purpose, and keeps it
+            if digest is None and self._present.digests([key], [value]) == [key + value[KEY_CHECK_SLICE]]:
+                digest = key + value[KEY_CHECK_SLICE]  # it was published with a NULL key on purpose, and keeps it
             if digest is None:
-                raise self._without_key(key)
+                raise self._describe_keyless(key)
             found.append(digest)
         return found
 
-    def _without_key(self, key: bytes) -> RefusedError:
+    def _describe_keyless(self, key: bytes) -> RefusedError:
         topic = self._topic
         return RefusedError(
             "SOW-RPL-011",
@@ -242,7 +242,7 @@ class _Plan:
             sow_key=int.from_bytes(key, "big"),
         )
 
-    def _refuse_collisions(self, new: Any, words: Any, same: Any) -> None:
+    def _refuse_key_collisions(self, new: Any, words: Any, same: Any) -> None:
         wrong = self._np.flatnonzero(same & (words[1:] != words[:-1]))
         if len(wrong):
             raise RefusedError(
@@ -253,7 +253,7 @@ class _Plan:
                 topic=self._topic.name,
             )
 
-    def _published(self, source: CurrentSource, rows: list[int], at: int) -> Group:
+    def _make_publish_group(self, source: CurrentSource, rows: list[int], at: int) -> Group:
         """Some records under their new keys, in the order in which they were written; times never go back."""
         olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
         found = dict(zip(*source.lookup(olds), strict=True))

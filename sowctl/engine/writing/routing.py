@@ -72,11 +72,11 @@ class Router:
             config = find_publishable(self._session.instance, name, message_type)
             logical = config.logical_name
             # Logical topics of one Pattern topic share its writer and its preparer.
-            found = *self._topic(config.whole), None if logical is None else logical.encode()
+            found = *self._open_topic(config.whole), None if logical is None else logical.encode()
             self._opened[name, message_type] = found
         return found
 
-    def _topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
+    def _open_topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
         ref = config.name, config.message_type
         found = self._topics.get(ref)
         if found is None:
@@ -99,9 +99,9 @@ class Router:
             ready, refusals = preparer.prepare(batch.payloads, None, names, batch.ahead)
             return [Share(writer, preparer, ready)], refusals
         shares: list[Share] = []
-        refusals = self._strangers(batch)
+        refusals = self._refuse_other_clients(batch)
         strangers = {refusal.index for refusal in refusals}
-        for ref, (places, names) in self._by_topic(batch, strangers, refusals).items():
+        for ref, (places, names) in self._group_by_topic(batch, strangers, refusals).items():
             writer, preparer = self._topics[ref]
             envelopes = [batch.envelopes[place] for place in places]
             ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
@@ -112,7 +112,7 @@ class Router:
             shares.append(Share(writer, preparer, ready))
         return shares, refusals
 
-    def _by_topic(
+    def _group_by_topic(
         self, batch: PublishBatch, without: set[int], refusals: list[Refusal]
     ) -> dict[tuple[str, str], tuple[list[int], list[bytes]]]:
         """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
@@ -162,12 +162,12 @@ class Router:
         own = None
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
             own = [envelope.sequence for envelope in batch.envelopes]
-        client = self._client(batch)
+        client = self._find_client(batch)
         # Without a client nothing tells a repeated message from a new one: such batches have no sequence numbers at
         # all.
         if client is None:
             return None
-        if _is_dumped(batch) and self._options.client is None:
+        if _is_journal_dump(batch) and self._options.client is None:
             publisher = self._dumped.get(client)
             if publisher is None:
                 publisher = Publisher(client, None, self._session.highest_sequence, dumped=True)
@@ -180,23 +180,23 @@ class Router:
         self._publisher.number(len(batch.payloads), own)
         return self._publisher
 
-    def _client(self, batch: PublishBatch) -> str | None:
+    def _find_client(self, batch: PublishBatch) -> str | None:
         """The client of the command, of the run so far, or the first that an envelope names."""
         if self._options.client is not None:
             return self._options.client
-        if _is_dumped(batch):
+        if _is_journal_dump(batch):
             assert batch.envelopes is not None
             return batch.envelopes[0].client
         if self._publisher is not None:
             return self._publisher.identity[1]
         return next((e.client for e in batch.envelopes or () if e.client is not None), None)
 
-    def _strangers(self, batch: PublishBatch) -> list[Refusal]:
+    def _refuse_other_clients(self, batch: PublishBatch) -> list[Refusal]:
         """Messages of another client than the run's: their numbers would be mixed up with its own."""
         if batch.envelopes is None or self._options.client is not None:
             return []
-        client = self._client(batch)
-        if _is_dumped(batch):
+        client = self._find_client(batch)
+        if _is_journal_dump(batch):
             # A run that is all or nothing is one batch, and that has the numbers of one publisher.
             words = "its publisher differs from that of earlier entries, which --on-error abort does not support"
             return [
@@ -230,6 +230,6 @@ class Router:
         ]
 
 
-def _is_dumped(batch: PublishBatch) -> bool:
+def _is_journal_dump(batch: PublishBatch) -> bool:
     """Whether a batch begins with an entry of a journal."""
     return bool(batch.envelopes) and batch.envelopes[0].operation is not None  # type: ignore[index]  # asked before

@@ -34,7 +34,7 @@ class WriteSession:
 
     def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
         # A store must not be opened twice in a process, so readers on the way ask this session for what it has open.
-        self.instance = replace(instance, opened=self._opened)
+        self.instance = replace(instance, opened=self._get_open_writer)
         self.volatile = volatile
         self.dry_run = dry_run
         self.topics: dict[tuple[str, str], TopicWriter] = {}
@@ -59,23 +59,23 @@ class WriteSession:
         """
         # An interrupt between a store's opening and the note of it would leave a program that lives on with its lock.
         with unbroken():
-            return self._topic(config.whole)
+            return self._open_topic_writer(config.whole)
 
-    def _topic(self, config: TopicConfig) -> TopicWriter:
+    def _open_topic_writer(self, config: TopicConfig) -> TopicWriter:
         # A logical topic is written through its Pattern topic, whose store has it.
         ref = config.name, config.message_type
         # One writer for each topic of a session: two would have two overlays, each with half of the entries.
         found = self.topics.get(ref)
         if found is None:
             if config.key_mode == "none":
-                found = self._log_writer(config)
+                found = self._open_journal_only(config)
             elif self.dry_run:
                 found = DryRunWriter(self.instance, config)
                 if found.volatile and not self.volatile:
                     raise nothing_keeps(config)
             elif config.journalled:
                 with self.journal.lock():
-                    self._refresh()
+                    self._refresh_writers()
                     found = self.stores[ref] = open_writer(self.instance, config, self.journal)
             else:
                 found = self.stores[ref] = open_writer(self.instance, config, None, volatile=self.volatile)
@@ -93,11 +93,11 @@ class WriteSession:
         if self.dry_run:
             yield
             return
-        self._merge_due(ending=False)
+        self._run_due_merges(ending=False)
         with ExitStack() as locks:
             if any(topic.journalled for topic in topics):
                 locks.enter_context(self.journal.lock())
-                self._refresh()
+                self._refresh_writers()
                 for topic in topics:
                     if topic.journalled:
                         topic.renew(self.instance, self.journal)
@@ -161,7 +161,7 @@ class WriteSession:
         for topic in sorted(held, key=lambda t: t.store.path):
             # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
             if force or ending or topic.is_full():
-                with _naming_catch_up(topic):
+                with _hint_catch_up(topic):
                     topic.renew(self.instance, self.journal)
                     position = self.journal.lineage, self.journal.last_txid
                     block = self.journal.last_block
@@ -177,27 +177,27 @@ class WriteSession:
         # With nothing in the overlays, no lock is waited for.
         if not self.dry_run and any(topic.journalled and topic.is_behind for topic in self.stores.values()):
             with self.journal.lock():
-                self._refresh()
+                self._refresh_writers()
                 self.apply(ending=True)
-            self._merge_due(ending=True)
+            self._run_due_merges(ending=True)
 
-    def _merge_due(self, *, ending: bool) -> None:
+    def _run_due_merges(self, *, ending: bool) -> None:
         """Merge what :meth:`apply` has put off; the journal's lock is held at its beginning and at its end alone."""
         for topic in self.stores.values() if self._complete else ():
-            with _naming_catch_up(topic):
-                self._merge(topic, ending=ending)
+            with _hint_catch_up(topic):
+                self._merge_topic(topic, ending=ending)
 
-    def _merge(self, topic: StoreWriter, *, ending: bool) -> None:
+    def _merge_topic(self, topic: StoreWriter, *, ending: bool) -> None:
         if not topic.due:
             # At the end of a session all runs would have been merged.
             while not ending and (runs := topic.joinable()):
                 joined = topic.join(runs)
                 with self.journal.lock():
-                    self._refresh()
+                    self._refresh_writers()
                     topic.take_joined(runs, joined)
             return
         with self.journal.lock():
-            self._refresh()
+            self._refresh_writers()
             topic.renew(self.instance, self.journal)
             position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
             merging = topic.begin_merge(*position, ending=ending)
@@ -206,7 +206,7 @@ class WriteSession:
         with merging:
             merging.fill()
             with self.journal.lock():
-                self._refresh()
+                self._refresh_writers()
                 topic.end_merge(merging)
 
     def close(self) -> None:
@@ -216,20 +216,20 @@ class WriteSession:
         if self._journal is not None:
             self._journal.close()
 
-    def _log_writer(self, config: TopicConfig) -> TopicWriter:
+    def _open_journal_only(self, config: TopicConfig) -> TopicWriter:
         from sowctl.engine.writing.logonly import LogWriter
 
         ref = config.name, config.message_type
         if self.dry_run:
             return LogWriter(config, recorded_state(self.instance, ref))
         with self.journal.lock():
-            self._refresh()
+            self._refresh_writers()
             return LogWriter(config, self.journal.topic_state(ref))
 
-    def _opened(self, config: TopicConfig) -> TopicWriter | None:
+    def _get_open_writer(self, config: TopicConfig) -> TopicWriter | None:
         return self.topics.get((config.name, config.message_type))
 
-    def _refresh(self) -> None:
+    def _refresh_writers(self) -> None:
         tell_cut(self.instance, self.journal, self.torn)
         with self.noting():
             # Other processes may have appended while this session held no lock: their entries belong into the overlays
@@ -249,7 +249,7 @@ class WriteSession:
 
 
 @contextmanager
-def _naming_catch_up(topic: StoreWriter) -> Iterator[None]:
+def _hint_catch_up(topic: StoreWriter) -> Iterator[None]:
     """Say in the hint of a store's error that nothing is to be repeated: what is applied stands in the journal."""
     try:
         yield

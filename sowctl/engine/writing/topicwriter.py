@@ -14,7 +14,7 @@ from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply
 from sowctl.engine.fold.inorder import merged
 from sowctl.engine.fold.overlay import Overlay
-from sowctl.engine.fold.removal import EXPIRED
+from sowctl.engine.fold.removal import MAX_PIGGYBACK_EXPIRED_RECORDS
 from sowctl.engine.fold.runs import drop_joined, flush, join, refolding, remove_runs
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import expires, is_expired, unexpired
@@ -153,7 +153,7 @@ class StoreWriter:
     def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """The live stored values of ``keys``, overlay first; expired records count as absent (``behaviour`` 11.40)."""
         # In key order, neighbours lie on one page of the store, and of a run.
-        found = self._standing(sorted(set(keys)), self.overlay.current)
+        found = self._read_current_values(sorted(set(keys)), self.overlay.current)
         if self.expires:
             rule = self.config.expiration
             # A record whose lifetime is over counts as absent: the next message of its key inserts (behaviour 11.40).
@@ -176,9 +176,9 @@ class StoreWriter:
 
     def behind(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """The stored values of ``keys``, which ascend and do not wait as columns in the overlay."""
-        return self._standing(keys, self.overlay.packed)
+        return self._read_current_values(keys, self.overlay.packed)
 
-    def _standing(self, asked: list[bytes], current: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    def _read_current_values(self, asked: list[bytes], current: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
         """The stored values of keys in order, from what the overlay holds in memory, its runs and the store."""
         # The overlay comes first: it is newer than the store for every key that it has. A key that it has deleted is
         # among its changes, as None, and must not be looked up in the store.
@@ -244,22 +244,22 @@ class StoreWriter:
         synced.
         """
         with naming_replay(self.config):
-            held = self._held()
+            held = self._count_stored_records()
             # Into an empty store, keys are appended in order; what is too much for one transaction, into a new file.
-            if block is None or not self._is_mergeable or (not held and not self._goes_into_a_new_store()):
+            if block is None or not self._is_mergeable or (not held and not self._needs_new_store()):
                 self.apply(lineage, upto, block=block)
                 return
             self.flushes = self.flushes or limits.is_bulk(
                 self._applied + len(self.overlay), held, history=self.rule is not None
             )
-            if not self.flushes and not self._waits():
+            if not self.flushes and not self._is_merge_running():
                 self.apply(lineage, upto, block=block)
             else:
                 self.due = limits.is_to_be_merged(len(self.overlay), held)
                 if self.due and not later:
-                    self._merge(lineage, upto, block)
+                    self._merge_now(lineage, upto, block)
                 elif not (self.due and self._is_first_load):
-                    self._flush(lineage, upto, block)
+                    self._flush_memtable(lineage, upto, block)
                 if not later:
                     self.due = False
                     while runs := self.joinable():
@@ -289,38 +289,38 @@ class StoreWriter:
         """
         if (self.overlay.runs or self._is_empty) and not self.flushes and not self.is_full():
             with naming_replay(self.config):
-                if limits.is_small(len(self.overlay), self._held()) or self._waits():
+                if limits.is_small(len(self.overlay), self._count_stored_records()) or self._is_merge_running():
                     return
-        if block is not None and self._goes_into_a_new_store():
+        if block is not None and self._needs_new_store():
             with naming_replay(self.config):
                 if self.overlay.in_memory and not self._is_first_load:
-                    self._flush(lineage, upto, block)
+                    self._flush_memtable(lineage, upto, block)
                 self.due = True
             return
         self.apply(lineage, upto, block=block)
 
-    def _held(self) -> int:
+    def _count_stored_records(self) -> int:
         """Records and versions of the store: what a merge writes besides the changes."""
         meta = self.store.meta()
         return meta.records + meta.versions
 
-    def _waits(self) -> bool:
+    def _is_merge_running(self) -> bool:
         """Whether another process is merging what runs have with the store, or a first load, or is making it anew."""
         return (bool(self.overlay.runs) or self._is_empty) and is_being_built(self.store.path)
 
-    def _goes_into_a_new_store(self) -> bool:
+    def _needs_new_store(self) -> bool:
         """Whether the overlay is applied by a merge, and not in place."""
         first = self._is_empty and self.rule is None
         if not (self.overlay.runs or self.flushes or first) or not self._is_mergeable:
             return False
-        return self._is_much or bool(self.flushes and self.overlay.runs)
+        return self._exceeds_transaction or bool(self.flushes and self.overlay.runs)
 
     @property
     def _is_first_load(self) -> bool:
         """Whether the new store is made of what is in memory alone: no run of it is needed for that."""
         return self._is_empty and self.rule is None and not self.overlay.runs and not is_being_built(self.store.path)
 
-    def _flush(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
+    def _flush_memtable(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
         if self._known is not None:
             self._known.add(self.overlay.memory_keys())
         flush(self._instance, self.config, self.store, self.overlay, lineage, upto, block)
@@ -337,8 +337,8 @@ class StoreWriter:
         ``block`` is the journal's block that ends with ``upto``.
         """
         with naming_replay(self.config):
-            if self._goes_into_a_new_store():
-                self._merge(lineage, upto, block)
+            if self._needs_new_store():
+                self._merge_now(lineage, upto, block)
                 return
             # So little that it fits into memory, and into one transaction.
             if self.overlay.runs:
@@ -358,12 +358,12 @@ class StoreWriter:
         self._applied += count
         # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
         # next writer removes it.
-        if done.expired < EXPIRED:
+        if done.expired < MAX_PIGGYBACK_EXPIRED_RECORDS:
             self.remove_expired_at = None
-        self._stored(lineage)
+        self._refresh_after_apply(lineage)
 
     @property
-    def _is_much(self) -> bool:
+    def _exceeds_transaction(self) -> bool:
         """Whether runs and memory hold more than one transaction of the store may change."""
         keys, size = limits.in_place(self.store.file_size())
         return len(self.overlay) >= keys or self.overlay.held >= size
@@ -372,7 +372,7 @@ class StoreWriter:
     def _is_mergeable(self) -> bool:
         return self.journalled and carries(self.store.meta(), history=self.rule is not None)
 
-    def _merge(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+    def _merge_now(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
         """Merge at once, under the locks that are held."""
         from sowctl.engine.fold.compaction import merge
 
@@ -389,7 +389,7 @@ class StoreWriter:
         )
         if done is not None:
             self.remove_expired_at = None
-        self._stored(lineage)
+        self._refresh_after_apply(lineage)
 
     def begin_merge(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool) -> Merging | None:
         """Begin the merge that is due, under the journal's lock; None where another process does it.
@@ -401,7 +401,7 @@ class StoreWriter:
         from sowctl.engine.fold.keyfilter import KeyFilter
 
         self.due = False
-        if self._waits():
+        if self._is_merge_running():
             return None
         with naming_replay(self.config):
             overlay = self.overlay
@@ -410,7 +410,7 @@ class StoreWriter:
                 again = refolding(self._instance, self.config, path, self.store.meta())
                 overlay = Overlay(history=self.rule is not None, base=overlay.base, runs=overlay.runs, again=again)
                 lineage, upto, block = last.state.lineage, last.upto, last.state.block
-            elif not (self._is_first_load and self._goes_into_a_new_store()):
+            elif not (self._is_first_load and self._needs_new_store()):
                 return None
             # The former one goes first: two of them are much memory.
             self._known = None
@@ -442,15 +442,15 @@ class StoreWriter:
             # Else others have published while a first load was merged, and memory has theirs, too. It is still right,
             # and does not begin at the store's position: :meth:`renew` reads theirs from the journal before any batch.
             self._applied += count - len(self.overlay)
-            self._stored(merging.lineage)
+            self._refresh_after_apply(merging.lineage)
             self._known = merging.known
 
-    def _stored(self, lineage: bytes) -> None:
+    def _refresh_after_apply(self, lineage: bytes) -> None:
         self._known = None
         if self.journalled:
             remove_runs(Path(self.store.path), self.store.meta(), lineage)
         self._set_limits()
 
     def _set_limits(self) -> None:
-        self._is_empty = not self._held()
+        self._is_empty = not self._count_stored_records()
         self.limits = limits.in_memory() if self.flushes else limits.in_place(self.store.file_size())

@@ -8,12 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.column import EXACT, FLOATS, NULLS, Array, Column, Kind, Unsuited, either, over_words
+from sowctl.expressions.columns.column import (
+    FLOAT_KINDS,
+    MAX_EXACT_INTEGER,
+    NULL_COLUMN,
+    Array,
+    Column,
+    Kind,
+    Unsuited,
+    either,
+    over_words,
+)
 from sowctl.values.compare import number_of
 
-_I64 = (1 << 63) - 1
-_DOUBLE: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod}
-_EXACT: dict[str, Callable[[int, int], int]] = {"+": py.add, "-": py.sub, "*": py.mul}
+_MAX_INT64 = (1 << 63) - 1
+_DOUBLE_OPERATIONS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod}
+_EXACT_OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": py.add, "-": py.sub, "*": py.mul}
 
 
 def as_numbers(column: Column) -> Column:
@@ -34,25 +44,25 @@ def operate(operator: str, a: Column, b: Column) -> Column:
     """``a operator b``. Raises Unsuited."""
     a, b = as_numbers(a), as_numbers(b)
     if Kind.NULL in (a.kind, b.kind):
-        return NULLS
+        return NULL_COLUMN
     # Most results would leave the range of 64 bits or turn into Doubles: the row evaluator decides for each.
     if Kind.U64 in (a.kind, b.kind):
         raise Unsuited("Integers from 2**63 on")
     if a.kind is b.kind is Kind.I64:
-        return _whole(operator, a, b)
+        return _operate_integers(operator, a, b)
     # Infinities and NaN are results here and no faults; zero divisors, too.
     with np.errstate(all="ignore"):
         if Kind.NUMBER in (a.kind, b.kind):
-            return _mixed(operator, a, b)
-        data = _DOUBLE[operator](_doubles(a), _doubles(b))
-    return _finished(Kind.DOUBLE, data, a, b)
+            return _operate_mixed(operator, a, b)
+        data = _DOUBLE_OPERATIONS[operator](_to_doubles(a), _to_doubles(b))
+    return _finish_result(Kind.DOUBLE, data, a, b)
 
 
-def _doubles(column: Column) -> Array:
-    return column.data if column.kind in FLOATS else column.data.astype(np.float64)
+def _to_doubles(column: Column) -> Array:
+    return column.data if column.kind in FLOAT_KINDS else column.data.astype(np.float64)
 
 
-def _finished(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None = None) -> Column:
+def _finish_result(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None = None) -> Column:
     nulls = either(a.nulls, b.nulls)
     if nulls is not None:
         nulls = np.broadcast_to(nulls, data.shape)
@@ -61,45 +71,47 @@ def _finished(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None 
     return Column(kind, len(data), data, nulls, ints=ints, constant=a.constant and b.constant)
 
 
-def _whole(operator: str, a: Column, b: Column) -> Column:
+def _operate_integers(operator: str, a: Column, b: Column) -> Column:
     x, y = a.data, b.data
-    if operator in _EXACT:
+    if operator in _EXACT_OPERATIONS:
         # Numpy wraps around in silence. Where the bounds exclude that, no single result needs a look.
-        if not _within(operator, a.bounds, b.bounds, _I64):
+        if not _fits_limit(operator, a.bounds, b.bounds, _MAX_INT64):
             raise Unsuited("a result may leave the Integer range")
-        return _finished(Kind.I64, _DOUBLE[operator](x, y), a, b)
+        return _finish_result(Kind.I64, _DOUBLE_OPERATIONS[operator](x, y), a, b)
     if b.nulls is not None:
         # NULL places hold 0, and dividing by them must not look like a division by zero.
         y = np.where(b.nulls, 1, y)
-    if not y.all() or a.bounds[0] < -_I64 or b.bounds[0] < -_I64:
+    if not y.all() or a.bounds[0] < -_MAX_INT64 or b.bounds[0] < -_MAX_INT64:
         raise Unsuited("a divisor is zero, or an operand is -2**63")
     # Division truncates towards zero. Without its rest, which has the sign of the dividend, x divides exactly, and then
     # the rounding of ``//`` does not matter.
     rest = np.fmod(x, y)
-    return _finished(Kind.I64, rest if operator == "%" else (x - rest) // y, a, b)
+    return _finish_result(Kind.I64, rest if operator == "%" else (x - rest) // y, a, b)
 
 
-def _within(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -> bool:
+def _fits_limit(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -> bool:
     # Sums, differences and products over two ranges are least and greatest at the ends of the ranges; Python's own
     # integers cannot overflow.
-    corners = [_EXACT[operator](x, y) for x in a for y in b]
+    corners = [_EXACT_OPERATIONS[operator](x, y) for x in a for y in b]
     return -limit <= min(corners) and max(corners) <= limit
 
 
-def _mixed(operator: str, a: Column, b: Column) -> Column:
+def _operate_mixed(operator: str, a: Column, b: Column) -> Column:
     """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
     bounds = _int_bounds(a), _int_bounds(b)
     # Within 2**53 a Double holds every Integer exactly, operands and results, so one array serves for both.
-    if operator not in _EXACT or not all(-EXACT <= bound <= EXACT for both in bounds for bound in both):
+    if operator not in _EXACT_OPERATIONS or not all(
+        -MAX_EXACT_INTEGER <= bound <= MAX_EXACT_INTEGER for both in bounds for bound in both
+    ):
         raise Unsuited("Integers and Doubles together")
-    if not _within(operator, *bounds, EXACT):
+    if not _fits_limit(operator, *bounds, MAX_EXACT_INTEGER):
         raise Unsuited("Integers and Doubles together, results beyond 2**53")
-    data = _DOUBLE[operator](_doubles(a), _doubles(b))
+    data = _DOUBLE_OPERATIONS[operator](_to_doubles(a), _to_doubles(b))
     nulls = either(a.nulls, b.nulls)
     ints = np.broadcast_to(_int_places(a) & _int_places(b), data.shape)
     ints = ints if nulls is None else ints & ~nulls
     data[ints] += 0.0  # no Integer is -0.0
-    return _finished(Kind.NUMBER, data, a, b, ints)
+    return _finish_result(Kind.NUMBER, data, a, b, ints)
 
 
 def _int_places(column: Column) -> Array:
@@ -122,8 +134,8 @@ def negate(column: Column) -> Column:
     """Unary minus. Raises Unsuited."""
     column = as_numbers(column)
     if column.kind is Kind.NULL:
-        return NULLS
-    if column.kind is Kind.U64 or (column.kind is Kind.I64 and column.bounds[0] < -_I64):
+        return NULL_COLUMN
+    if column.kind is Kind.U64 or (column.kind is Kind.I64 and column.bounds[0] < -_MAX_INT64):
         raise Unsuited("a result may leave the Integer range")
     data = -column.data
     if column.ints is not None:

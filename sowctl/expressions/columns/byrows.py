@@ -16,7 +16,7 @@ from sowctl.expressions.syntax.trees import replace_children
 from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path, Step
 
-OPERAND = "\0operand"
+OPERAND_QUALIFIER = "\0operand"
 """Qualifier of the fields that stand for operands; no topic has this name."""
 
 
@@ -46,7 +46,7 @@ class OneNode:
                 # Literals stay in the code, where the compiler treats them as constants; every other operand is a field
                 # of a made-up row.
                 given = isinstance(child, n.Pattern | n.Literal)
-                operands.append(child if given else n.Field(Path((Step(str(number)),)), (OPERAND,), None, 0))
+                operands.append(child if given else n.Field(Path((Step(str(number)),)), (OPERAND_QUALIFIER,), None, 0))
                 number += not isinstance(child, n.Pattern)
             emitter = Emitter("", self._extra)
             node = replace_children(self.node, operands)

@@ -18,8 +18,8 @@ from sowctl.values.compare import first
 from sowctl.values.fields import Number, Scalar, SlotValue, Values
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-_NONE = type(None)
-EXACT = 1 << 53
+_NONE_TYPE = type(None)
+MAX_EXACT_INTEGER = 1 << 53
 """Up to here every Integer is a Double and back."""
 
 
@@ -36,9 +36,9 @@ class Kind(Enum):
     ROWS = "values of several kinds, or arrays"
 
 
-FLOATS = frozenset((Kind.DOUBLE, Kind.NUMBER))
-WHOLE = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
-NUMERIC = FLOATS | WHOLE
+FLOAT_KINDS = frozenset((Kind.DOUBLE, Kind.NUMBER))
+INTEGER_KINDS = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
+NUMERIC_KINDS = FLOAT_KINDS | INTEGER_KINDS
 
 
 class Unsuited(Exception):
@@ -107,16 +107,16 @@ class Column:
     def is_exact(self) -> bool:
         """Whether every Integer of a whole kind is a Double."""
         low, high = self.bounds
-        return low >= -EXACT and high <= EXACT
+        return low >= -MAX_EXACT_INTEGER and high <= MAX_EXACT_INTEGER
 
     @property
     def scalars(self) -> Column:
         """The column of the first values: itself, unless the slot values are lists."""
         # Not a cached property: a column that refers to itself keeps its array until the next collection of cycles.
-        return self if self.kind is not Kind.ROWS and not self.listed else self._firsts
+        return self if self.kind is not Kind.ROWS and not self.listed else self._first_values
 
     @cached_property
-    def _firsts(self) -> Column:
+    def _first_values(self) -> Column:
         if self.kind is not Kind.ROWS and not self.texts:
             return self.bare()
         assert self.source is not None
@@ -173,7 +173,7 @@ def booleans(mask: Array, nulls: Array | None = None) -> Column:
     return Column(Kind.BOOL, size, mask, nulls, constant=size == 1)
 
 
-NULLS = Column(Kind.NULL, 1, constant=True)
+NULL_COLUMN = Column(Kind.NULL, 1, constant=True)
 """The constant NULL."""
 
 
@@ -209,13 +209,13 @@ def column_of_firsts(values: Sequence[SlotValue], *, constant: bool = False) -> 
 
 def constant_of(value: Scalar) -> Column:
     """A literal."""
-    return NULLS if value is None else column_of([value], constant=True)
+    return NULL_COLUMN if value is None else column_of([value], constant=True)
 
 
 def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[SlotValue], constant: bool) -> Column:
     size = len(values)
     # NULL goes with every kind.
-    kinds = kinds - {_NONE}
+    kinds = kinds - {_NONE_TYPE}
     # NULL alone: there is nothing to make an array of.
     if not kinds:
         return Column(Kind.NULL, size, constant=constant)
@@ -257,14 +257,14 @@ def _of_strings(values: Sequence[Any], decoded: bool) -> Column:
     return Column(Kind.STRING, len(values), data, words=words)
 
 
-def _nulls(values: Sequence[Any]) -> Array | None:
+def _find_nulls(values: Sequence[Any]) -> Array | None:
     if None not in values:
         return None
     return np.fromiter((value is None for value in values), np.bool_, len(values))
 
 
 def _of_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
-    nulls = _nulls(values)
+    nulls = _find_nulls(values)
     # The array has a number in NULL places, too: see the invariants at the top of the module.
     filled = values if nulls is None else [blank if value is None else value for value in values]
     return Column(kind, len(values), np.array(filled, dtype), nulls)
@@ -275,7 +275,7 @@ def _of_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotVa
     # Numbers are compared and computed by their values; their texts stay in ``source`` for what asks for them.
     if texts:
         values = [value.value if type(value) is Number else value for value in values]
-        kinds = set(map(type, values)) - {_NONE}
+        kinds = set(map(type, values)) - {_NONE_TYPE}
     column = _of_kinds(values, kinds)
     if column is not None and texts:
         column.source, column.texts = source, True
@@ -293,7 +293,7 @@ def _of_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
         if high < 1 << 63:
             return _of_plain(Kind.I64, values, np.int64, 0)
         return _of_plain(Kind.U64, values, np.uint64, 0) if low >= 0 else None
-    if low < -EXACT or high > EXACT:
+    if low < -MAX_EXACT_INTEGER or high > MAX_EXACT_INTEGER:
         return None
     column = _of_plain(Kind.NUMBER, values, np.float64, np.nan)
     column.ints = np.fromiter((type(value) is int for value in values), np.bool_, len(values))

@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.column import FLOATS, NUMERIC, WHOLE, Array, Column, Kind, Unsuited, constant_of
+from sowctl.expressions.columns.column import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    NUMERIC_KINDS,
+    Array,
+    Column,
+    Kind,
+    Unsuited,
+    constant_of,
+)
 from sowctl.expressions.rows.comparing import COMPARISONS
-from sowctl.expressions.syntax.nodes import TURNED
+from sowctl.expressions.syntax.nodes import SWAPPED_OPERATORS
 from sowctl.values.compare import numeric_reading
 
-_UFUNCS: dict[str, Any] = {
+_COMPARISON_UFUNCS: dict[str, Any] = {
     "=": np.equal,
     "<>": np.not_equal,
     "<": np.less,
@@ -20,7 +29,7 @@ _UFUNCS: dict[str, Any] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-_NOTHING = np.zeros(1, np.bool_)
+_FALSE_MASK = np.zeros(1, np.bool_)
 
 
 def compare(operator: str, a: Column, b: Column) -> Array:
@@ -29,35 +38,35 @@ def compare(operator: str, a: Column, b: Column) -> Array:
         raise Unsuited("values of several kinds, or arrays")
     # No comparison with NULL is TRUE.
     if Kind.NULL in (a.kind, b.kind):
-        return _NOTHING
+        return _FALSE_MASK
     if a.kind is Kind.STRING and b.kind is Kind.STRING:
-        return _texts(operator, a, b)
+        return _compare_texts(operator, a, b)
     if a.kind is Kind.STRING:
         # Numbers on the left, so that one function serves both orders.
-        a, b, operator = b, a, TURNED[operator]
+        a, b, operator = b, a, SWAPPED_OPERATORS[operator]
     if b.kind is Kind.STRING:
         return _against_text(operator, a, b)
-    return _numbers(operator, a, b)
+    return _compare_numbers(operator, a, b)
 
 
-def _numbers(operator: str, a: Column, b: Column) -> Array:
-    x, y = _comparable(a, b)
-    mask: Array = _UFUNCS[operator](x, y)
+def _compare_numbers(operator: str, a: Column, b: Column) -> Array:
+    x, y = _to_comparable(a, b)
+    mask: Array = _COMPARISON_UFUNCS[operator](x, y)
     for side in (a, b):
         # NaN stands in the NULL places of Doubles, and only <> is true of it.
-        if side.nulls is not None and (operator == "<>" or side.kind not in FLOATS):
+        if side.nulls is not None and (operator == "<>" or side.kind not in FLOAT_KINDS):
             mask = mask & ~side.nulls
     return mask
 
 
-def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
+def _to_comparable(a: Column, b: Column) -> tuple[Array, Array]:
     """The arrays in one type in which both are exact."""
-    if a.kind in FLOATS or b.kind in FLOATS:
+    if a.kind in FLOAT_KINDS or b.kind in FLOAT_KINDS:
         for side in (a, b):
-            if side.kind in WHOLE and not side.is_exact:
+            if side.kind in INTEGER_KINDS and not side.is_exact:
                 raise Unsuited("Integers beyond 2**53 against Doubles")
         # Converted here, because numpy converts piece by piece while it compares.
-        x, y = (side.data.astype(np.float64) if side.kind in WHOLE else side.data for side in (a, b))
+        x, y = (side.data.astype(np.float64) if side.kind in INTEGER_KINDS else side.data for side in (a, b))
         return x, y
     if Kind.U64 in (a.kind, b.kind) and a.kind is not b.kind:
         if a.bounds[0] < 0 or b.bounds[0] < 0:
@@ -67,9 +76,9 @@ def _comparable(a: Column, b: Column) -> tuple[Array, Array]:
     return a.data, b.data
 
 
-def _texts(operator: str, a: Column, b: Column) -> Array:
+def _compare_texts(operator: str, a: Column, b: Column) -> Array:
     if a.constant and not b.constant:
-        return _texts(TURNED[operator], b, a)
+        return _compare_texts(SWAPPED_OPERATORS[operator], b, a)
     if b.constant and operator in ("=", "<>"):
         # Equality with one text compares codes; the text of the literal is looked up once.
         code = a.words.index(b.words[0]) if b.words[0] in a.words else -1
@@ -86,7 +95,7 @@ def _texts(operator: str, a: Column, b: Column) -> Array:
     # taken out at the end.
     rank = {word: number for number, word in enumerate(sorted({*a.words, *b.words}))}
     left, right = (np.array([*map(rank.__getitem__, side.words), 0], np.int64)[side.data] for side in (a, b))
-    ranked: Array = _UFUNCS[operator](left, right)
+    ranked: Array = _COMPARISON_UFUNCS[operator](left, right)
     for side in (a, b):
         if side.nulls is not None:
             ranked = ranked & ~side.nulls
@@ -99,17 +108,17 @@ def _against_text(operator: str, numbers: Column, text: Column) -> Array:
         raise Unsuited("texts against numbers")
     reading = numeric_reading(text.words[0])
     if reading is not None:
-        return _numbers(operator, numbers, constant_of(reading))
+        return _compare_numbers(operator, numbers, constant_of(reading))
     # Every number stands below a text that has no numeric reading, and NaN is only unequal to it.
     mask = np.full(len(numbers.data), operator in ("<", "<=", "<>"))
     if numbers.nulls is not None:
         mask &= ~numbers.nulls
-    return mask & ~np.isnan(numbers.data) if numbers.kind in FLOATS and operator != "<>" else mask
+    return mask & ~np.isnan(numbers.data) if numbers.kind in FLOAT_KINDS and operator != "<>" else mask
 
 
 def is_among(column: Column, values: Sequence[Any]) -> Array:
     """Where a numeric column equals one of the literals ``values``. Raises Unsuited."""
-    if column.kind not in NUMERIC:
+    if column.kind not in NUMERIC_KINDS:
         raise Unsuited("values of several kinds, or arrays")
     wanted: set[int | float] = set()
     for value in values:
@@ -118,7 +127,7 @@ def is_among(column: Column, values: Sequence[Any]) -> Array:
         if number is not None:
             wanted.add(number)
     # The members that the column's own type can hold; no value of the column equals any other.
-    if column.kind in FLOATS:
+    if column.kind in FLOAT_KINDS:
         found = [float(number) for number in wanted if number == number and _is_double(number)]
         return np.isin(column.data, np.array(found, np.float64)) if found else np.zeros(len(column.data), np.bool_)
     dtype: Any = np.uint64 if column.kind is Kind.U64 else np.int64

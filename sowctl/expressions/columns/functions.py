@@ -11,21 +11,21 @@ from collections.abc import Callable
 import numpy as np
 
 from sowctl.expressions.columns.arithmetic import as_numbers
-from sowctl.expressions.columns.column import EXACT, FLOATS, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.column import FLOAT_KINDS, MAX_EXACT_INTEGER, Array, Column, Kind, Unsuited
 
 
-def _absolute(column: Column) -> Column:
+def _absolute_kernel(column: Column) -> Column:
     # The negative of -2**63 does not fit into 64 bits with sign, and numpy would give it back unchanged.
     if column.kind is Kind.I64 and column.bounds[0] < 1 - (1 << 63):
         raise Unsuited("a result may leave the Integer range")
-    return _like(column, np.abs(column.data) if column.kind is not Kind.U64 else column.data)
+    return _like_kernel(column, np.abs(column.data) if column.kind is not Kind.U64 else column.data)
 
 
-def _like(column: Column, data: Array) -> Column:
+def _like_kernel(column: Column, data: Array) -> Column:
     return Column(column.kind, column.size, data, column.nulls, ints=column.ints, constant=column.constant)
 
 
-def _whole(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
+def _make_rounding_kernel(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
     def run(column: Column) -> Column:
         if column.kind in (Kind.I64, Kind.U64):
             return column.bare()
@@ -34,7 +34,7 @@ def _whole(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
             present = data if column.nulls is None else data[~column.nulls]
             # NaN fails this test, too. A column of Integers has no place for what is left, so rows decide for each
             # value.
-            if not (np.abs(present) < EXACT).all():
+            if not (np.abs(present) < MAX_EXACT_INTEGER).all():
                 raise Unsuited("NaN, infinities or Doubles beyond 2**53")
         if column.nulls is not None:
             data = np.where(column.nulls, 0.0, data)
@@ -43,8 +43,8 @@ def _whole(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
     return run
 
 
-def _sign(column: Column) -> Column:
-    if column.kind in FLOATS:
+def _sign_kernel(column: Column) -> Column:
+    if column.kind in FLOAT_KINDS:
         present = column.data if column.nulls is None else column.data[~column.nulls]
         # SIGN of NaN is NaN, which a column of Integers cannot hold.
         if np.isnan(present).any():
@@ -54,7 +54,7 @@ def _sign(column: Column) -> Column:
     return Column(Kind.I64, column.size, data, column.nulls, constant=column.constant)
 
 
-def _square_root(column: Column) -> Column:
+def _square_root_kernel(column: Column) -> Column:
     data = column.data.astype(np.float64)
     if column.nulls is not None:
         data[column.nulls] = np.nan
@@ -63,17 +63,17 @@ def _square_root(column: Column) -> Column:
     return Column(Kind.DOUBLE, column.size, data, column.nulls, constant=column.constant)
 
 
-_KERNELS: dict[str, Callable[[Column], Column]] = {
-    "ABS": _absolute,
-    "SIGN": _sign,
-    "FLOOR": _whole(np.floor),
-    "CEILING": _whole(np.ceil),
-    "SQRT": _square_root,
+_KERNEL_FUNCTIONS: dict[str, Callable[[Column], Column]] = {
+    "ABS": _absolute_kernel,
+    "SIGN": _sign_kernel,
+    "FLOOR": _make_rounding_kernel(np.floor),
+    "CEILING": _make_rounding_kernel(np.ceil),
+    "SQRT": _square_root_kernel,
 }
-KERNELS = frozenset(_KERNELS)
+KERNEL_NAMES = frozenset(_KERNEL_FUNCTIONS)
 
 
 def apply(name: str, argument: Column) -> Column:
-    """``name(argument)`` for a name of ``KERNELS``. Raises Unsuited."""
+    """``name(argument)`` for a name of ``KERNEL_NAMES``. Raises Unsuited."""
     column = as_numbers(argument)
-    return column if column.kind is Kind.NULL else _KERNELS[name](column)
+    return column if column.kind is Kind.NULL else _KERNEL_FUNCTIONS[name](column)

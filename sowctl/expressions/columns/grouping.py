@@ -10,15 +10,15 @@ import numpy as np
 
 from sowctl.errors import SowError
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import NUMERIC, Array, Column, Kind, column_of
+from sowctl.expressions.columns.column import NUMERIC_KINDS, Array, Column, Kind, column_of
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import sums_of
 from sowctl.expressions.columns.taking import picked, stacked, taken
 from sowctl.expressions.environment import OUT_OF_TIME, Environment
-from sowctl.expressions.rows.aggregates import ORDERED
+from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES
 from sowctl.expressions.rows.program import Value
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.sums import ADDING
+from sowctl.expressions.rows.sums import SUM_STATES
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Row
 from sowctl.values.paths import Path
@@ -26,7 +26,7 @@ from sowctl.values.paths import Path
 _MOST_CODES = 1 << 40
 _FEW_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
-SUMMED = 2
+MIN_MESSAGES_PER_GROUP = 2
 """Messages per group from which on inputs are added up. COUNT, SUM and MAX of 1,000,000 joined orders in 5,000 groups,
 13,000 rows at a time: 2.8 s of processor time in lists, 2.0 added up, which also takes less memory."""
 PER_GROUP, TOGETHER = 32, 1 << 17
@@ -34,7 +34,7 @@ PER_GROUP, TOGETHER = 32, 1 << 17
 2.2 s; with 16, 32 and 64 per group 1.2. Three groups take 0.6 either way."""
 Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
-_WHOLE = (Kind.BOOL, Kind.I64, Kind.U64)
+_INTEGER_KINDS = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
 class ColumnBatch(SlotBatch):
@@ -107,7 +107,7 @@ class Grouper:
         held, self._waiting, self._size = self._waiting, [], 0
         if not held:
             return None
-        batch = self.batch(held[0] if len(held) == 1 else _joined(held))
+        batch = self.batch(held[0] if len(held) == 1 else _concatenate_messages(held))
         # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
         # of Python in any case.
         alone = 2 * batch.count > batch.messages.size
@@ -125,7 +125,7 @@ class Grouper:
         }
         steps = self._env.steps
         try:
-            values = [self._evaluated(part, program, known, messages.size) for part, program in self._programs]
+            values = [self._evaluate_value(part, program, known, messages.size) for part, program in self._programs]
         except SowError as error:
             if error.code != OUT_OF_TIME:
                 self._env.recount(steps)
@@ -144,12 +144,12 @@ class Grouper:
         keys = [key.to_bytes(8, "big") for key in messages.keys[order].tolist()]
         self._locate(lambda part: self.projection.read(rows[part], self._env), keys)
 
-    def _evaluated(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
+    def _evaluate_value(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
         columns = [known[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)]
         return program.column(ColumnBatch(columns, size), self._env)
 
 
-def _joined(several: Sequence[Messages]) -> Messages:
+def _concatenate_messages(several: Sequence[Messages]) -> Messages:
     columns = [stacked(some) for some in zip(*(messages.columns for messages in several), strict=True)]
     txids, times = [messages.txids for messages in several], [messages.times for messages in several]
     keys = [messages.keys for messages in several if messages.keys is not None]
@@ -167,7 +167,7 @@ class MessageBatch:
         self._inputs = inputs
         self.messages = messages
         self.codes, self.count = numbered(keys, messages.size)
-        self._latest = _latest(self)
+        self._latest = _find_latest(self)
         # The latest message stands for the group's key, too: all of its messages have the same texts.
         self._keys = [picked(column, self._latest) for column in keys]
 
@@ -217,7 +217,7 @@ def add_columns(
 
 def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: MessageBatch) -> int:
     """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
-    if name in ADDING and len(batch.codes) >= SUMMED * batch.count:
+    if name in SUM_STATES and len(batch.codes) >= MIN_MESSAGES_PER_GROUP * batch.count:
         sums = sums_of(name, column, batch.codes, batch.count)
         if sums is not None:
             for state, one in zip(states, sums, strict=True):
@@ -229,8 +229,8 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
             return 0
     if column.constant and column.kind is not Kind.NULL:
         column = column_of(column.repeated(len(batch.codes)))
-    ordered = name in ORDERED
-    places = _needed(name, column, batch)
+    ordered = name in ORDERED_AGGREGATES
+    places = _find_needed_inputs(name, column, batch)
     bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
     values: Any = picked(column, places)
     stamps = batch.stamps(places) if ordered else []
@@ -243,7 +243,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
     return len(values)
 
 
-def _needed(name: str, column: Column, batch: MessageBatch) -> Array:
+def _find_needed_inputs(name: str, column: Column, batch: MessageBatch) -> Array:
     """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
 
     NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
@@ -256,27 +256,27 @@ def _needed(name: str, column: Column, batch: MessageBatch) -> Array:
     else:
         places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
     if name == "ANY":
-        places = places[_edge(batch.messages, places, batch.codes[places], latest=True)]
+        places = places[_find_edges(batch.messages, places, batch.codes[places], latest=True)]
     # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both. Which of
     # numbers is the least or greatest is told by their values alone: of equal ones the first counts, with its text.
-    elif name not in ADDING and len(places) and (column.source is None or _by_value(name, column)):
+    elif name not in SUM_STATES and len(places) and (column.source is None or _by_value(name, column)):
         codes = batch.codes[places]
         if _by_value(name, column):
-            places = places[_extreme(column.data[places], codes, batch.count, greatest=name == "MAX")]
+            places = places[_find_extremes(column.data[places], codes, batch.count, greatest=name == "MAX")]
             codes = batch.codes[places]
         else:
-            codes = _dense(_combined(codes, _codes(column, size)[places]))[0]
-        places = places[_edge(batch.messages, places, codes, latest=False)]
+            codes = _densify_codes(_combine_codes(codes, _encode_column(column, size)[places]))[0]
+        places = places[_find_edges(batch.messages, places, codes, latest=False)]
     # Stable: the messages of a group keep the order in which they came.
     return places[_by_code(batch.codes[places])]
 
 
 def _by_value(name: str, column: Column) -> bool:
     """Whether an aggregate asks for the least or greatest of numbers that stand in the column's array."""
-    return name in ("MIN", "MAX") and column.kind in NUMERIC and not column.listed
+    return name in ("MIN", "MAX") and column.kind in NUMERIC_KINDS and not column.listed
 
 
-def _extreme(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
+def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
     """Where the least or greatest number of a group stands; of NaNs, where there are any."""
     if data.dtype == np.bool_:
         data = data.view(np.uint8)
@@ -295,15 +295,15 @@ def _by_code(codes: Array) -> Array:
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
-def _latest(batch: MessageBatch) -> Array:
+def _find_latest(batch: MessageBatch) -> Array:
     """The place of the latest message of each group, of equal stamps the last."""
-    places = _edge(batch.messages, None, batch.codes, latest=True)
+    places = _find_edges(batch.messages, None, batch.codes, latest=True)
     found = np.empty(batch.count, np.int64)
     found[batch.codes[places]] = places
     return found
 
 
-def _edge(messages: Messages, places: Array | None, codes: Array, *, latest: bool) -> Array:
+def _find_edges(messages: Messages, places: Array | None, codes: Array, *, latest: bool) -> Array:
     """Where among ``places`` (None: all) the latest message of each code stands, or the earliest.
 
     Of equal stamps that is the last, or the first. In ascending order.
@@ -335,12 +335,12 @@ def numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
     for column in keys:
         if column.constant or column.kind is Kind.NULL:
             continue
-        more = _codes(column, size)
-        codes = more if codes is None else _combined(codes, more)
-    return (np.zeros(size, np.uint8), 1) if codes is None else _dense(codes)
+        more = _encode_column(column, size)
+        codes = more if codes is None else _combine_codes(codes, more)
+    return (np.zeros(size, np.uint8), 1) if codes is None else _densify_codes(codes)
 
 
-def _dense(codes: Array) -> tuple[Array, int]:
+def _densify_codes(codes: Array) -> tuple[Array, int]:
     """Numbers without gaps in the place of codes, and how many there are."""
     most = int(codes.max()) + 1
     if most > max(_FEW_CODES, 4 * len(codes)):
@@ -353,7 +353,7 @@ def _dense(codes: Array) -> tuple[Array, int]:
     return numbers[codes], int(numbers[-1]) + 1
 
 
-def _combined(codes: Array, more: Array) -> Array:
+def _combine_codes(codes: Array, more: Array) -> Array:
     """One code for each pair of codes."""
     wide = int(more.max()) + 1
     codes, more = codes.astype(np.int64), more.astype(np.int64)
@@ -364,7 +364,7 @@ def _combined(codes: Array, more: Array) -> Array:
     return found
 
 
-def _codes(column: Column, size: int) -> Array:
+def _encode_column(column: Column, size: int) -> Array:
     """Codes that differ where the texts of the values differ."""
     # One value for all messages tells no two of them apart.
     if column.constant or column.kind is Kind.NULL:
@@ -377,8 +377,8 @@ def _codes(column: Column, size: int) -> Array:
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
     # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text. All NaNs
     # have one text, whatever their bits.
-    data = column.data if column.kind in _WHOLE else np.where(np.isnan(column.data), np.nan, column.data)
-    bits = data.astype(np.int64) if column.kind in _WHOLE else data.view(np.int64)
+    data = column.data if column.kind in _INTEGER_KINDS else np.where(np.isnan(column.data), np.nan, column.data)
+    bits = data.astype(np.int64) if column.kind in _INTEGER_KINDS else data.view(np.int64)
     found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
     if column.ints is not None:
         # An Integer and an equal Double get codes of their own, because their texts may differ.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sowctl.expressions.columns.column import FLOATS, Array, Column, Kind, booleans, column_of, either, over_words
+from sowctl.expressions.columns.column import FLOAT_KINDS, Array, Column, Kind, booleans, column_of, either, over_words
 from sowctl.values.compare import truth_of
 
 
@@ -23,7 +23,7 @@ def truth(column: Column) -> Column:
     # NaN is neither true nor false: its truth is NULL.
     mask = column.data != 0
     nulls = column.nulls
-    if column.kind in FLOATS:
+    if column.kind in FLOAT_KINDS:
         nulls = np.isnan(column.data)
         mask &= ~nulls
     return booleans(mask, nulls)
@@ -31,25 +31,25 @@ def truth(column: Column) -> Column:
 
 def conjunction(operands: Sequence[Column]) -> Column:
     """``a AND b AND ...``: NULL on the left stays NULL."""
-    return _fold(operands, False)
+    return _fold_chain(operands, False)
 
 
 def disjunction(operands: Sequence[Column]) -> Column:
     """``a OR b OR ...``: NULL on the left stays NULL, whatever follows."""
-    return _fold(operands, True)
+    return _fold_chain(operands, True)
 
 
-def _fold(operands: Sequence[Column], decided: bool) -> Column:
+def _fold_chain(operands: Sequence[Column], decided: bool) -> Column:
     """``decided`` is the truth that ends the chain."""
     # From left to right, as rows do it: NULL decides differently on the two sides.
     result = truth(operands[0])
     for operand in operands[1:]:
-        result = _both(result, truth(operand), decided)
+        result = _combine_pair(result, truth(operand), decided)
     return result
 
 
-def _both(a: Column, b: Column, decided: bool) -> Column:
-    x, y = _true(a), _true(b)
+def _combine_pair(a: Column, b: Column, decided: bool) -> Column:
+    x, y = _true_places(a), _true_places(b)
     mask = x | y if decided else x & y
     if a.nulls is None and b.nulls is None:
         return booleans(mask)
@@ -63,14 +63,14 @@ def _both(a: Column, b: Column, decided: bool) -> Column:
     return booleans(mask, nulls)
 
 
-def _true(column: Column) -> Array:
+def _true_places(column: Column) -> Array:
     return np.zeros(1, np.bool_) if column.kind is Kind.NULL else column.data
 
 
 def negation(column: Column) -> Column:
     """``NOT a``."""
     column = truth(column)
-    mask = ~_true(column)
+    mask = ~_true_places(column)
     return booleans(mask if column.nulls is None else mask & ~column.nulls, column.nulls)
 
 
@@ -81,7 +81,7 @@ def null_places(column: Column) -> Array:
 
 def nan_places(column: Column) -> Array:
     """Where the value is a NaN number; not of ROWS columns."""
-    if column.kind not in FLOATS:
+    if column.kind not in FLOAT_KINDS:
         return np.zeros(1, np.bool_)
     found = np.isnan(column.data)
     return found if column.nulls is None else found & ~column.nulls
@@ -94,18 +94,18 @@ def choose(where: Array, a: Column, b: Column, size: int) -> Column:
     if len(where) == 1:
         return a if where[0] else b
     # Original texts of numbers have no place in arrays; the choice is then made value by value.
-    if a.texts or b.texts or (joined := _chosen(where, a, b, size)) is None:
+    if a.texts or b.texts or (joined := _choose_same_kind(where, a, b, size)) is None:
         pairs = zip(where.tolist(), a.repeated(size), b.repeated(size), strict=True)
         return column_of([x if first else y for first, x, y in pairs])
     return joined
 
 
-def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
+def _choose_same_kind(where: Array, a: Column, b: Column, size: int) -> Column | None:
     """The choice between columns of kinds that go together."""
     if a.kind is b.kind and a.kind is not Kind.ROWS:
         kind: Kind = a.kind
     # Integers and Doubles may share an array of Doubles only where every Integer is exact in it.
-    elif {a.kind, b.kind} <= FLOATS | {Kind.I64} and all(c.is_exact for c in (a, b) if c.kind is Kind.I64):
+    elif {a.kind, b.kind} <= FLOAT_KINDS | {Kind.I64} and all(c.is_exact for c in (a, b) if c.kind is Kind.I64):
         kind = Kind.NUMBER
     elif Kind.NULL in (a.kind, b.kind) and Kind.ROWS not in (a.kind, b.kind) and Kind.STRING not in (a.kind, b.kind):
         kind = b.kind if a.kind is Kind.NULL else a.kind
@@ -116,20 +116,22 @@ def _chosen(where: Array, a: Column, b: Column, size: int) -> Column | None:
     if kind is Kind.NULL:
         return Column(Kind.NULL, size)
     # A column of NULLs has no array; a single blank stands for it and is repeated by numpy.
-    blank: Array = np.array([np.nan if kind in FLOATS else 0], np.float64 if kind in FLOATS else _dtype(kind))
+    blank: Array = np.array(
+        [np.nan if kind in FLOAT_KINDS else 0], np.float64 if kind in FLOAT_KINDS else _kind_dtype(kind)
+    )
     data = np.where(where, *[blank if c.kind is Kind.NULL else c.data for c in (a, b)])
     nulls = np.where(where, null_places(a), null_places(b))
-    if kind in FLOATS:
+    if kind in FLOAT_KINDS:
         data[nulls] = np.nan
-    ints = np.where(where, _ints(a), _ints(b)) if kind is Kind.NUMBER else None
+    ints = np.where(where, _integer_operand(a), _integer_operand(b)) if kind is Kind.NUMBER else None
     return Column(kind, size, data, nulls if nulls.any() else None, ints=ints)
 
 
-def _dtype(kind: Kind) -> type:
+def _kind_dtype(kind: Kind) -> type:
     return {Kind.BOOL: np.bool_, Kind.I64: np.int64, Kind.U64: np.uint64}[kind]
 
 
-def _ints(column: Column) -> Array:
+def _integer_operand(column: Column) -> Array:
     if column.ints is not None:
         return column.ints
     places = np.full(1, column.kind is Kind.I64)

@@ -26,10 +26,10 @@ from sowctl.expressions.syntax.trees import walk_up
 from sowctl.values.compare import is_null
 from sowctl.values.fields import Row, Slot
 
-_SHOWN = 60
+_MAX_SHOWN_CHARACTERS = 60
 
 
-class _Slot(Struct, frozen=True):
+class _SlotStep(Struct, frozen=True):
     """A step that takes the column of a field."""
 
     place: int
@@ -45,16 +45,16 @@ class ColumnProgram:
         # A qualifier belongs to a field's identity: two topics of a join may have fields of one name.
         slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
-        self._steps: list[Column | _Slot | OneNode] = []
+        self._steps: list[Column | _SlotStep | OneNode] = []
         # Operands come before what they belong to, so the steps run on a stack of columns. The rewrites bring in no new
         # field: every one of them is among the slots of the compiled expression.
         for node in walk_up(rewrite(compiled.node)) if compiled.node is not None else ():
             if isinstance(node, n.Literal):
                 self._steps.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
             elif isinstance(node, n.Field) and node.modifier == "PREVIOUS":
-                self._steps.append(_Slot(previous[str(node.path)], True))
+                self._steps.append(_SlotStep(previous[str(node.path)], True))
             elif isinstance(node, n.Field):
-                self._steps.append(_Slot(slots[node.qualifier, str(node.path)], False))
+                self._steps.append(_SlotStep(slots[node.qualifier, str(node.path)], False))
             elif not isinstance(node, n.Pattern):
                 self._steps.append(OneNode(node, extra))
         self._notes: dict[str, None] = {}
@@ -87,7 +87,7 @@ class ColumnProgram:
         try:
             # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
             # stopped.
-            return logic.truth(self._run(batch, env, headers)).mask(batch.size)
+            return logic.truth(self._run_steps(batch, env, headers)).mask(batch.size)
         except LimitError as error:
             if error.code == OUT_OF_TIME:
                 raise
@@ -106,7 +106,7 @@ class ColumnProgram:
         """
         steps = env.steps
         try:
-            return self._run(batch, env, headers).scalars
+            return self._run_steps(batch, env, headers).scalars
         except LimitError as error:
             if error.code == OUT_OF_TIME:
                 raise
@@ -114,7 +114,7 @@ class ColumnProgram:
             assert isinstance(self.compiled, Value)
             return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
 
-    def _run(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
+    def _run_steps(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
         if env.limits.seconds is not None:
             try:
                 env.begin_batch()
@@ -126,17 +126,17 @@ class ColumnProgram:
         for step in self._steps:
             if isinstance(step, Column):
                 stack.append(step)
-            elif isinstance(step, _Slot):
+            elif isinstance(step, _SlotStep):
                 stack.append(batch.column(step.place, previous=step.previous))
             else:
                 # The last columns of the stack are the operands, because every operand was evaluated right before its
                 # node.
                 operands = stack[len(stack) - step.count :]
                 del stack[len(stack) - step.count :]
-                stack.append(self._evaluate(step, operands, batch.size, env, headers))
+                stack.append(self._evaluate_step(step, operands, batch.size, env, headers))
         return stack[0]
 
-    def _evaluate(
+    def _evaluate_step(
         self, step: OneNode, operands: list[Column], size: int, env: Environment, headers: Sequence[Header] | None
     ) -> Column:
         node = step.node
@@ -144,9 +144,9 @@ class ColumnProgram:
             # The ways in their order: on whole columns, once per distinct text, row by row. Each gives the same values.
             return logic.conjunction(operands) if node.operator == "AND" else logic.disjunction(operands)
         if isinstance(node, n.Arithmetic):
-            return self._arithmetic(node, operands, size)
+            return self._evaluate_arithmetic(node, operands, size)
         why = "no vectorised form"
-        kernel = _KERNELS.get(type(node))
+        kernel = _NODE_KERNELS.get(type(node))
         if kernel is not None:
             try:
                 found = kernel(node, operands, size)
@@ -157,14 +157,14 @@ class ColumnProgram:
         # A column of texts often has few distinct ones: each is asked once.
         found = step.over_words(operands, env)
         if found is not None:
-            self._note("texts", node, f"evaluated once per distinct text ({_words(operands)})")
+            self._note_fallback("texts", node, f"evaluated once per distinct text ({_count_words(operands)})")
             return found
         found = step.over_rows(operands, size, env, headers)
         if not found.constant:
-            self._note("rows", node, why)
+            self._note_fallback("rows", node, why)
         return found
 
-    def _arithmetic(self, node: n.Arithmetic, operands: list[Column], size: int) -> Column:
+    def _evaluate_arithmetic(self, node: n.Arithmetic, operands: list[Column], size: int) -> Column:
         left = operands[0]
         for operator, right in zip(node.operators, operands[1:], strict=True):
             try:
@@ -176,24 +176,24 @@ class ColumnProgram:
                 pairs = map(OPERATORS[operator], left.repeated(count), right.repeated(count))
                 left = column_of(list(pairs), constant=constant)
                 if not constant:
-                    self._note("rows", node, str(reason))
+                    self._note_fallback("rows", node, str(reason))
         return left
 
-    def _note(self, how: str, node: n.Node, why: str) -> None:
+    def _note_fallback(self, how: str, node: n.Node, why: str) -> None:
         text = str(node)
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 3] + "..."
         self._notes[f"{how}: {shown}: {why}"] = None
 
 
-def _words(operands: Sequence[Column]) -> int:
+def _count_words(operands: Sequence[Column]) -> int:
     return max(len(operand.words) for operand in operands if not operand.constant)
 
 
-def _not(node: n.Not, operands: list[Column], size: int) -> Column:
+def _kernel_not(node: n.Not, operands: list[Column], size: int) -> Column:
     return logic.negation(operands[0])
 
 
-def _unary(node: n.Unary, operands: list[Column], size: int) -> Column:
+def _kernel_unary(node: n.Unary, operands: list[Column], size: int) -> Column:
     if node.operator == "-":
         if operands[0].constant:
             return constant_of(negate(operands[0].values()[0]))
@@ -201,7 +201,7 @@ def _unary(node: n.Unary, operands: list[Column], size: int) -> Column:
     return arithmetic.as_numbers(operands[0]).bare()
 
 
-def _compare(node: n.Compare, operands: list[Column], size: int) -> Column:
+def _kernel_compare(node: n.Compare, operands: list[Column], size: int) -> Column:
     left, right = operands
     if left.constant and right.constant:
         return constant_of(COMPARISONS[node.operator](left.values()[0], right.values()[0]))
@@ -213,7 +213,7 @@ def _compare(node: n.Compare, operands: list[Column], size: int) -> Column:
     return booleans(comparing.compare(node.operator, left, right))
 
 
-def _between(node: n.Between, operands: list[Column], size: int) -> Column:
+def _kernel_between(node: n.Between, operands: list[Column], size: int) -> Column:
     value, low, high = operands
     if value.constant:
         raise Unsuited("a constant between columns")
@@ -224,7 +224,7 @@ def _between(node: n.Between, operands: list[Column], size: int) -> Column:
     return booleans(~mask if node.negated else mask)
 
 
-def _in(node: n.In, operands: list[Column], size: int) -> Column | None:
+def _kernel_in(node: n.In, operands: list[Column], size: int) -> Column | None:
     value, members = operands[0], node.items
     # Texts are asked once for each distinct one, constants once at all; the caller does both.
     if value.constant or value.kind is Kind.STRING or not all(isinstance(item, n.Literal) for item in members):
@@ -235,7 +235,7 @@ def _in(node: n.In, operands: list[Column], size: int) -> Column | None:
     return booleans(~mask if node.negated else mask)
 
 
-def _is(node: n.Is, operands: list[Column], size: int) -> Column:
+def _kernel_is(node: n.Is, operands: list[Column], size: int) -> Column:
     column = operands[0]
     if column.kind is Kind.ROWS and node.what == "NULL" and isinstance(node.operand, n.Field):
         # A bare field is NULL only if all of its values are, which the column of first values cannot tell.
@@ -247,9 +247,9 @@ def _is(node: n.Is, operands: list[Column], size: int) -> Column:
     return booleans(~mask if node.negated else mask)
 
 
-def _call(node: n.Call, operands: list[Column], size: int) -> Column | None:
+def _kernel_call(node: n.Call, operands: list[Column], size: int) -> Column | None:
     if node.name == "IF":
-        return logic.choose(_true(operands[0]), operands[1], operands[2], size)
+        return logic.choose(_true_mask(operands[0]), operands[1], operands[2], size)
     if node.name == "COALESCE":
         found = operands[-1].scalars
         # From the last argument to the first: each fills the places in which all before it are NULL.
@@ -260,31 +260,31 @@ def _call(node: n.Call, operands: list[Column], size: int) -> Column | None:
             found = logic.choose(~logic.null_places(scalars), scalars, found, size)
         return found
     # A function without a kernel, or of a constant, is left to the row evaluator by way of None.
-    if node.name in functions.KERNELS and not operands[0].constant:
+    if node.name in functions.KERNEL_NAMES and not operands[0].constant:
         return functions.apply(node.name, operands[0])
     return None
 
 
-def _true(column: Column) -> Array:
+def _true_mask(column: Column) -> Array:
     found = logic.truth(column)
     return np.zeros(1, np.bool_) if found.kind is Kind.NULL else found.data
 
 
-_KERNELS: dict[type[n.Node], Callable[..., Column | None]] = {
-    n.Not: _not,
-    n.Unary: _unary,
-    n.Compare: _compare,
-    n.Between: _between,
-    n.In: _in,
-    n.Is: _is,
-    n.Call: _call,
+_NODE_KERNELS: dict[type[n.Node], Callable[..., Column | None]] = {
+    n.Not: _kernel_not,
+    n.Unary: _kernel_unary,
+    n.Compare: _kernel_compare,
+    n.Between: _kernel_between,
+    n.In: _kernel_in,
+    n.Is: _kernel_is,
+    n.Call: _kernel_call,
 }
 
 
 def _has_kernel(node: n.Node) -> bool:
     if isinstance(node, n.Call):
-        return node.name in ("IF", "COALESCE") or node.name in functions.KERNELS
-    return isinstance(node, n.Logic | n.Arithmetic) or type(node) in _KERNELS
+        return node.name in ("IF", "COALESCE") or node.name in functions.KERNEL_NAMES
+    return isinstance(node, n.Logic | n.Arithmetic) or type(node) in _NODE_KERNELS
 
 
 def explain(text: str, *, as_filter: bool, functions: Mapping[str, Function] | None = None) -> list[str]:

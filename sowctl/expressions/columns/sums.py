@@ -19,21 +19,21 @@ from typing import Any
 import numpy as np
 
 from sowctl.expressions.columns.arithmetic import as_numbers
-from sowctl.expressions.columns.column import WHOLE, Array, Column, Kind, Unsuited
-from sowctl.expressions.functions.sets import SCALE, scaled
-from sowctl.expressions.rows.sums import ADDING, Count, Deviation, Sum
+from sowctl.expressions.columns.column import INTEGER_KINDS, Array, Column, Kind, Unsuited
+from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS, scaled
+from sowctl.expressions.rows.sums import SUM_STATES, Count, Deviation, Sum
 
-BLOCK = 1 << 15
+SUM_BLOCK_MESSAGES = 1 << 15
 """Messages that are added at once, where groups are few: 256 KiB of numbers stay in the processor's caches."""
-_FEW = 1 << 9
+_MAX_BLOCK_GROUPS = 1 << 9
 """Groups up to which blocks are worth while: each block costs a sum per group."""
-_ROUNDS = 4
+_MAX_SUM_ROUNDS = 4
 """Rounds after which what is left of single numbers is added one by one."""
 _LARGE, _SMALL = 2.0**900, 2.0**-400
 """Bounds of what is cut, and of what is squared: beyond them a power of two or a square might leave the Doubles."""
-_PIECE = 22
+_INTEGER_PIECE_BITS = 22
 """Bits of a piece of an Integer: those of two thousand million messages add up without rounding."""
-_EXACT = float(1 << 53)
+_MAX_EXACT_DOUBLE = float(1 << 53)
 
 
 def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count | Sum] | None:
@@ -44,36 +44,36 @@ def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count 
     size = len(codes)
     if name == "COUNT":
         counts = [Count() for _ in range(groups)]
-        for count, inputs in zip(counts, _counted(column, codes, groups), strict=True):
+        for count, inputs in zip(counts, _count_values(column, codes, groups), strict=True):
             count.gather(inputs)
         return counts  # type: ignore[return-value]  # a list of either
     try:
-        column = _repeated(as_numbers(column), size)
-        states: list[Any] = [ADDING[name](()) for _ in range(groups)]
+        column = _repeat_constant(as_numbers(column), size)
+        states: list[Any] = [SUM_STATES[name](()) for _ in range(groups)]
         if column.kind is not Kind.NULL:
-            _gather(states, column, codes, groups)
+            _gather_numbers(states, column, codes, groups)
     except Unsuited:
         return None
     return states
 
 
-def _counted(column: Column, codes: Array, groups: int) -> list[int]:
+def _count_values(column: Column, codes: Array, groups: int) -> list[int]:
     """How many messages of each group have a value."""
     if column.kind is Kind.ROWS:
         there = np.fromiter((value is not None for value in column.repeated(len(codes))), np.bool_, len(codes))
-        return _count(codes[there], groups)
+        return _count_codes(codes[there], groups)
     if column.kind is Kind.NULL:
         return [0] * groups
     nulls = None if column.constant else column.nulls
-    return _count(codes if nulls is None else codes[~nulls], groups)
+    return _count_codes(codes if nulls is None else codes[~nulls], groups)
 
 
-def _count(codes: Array, groups: int) -> list[int]:
+def _count_codes(codes: Array, groups: int) -> list[int]:
     found: list[int] = np.bincount(codes, minlength=groups).tolist()
     return found
 
 
-def _repeated(column: Column, size: int) -> Column:
+def _repeat_constant(column: Column, size: int) -> Column:
     """A column with a place for each message."""
     if not column.constant or column.kind is Kind.NULL:
         return column
@@ -81,10 +81,10 @@ def _repeated(column: Column, size: int) -> Column:
     return Column(column.kind, size, np.broadcast_to(column.data, (size,)), ints=ints)
 
 
-def _gather(states: list[Any], column: Column, codes: Array, groups: int) -> None:
+def _gather_numbers(states: list[Any], column: Column, codes: Array, groups: int) -> None:
     nothing = [0] * groups
     squared = isinstance(states[0], Deviation) if states else False
-    if column.kind in WHOLE:
+    if column.kind in INTEGER_KINDS:
         # NULL places hold 0, which adds nothing.
         integers, doubles = (column.data, codes, column.nulls), None
     elif column.ints is not None:
@@ -98,9 +98,9 @@ def _gather(states: list[Any], column: Column, codes: Array, groups: int) -> Non
     strange = [nothing, nothing, nothing]
     if integers is not None:
         data, places, nulls = integers
-        whole_counts = _count(places if nulls is None else places[~nulls], groups)
-        wholes = _integers(data, places, groups)
-        squares = _integers(_squares(data), places, groups) if squared else nothing
+        whole_counts = _count_codes(places if nulls is None else places[~nulls], groups)
+        wholes = _sum_integers(data, places, groups)
+        squares = _sum_integers(_sum_squares(data), places, groups) if squared else nothing
     if doubles is not None:
         data, places, nulls = doubles
         if nulls is not None:
@@ -108,9 +108,9 @@ def _gather(states: list[Any], column: Column, codes: Array, groups: int) -> Non
         finite = np.isfinite(data)
         if not finite.all():
             kinds = (np.isnan(data), data == math.inf, data == -math.inf)
-            strange = [_count(places[kind], groups) for kind in kinds]
+            strange = [_count_codes(places[kind], groups) for kind in kinds]
             data, places = data[finite], places[finite]
-        double_counts = _count(places, groups)
+        double_counts = _count_codes(places, groups)
         added = exact_sums(data, places, groups)
         double_squares = _double_squares(data, places, groups) if squared else nothing
     for number, state in enumerate(states):
@@ -123,22 +123,25 @@ def _gather(states: list[Any], column: Column, codes: Array, groups: int) -> Non
             state.gather_squares(squares[number], double_squares[number])
 
 
-def _integers(data: Array, codes: Array, groups: int) -> list[int]:
+def _sum_integers(data: Array, codes: Array, groups: int) -> list[int]:
     """The sums of Integers of 64 bits."""
     if not data.size:
         return [0] * groups
     most = max(abs(int(data.min())), abs(int(data.max())))
     # Weights are Doubles: they are added without rounding as long as no sum leaves 2**53.
-    if most * len(data) < _EXACT:
+    if most * len(data) < _MAX_EXACT_DOUBLE:
         return list(map(int, np.bincount(codes, data, groups).tolist()))
-    mask = data.dtype.type((1 << _PIECE) - 1)
+    mask = data.dtype.type((1 << _INTEGER_PIECE_BITS) - 1)
     # The highest piece keeps the sign; the others are what is above it, from 0 up.
-    pieces = (data & mask, (data >> _PIECE) & mask, data >> 2 * _PIECE)
+    pieces = (data & mask, (data >> _INTEGER_PIECE_BITS) & mask, data >> 2 * _INTEGER_PIECE_BITS)
     sums = [map(int, np.bincount(codes, piece, groups).tolist()) for piece in pieces]
-    return [low + (middle << _PIECE) + (high << 2 * _PIECE) for low, middle, high in zip(*sums, strict=True)]
+    return [
+        low + (middle << _INTEGER_PIECE_BITS) + (high << 2 * _INTEGER_PIECE_BITS)
+        for low, middle, high in zip(*sums, strict=True)
+    ]
 
 
-def _squares(data: Array) -> Array:
+def _sum_squares(data: Array) -> Array:
     if data.size and max(abs(int(data.min())), abs(int(data.max()))) >= 1 << 31:
         raise Unsuited("squares beyond 64 bits")
     return data * data
@@ -147,14 +150,14 @@ def _squares(data: Array) -> Array:
 def exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
     """The sums of finite Doubles in units of 2**-1074. Raises Unsuited where they are too large to be cut."""
     found = [0] * groups
-    step = BLOCK if groups <= _FEW else max(len(data), 1)
+    step = SUM_BLOCK_MESSAGES if groups <= _MAX_BLOCK_GROUPS else max(len(data), 1)
     for start in range(0, len(data), step):
         _add_block(found, data[start : start + step], codes[start : start + step], groups)
     return found
 
 
 def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None:
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_SUM_ROUNDS):
         most = max(-float(rest.min()), float(rest.max()))
         if not most:
             return
@@ -167,9 +170,9 @@ def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None
         cut -= power
         rest = rest - cut
         # All of ``cut`` are multiples of this power of two, no bit of a Double being below 2**-1074.
-        unit = max(exponent - 53, -SCALE)
+        unit = max(exponent - 53, -DOUBLE_SCALE_BITS)
         sums = np.ldexp(np.bincount(codes, cut, groups), -unit)
-        shift = unit + SCALE
+        shift = unit + DOUBLE_SCALE_BITS
         for number, one in enumerate(sums.tolist()):
             if one:
                 found[number] += int(one) << shift
@@ -191,4 +194,4 @@ def _double_squares(data: Array, codes: Array, groups: int) -> list[int]:
     square = data * data
     lacking = ((high * high - square) + 2 * high * low) + low * low
     both = zip(exact_sums(square, codes, groups), exact_sums(lacking, codes, groups), strict=True)
-    return [(one + other) << SCALE for one, other in both]
+    return [(one + other) << DOUBLE_SCALE_BITS for one, other in both]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.column import FLOATS, Array, Column, Kind, code_type, column_of
+from sowctl.expressions.columns.column import FLOAT_KINDS, Array, Column, Kind, code_type, column_of
 from sowctl.values.fields import SlotValue
 from sowctl.values.spelled import Spelled
 
@@ -81,8 +81,8 @@ def stacked(columns: Sequence[Column]) -> Column:
         return Column(Kind.NULL, size)
     (kind,) = kinds
     if kind is Kind.STRING:
-        return _stacked_texts(columns, size)
-    blank = np.nan if kind in FLOATS else 0
+        return _stack_texts(columns, size)
+    blank = np.nan if kind in FLOAT_KINDS else 0
     dtype = next(column.array.dtype for column in columns if column.array is not None)
     data = [np.full(column.size, blank, dtype) if column.array is None else column.array for column in columns]
     nulls = [np.zeros(column.size, np.bool_) if column.nulls is None else column.nulls for column in columns]
@@ -99,7 +99,7 @@ def stacked(columns: Sequence[Column]) -> Column:
     )
 
 
-def _stacked_texts(columns: Sequence[Column], size: int) -> Column:
+def _stack_texts(columns: Sequence[Column], size: int) -> Column:
     codes: dict[bytes, int] = {}
     numbers = [[codes.setdefault(word, len(codes)) for word in column.words] for column in columns]
     # The code behind the last word stands for NULL, in each of the columns and in that of all of them.

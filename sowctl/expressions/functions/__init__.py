@@ -23,27 +23,27 @@ from functools import cached_property
 from sowctl.expressions.functions.signature import Function
 
 
-class _Functions(Mapping[str, Function]):
+class _FunctionRegistry(Mapping[str, Function]):
     """By name in capitals."""
 
     @cached_property
-    def _loaded(self) -> dict[str, Function]:
+    def _loaded_functions(self) -> dict[str, Function]:
         # Loaded when a function is first asked for: parsing and most filters do without.
-        from sowctl.expressions.functions.groups import GROUPS
+        from sowctl.expressions.functions.groups import FUNCTION_GROUPS
 
-        return {function.name: function for group in GROUPS.values() for function in group}
+        return {function.name: function for group in FUNCTION_GROUPS.values() for function in group}
 
     def __getitem__(self, name: str) -> Function:
-        return self._loaded[name]
+        return self._loaded_functions[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded)
+        return iter(self._loaded_functions)
 
     def __len__(self) -> int:
-        return len(self._loaded)
+        return len(self._loaded_functions)
 
 
-FUNCTIONS: Mapping[str, Function] = _Functions()
+FUNCTIONS: Mapping[str, Function] = _FunctionRegistry()
 AGGREGATES: dict[str, tuple[int, int]] = {
     "COUNT": (1, 1),
     "COUNT_DISTINCT": (1, 1),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from sowctl.expressions.functions.dates import DATES
-from sowctl.expressions.functions.message import MESSAGE
-from sowctl.expressions.functions.numbers import NUMBERS, TRIGONOMETRY
+from sowctl.expressions.functions.dates import DATE_FUNCTIONS
+from sowctl.expressions.functions.message import MESSAGE_FUNCTIONS
+from sowctl.expressions.functions.numbers import NUMBER_FUNCTIONS, TRIGONOMETRY_FUNCTIONS
 from sowctl.expressions.functions.signature import Function
-from sowctl.expressions.functions.strings import STRINGS
-from sowctl.expressions.functions.values import ARRAYS, CHECKSUMS, TYPED
+from sowctl.expressions.functions.strings import STRING_FUNCTIONS
+from sowctl.expressions.functions.values import ARRAY_FUNCTIONS, CHECKSUM_FUNCTIONS, TYPED_FUNCTIONS
 
-GROUPS: dict[str, tuple[Function, ...]] = {
-    "string": STRINGS,
-    "array": ARRAYS,
-    "numeric": NUMBERS,
-    "trigonometry": TRIGONOMETRY,
-    "date": DATES,
-    "checksum": CHECKSUMS,
-    "typed": TYPED,
-    "message": MESSAGE,
+FUNCTION_GROUPS: dict[str, tuple[Function, ...]] = {
+    "string": STRING_FUNCTIONS,
+    "array": ARRAY_FUNCTIONS,
+    "numeric": NUMBER_FUNCTIONS,
+    "trigonometry": TRIGONOMETRY_FUNCTIONS,
+    "date": DATE_FUNCTIONS,
+    "checksum": CHECKSUM_FUNCTIONS,
+    "typed": TYPED_FUNCTIONS,
+    "message": MESSAGE_FUNCTIONS,
 }

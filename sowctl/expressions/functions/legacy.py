@@ -12,72 +12,74 @@ from datetime import datetime, timedelta
 
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions.signature import Function, function
-from sowctl.values.times import EPOCH, SECOND
+from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
-LIBRARY = "udf_legacy_compatibility"
+LEGACY_LIBRARY = "udf_legacy_compatibility"
 """A module whose Library has this in its name brings these functions."""
 _LEAST, _MOST = -62_135_596_800, 253_402_300_799
 """The seconds of the years 1 to 9999."""
 
 
-def _at(seconds: int | float) -> datetime | None:
+def _utc_datetime(seconds: int | float) -> datetime | None:
     """The instant in UTC, None outside the years 1 to 9999."""
     if not math.isfinite(seconds) or not _LEAST <= seconds <= _MOST:
         return None
     return EPOCH + timedelta(seconds=math.floor(seconds))
 
 
-def _part(read: Callable[[datetime], int]) -> Callable[[int | float], int | None]:
+def _date_part_function(read: Callable[[datetime], int]) -> Callable[[int | float], int | None]:
     def part(seconds: int | float) -> int | None:
-        at = _at(seconds)
+        at = _utc_datetime(seconds)
         return None if at is None else read(at)
 
     return part
 
 
-def _digits(at: datetime) -> int:
+def _date_digits(at: datetime) -> int:
     return at.year * 10_000 + at.month * 100 + at.day
 
 
 def date_utc(seconds: int | float) -> int | None:
     """The date of an instant as eight digits."""
-    at = _at(seconds)
-    return None if at is None else _digits(at)
+    at = _utc_datetime(seconds)
+    return None if at is None else _date_digits(at)
 
 
 def date(environment: Environment, seconds: int | float) -> int | None:
     """The date of an instant in the local time zone as eight digits."""
-    at = _at(seconds)
+    at = _utc_datetime(seconds)
     # The instant is moved by the zone's offset and read as UTC, which shows the local date.
     return None if at is None else date_utc(math.floor(seconds) + environment.offset(math.floor(seconds)))
 
 
 def timezone_offset(environment: Environment) -> int:
     """Seconds that local time is ahead of UTC at the clock of the run."""
-    return environment.offset(environment.reading() // SECOND)
+    return environment.offset(environment.reading() // MICROS_PER_SECOND)
 
 
 def today(environment: Environment) -> int | None:
     """The local date of the clock of the run."""
-    return date(environment, environment.reading() // SECOND)
+    return date(environment, environment.reading() // MICROS_PER_SECOND)
 
 
 def today_utc(environment: Environment) -> int | None:
     """The date of the clock of the run."""
-    return date_utc(environment.reading() // SECOND)
+    return date_utc(environment.reading() // MICROS_PER_SECOND)
 
 
-def _clock(name: str, call: Callable[[Environment], object], doc: str) -> Function:
+def _legacy_clock_function(name: str, call: Callable[[Environment], object], doc: str) -> Function:
     return function(name, call, "", "number", doc, gets="environment", deterministic=False)
 
 
-LEGACY = (
-    function("YEAR", _part(lambda at: at.year), "number", "number", "year of an instant in seconds, UTC"),
-    function("MONTH", _part(lambda at: at.month), "number", "number", "month of an instant, 1 to 12, UTC"),
-    function("DAY", _part(lambda at: at.day), "number", "number", "day of the month of an instant, UTC"),
+LEGACY_FUNCTIONS = (
+    function("YEAR", _date_part_function(lambda at: at.year), "number", "number", "year of an instant in seconds, UTC"),
+    function(
+        "MONTH", _date_part_function(lambda at: at.month), "number", "number", "month of an instant, 1 to 12, UTC"
+    ),
+    function("DAY", _date_part_function(lambda at: at.day), "number", "number", "day of the month of an instant, UTC"),
     function("DATE_UTC", date_utc, "number", "number", "date of an instant as eight digits, UTC"),
     function("DATE", date, "number", "number", "date of an instant as eight digits, local time", gets="environment"),
-    _clock("TIMEZONEOFFSET", timezone_offset, "seconds that local time is ahead of UTC"),
-    _clock("TODAY", today, "today's date as eight digits, local time"),
-    _clock("TODAY_UTC", today_utc, "today's date as eight digits, UTC"),
+    _legacy_clock_function("TIMEZONEOFFSET", timezone_offset, "seconds that local time is ahead of UTC"),
+    _legacy_clock_function("TODAY", today, "today's date as eight digits, local time"),
+    _legacy_clock_function("TODAY_UTC", today_utc, "today's date as eight digits, UTC"),
 )

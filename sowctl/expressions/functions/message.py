@@ -7,18 +7,18 @@ from operator import attrgetter
 
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions.signature import Function, function
-from sowctl.values.times import SECOND
+from sowctl.values.times import MICROS_PER_SECOND
 
 
-def _seconds(name: str) -> Callable[[Header], float | None]:
+def _header_seconds(name: str) -> Callable[[Header], float | None]:
     def read(header: Header) -> float | None:
         at = getattr(header, name)
-        return None if at is None else at / SECOND
+        return None if at is None else at / MICROS_PER_SECOND
 
     return read
 
 
-def _text(name: str, attribute: str, doc: str) -> Function:
+def _header_text_function(name: str, attribute: str, doc: str) -> Function:
     return function(name, attrgetter(attribute), "", "scalar", doc, gets="header")
 
 
@@ -29,7 +29,7 @@ def _lease_count(header: Header) -> float | None:
 
 def unix_timestamp(environment: Environment) -> float:
     """The clock of the run in seconds."""
-    return environment.reading() / SECOND
+    return environment.reading() / MICROS_PER_SECOND
 
 
 def uuid7(environment: Environment) -> bytes:
@@ -48,20 +48,22 @@ def group_name(environment: Environment) -> str | None:
     return environment.group_name or environment.instance_name
 
 
-def _clock(name: str, call: Callable[[Environment], object], result: str, doc: str) -> Function:
+def _clock_function(name: str, call: Callable[[Environment], object], result: str, doc: str) -> Function:
     return function(name, call, "", result, doc, gets="environment", deterministic=False)
 
 
-MESSAGE = (
+MESSAGE_FUNCTIONS = (
     function("MESSAGE_SIZE", attrgetter("payload_size"), "", "number", "size of the payload in bytes", gets="header"),
-    _text("TOPIC_NAME", "topic", "topic of the record"),
-    _text("CORRELATION_ID", "correlation_id", "correlation ID of the record"),
-    _text("BOOKMARK", "bookmark", "bookmark of the journal entry or envelope; records of a query have none"),
-    _text("SOW_KEY", "sow_key", "SOW key of the record"),
-    _text("SOW_KEY_HASH", "sow_key_hash", "hash of the record's SOW key"),
+    _header_text_function("TOPIC_NAME", "topic", "topic of the record"),
+    _header_text_function("CORRELATION_ID", "correlation_id", "correlation ID of the record"),
+    _header_text_function(
+        "BOOKMARK", "bookmark", "bookmark of the journal entry or envelope; records of a query have none"
+    ),
+    _header_text_function("SOW_KEY", "sow_key", "SOW key of the record"),
+    _header_text_function("SOW_KEY_HASH", "sow_key_hash", "hash of the record's SOW key"),
     function(
         "LAST_UPDATED",
-        _seconds("last_updated"),
+        _header_seconds("last_updated"),
         "",
         "number",
         "time of the last update, in seconds since 1970",
@@ -69,7 +71,7 @@ MESSAGE = (
     ),
     function(
         "LAST_READ",
-        _seconds("last_read"),
+        _header_seconds("last_read"),
         "",
         "number",
         "time of the last read, in seconds since 1970",
@@ -78,22 +80,22 @@ MESSAGE = (
     ),
     function(
         "LAST_LEASED",
-        _seconds("last_leased"),
+        _header_seconds("last_leased"),
         "",
         "number",
         "time of the last lease, in seconds since 1970",
         gets="header",
     ),
     function("LEASE_COUNT", _lease_count, "", "number", "number of leases, a Double", gets="header"),
-    _text("CLIENT_NAME", "client_name", "name of the client that sent the operation"),
-    _text("USER", "user", "user that sent the operation"),
-    _text("REMOTE_ADDRESS", "remote_address", "address of the client"),
-    _text("CLIENT_VERSION", "client_version", "version of the client"),
-    _text("CONNECTION_NAME", "connection_name", "name of the connection"),
+    _header_text_function("CLIENT_NAME", "client_name", "name of the client that sent the operation"),
+    _header_text_function("USER", "user", "user that sent the operation"),
+    _header_text_function("REMOTE_ADDRESS", "remote_address", "address of the client"),
+    _header_text_function("CLIENT_VERSION", "client_version", "version of the client"),
+    _header_text_function("CONNECTION_NAME", "connection_name", "name of the connection"),
     function(
         "AMPS_INSTANCE_NAME", attrgetter("instance_name"), "", "scalar", "name of the instance", gets="environment"
     ),
     function("AMPS_GROUP_NAME", group_name, "", "scalar", "group of the instance", gets="environment"),
-    _clock("UNIX_TIMESTAMP", unix_timestamp, "number", "time of the run, in seconds since 1970"),
-    _clock("UUID7", uuid7, "text", "a new UUID of version 7"),
+    _clock_function("UNIX_TIMESTAMP", unix_timestamp, "number", "time of the run, in seconds since 1970"),
+    _clock_function("UUID7", uuid7, "text", "a new UUID of version 7"),
 )

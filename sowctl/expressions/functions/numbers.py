@@ -11,14 +11,14 @@ from collections.abc import Callable
 from sowctl.expressions.functions.signature import function
 from sowctl.values.compare import I64_MIN, NAN, U64_MAX
 
-_FURTHEST = 1 << 64
+_MAX_ROUNDING_PLACES = 1 << 64
 
 
 def truncated(number: int | float) -> int:
     """A number that is not NaN without its fraction; infinities become a very large Integer."""
     # int() refuses infinities. As positions and counts they need only lie beyond every length.
     if isinstance(number, float) and math.isinf(number):
-        return _FURTHEST if number > 0 else -_FURTHEST
+        return _MAX_ROUNDING_PLACES if number > 0 else -_MAX_ROUNDING_PLACES
     return int(number)
 
 
@@ -42,7 +42,7 @@ def sign(number: int | float) -> int | float:
     return number if number != number else (number > 0) - (number < 0)
 
 
-def _whole(call: Callable[[float], int]) -> Callable[[int | float], int | float]:
+def _make_rounding(call: Callable[[float], int]) -> Callable[[int | float], int | float]:
     def run(number: int | float) -> int | float:
         # NaN and infinities have no whole number; they stay what they are.
         if isinstance(number, int) or not math.isfinite(number):
@@ -104,7 +104,7 @@ def power(base: float, exponent: float) -> float:
         return NAN
 
 
-def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
+def _make_logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
     def run(number: float) -> float:
         if number == 0:
             return -math.inf
@@ -113,18 +113,18 @@ def _logarithm(call: Callable[[float], float]) -> Callable[[float], float]:
     return run
 
 
-def _numbers(values: tuple[int | float | None, ...]) -> list[int | float]:
+def _non_null_numbers(values: tuple[int | float | None, ...]) -> list[int | float]:
     return [value for value in values if value is not None and value == value]
 
 
 def greatest(*values: int | float | None) -> int | float:
     """The largest number; NULL and NaN are skipped."""
-    return max(_numbers(values), default=NAN)
+    return max(_non_null_numbers(values), default=NAN)
 
 
 def least(*values: int | float | None) -> int | float:
     """The smallest number; NULL and NaN are skipped."""
-    return min(_numbers(values), default=NAN)
+    return min(_non_null_numbers(values), default=NAN)
 
 
 def width_bucket(number: int | float, low: int | float, high: int | float, count: int | float) -> int | float:
@@ -145,11 +145,11 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
     return math.floor(position) + 1 if math.isfinite(position) else NAN
 
 
-NUMBERS = (
+NUMBER_FUNCTIONS = (
     function("ABS", abs, "number", "number", "absolute value; an Integer stays an Integer"),
     function("SIGN", sign, "number", "number", "-1, 0 or 1"),
-    function("CEILING", _whole(math.ceil), "number", "number", "the smallest Integer that is not below n"),
-    function("FLOOR", _whole(math.floor), "number", "number", "the largest Integer that is not above n"),
+    function("CEILING", _make_rounding(math.ceil), "number", "number", "the smallest Integer that is not below n"),
+    function("FLOOR", _make_rounding(math.floor), "number", "number", "the largest Integer that is not above n"),
     function(
         "ROUND",
         round_to,
@@ -159,9 +159,9 @@ NUMBERS = (
     ),
     function("SQRT", guarded(math.sqrt), "double", "number", "square root"),
     function("EXP", guarded(math.exp), "double", "number", "exponential function"),
-    function("LN", _logarithm(math.log), "double", "number", "natural logarithm"),
-    function("LOG2", _logarithm(math.log2), "double", "number", "logarithm to base 2"),
-    function("LOG10", _logarithm(math.log10), "double", "number", "logarithm to base 10"),
+    function("LN", _make_logarithm(math.log), "double", "number", "natural logarithm"),
+    function("LOG2", _make_logarithm(math.log2), "double", "number", "logarithm to base 2"),
+    function("LOG10", _make_logarithm(math.log10), "double", "number", "logarithm to base 10"),
     function("POWER", power, "double double", "number", "power with base b and exponent e"),
     function("GREATEST", greatest, "number ...", "number", "the largest number", strict=False),
     function("LEAST", least, "number ...", "number", "the smallest number", strict=False),
@@ -208,7 +208,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(max(half, 0.0), 1.0)))
 
 
-TRIGONOMETRY = (
+TRIGONOMETRY_FUNCTIONS = (
     function("SIN", guarded(math.sin), "double", "number", "sine"),
     function("COS", guarded(math.cos), "double", "number", "cosine"),
     function("TAN", guarded(math.tan), "double", "number", "tangent"),

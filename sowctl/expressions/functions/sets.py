@@ -17,7 +17,7 @@ from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
 from sowctl.values.fields import Scalar
 from sowctl.values.order import Component, components, holds_numbers
 
-_EXACT = 1 << 53
+_MAX_EXACT_INTEGER = 1 << 53
 Stamps: TypeAlias = Sequence[tuple[Any, ...]]
 """What sorts messages into the order of their updates."""
 
@@ -47,13 +47,13 @@ def numbers_of(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
 def _double_sum(values: Sequence[int | float], kinds: set[type]) -> float:
     try:
         # fsum() rounds once, at the end; Integers below 2**53 are exact as its Doubles.
-        if kinds == {float} or all(type(one) is float or abs(one) < _EXACT for one in values):
+        if kinds == {float} or all(type(one) is float or abs(one) < _MAX_EXACT_INTEGER for one in values):
             return math.fsum(values)
     except ValueError:
         return NAN
     except OverflowError:
         pass
-    return _rounded(_exact_sum(values))
+    return _round_exact_sum(_exact_sum(values))
 
 
 def _exact_sum(values: Sequence[int | float]) -> Fraction | float:
@@ -76,7 +76,7 @@ def _exact_sum(values: Sequence[int | float]) -> Fraction | float:
     return whole - sum(map(Fraction, taken), Fraction(0))
 
 
-def _rounded(exact: Fraction | float) -> float:
+def _round_exact_sum(exact: Fraction | float) -> float:
     try:
         return float(exact)
     except OverflowError:
@@ -86,15 +86,15 @@ def _rounded(exact: Fraction | float) -> float:
 def mean(inputs: Sequence[Scalar]) -> float | None:
     """The Double nearest to the mean; NaN for a NaN among them or infinities of both signs; None for no input."""
     values, kinds = numbers_of(inputs)
-    return _mean(values, kinds) if values else None
+    return _double_mean(values, kinds) if values else None
 
 
-def _mean(values: Sequence[int | float], kinds: set[type]) -> float:
+def _double_mean(values: Sequence[int | float], kinds: set[type]) -> float:
     if kinds == {int}:
         return sum(values) / len(values)  # of two ints Python gives the nearest Double
     exact = _exact_sum(values)
     # A sum of zero keeps the sign that Doubles give it.
-    return _rounded(exact / len(values)) if exact else _double_sum(values, kinds) / len(values)
+    return _round_exact_sum(exact / len(values)) if exact else _double_sum(values, kinds) / len(values)
 
 
 def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
@@ -114,12 +114,12 @@ def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
     if not all(map(math.isfinite, doubles)):
         return NAN
     wholes: list[Any] = [value for value in values if type(value) is int]
-    added = (sum(wholes) << SCALE) + scaled_sum(doubles)
-    squared = (sum(map(mul, wholes, wholes)) << 2 * SCALE) + scaled_squares(doubles)
+    added = (sum(wholes) << DOUBLE_SCALE_BITS) + scaled_sum(doubles)
+    squared = (sum(map(mul, wholes, wholes)) << 2 * DOUBLE_SCALE_BITS) + scaled_squares(doubles)
     return spread(size, degrees, added, squared)
 
 
-SCALE = 1074
+DOUBLE_SCALE_BITS = 1074
 """Every finite Double is a whole number of 2**-1074: sums of such numbers are exact and can be taken back."""
 
 
@@ -127,7 +127,7 @@ def scaled(value: float) -> int:
     """A finite Double in units of 2**-1074."""
     numerator, denominator = value.as_integer_ratio()
     # The denominator is a power of two: its bit length is one more than its exponent.
-    return numerator << (SCALE + 1 - denominator.bit_length())
+    return numerator << (DOUBLE_SCALE_BITS + 1 - denominator.bit_length())
 
 
 def scaled_sum(doubles: Sequence[float]) -> int:
@@ -135,7 +135,7 @@ def scaled_sum(doubles: Sequence[float]) -> int:
     exact = _exact_sum(doubles) if len(doubles) > 3 else None
     if not isinstance(exact, Fraction):
         return sum(map(scaled, doubles))
-    return exact.numerator << (SCALE + 1 - exact.denominator.bit_length())
+    return exact.numerator << (DOUBLE_SCALE_BITS + 1 - exact.denominator.bit_length())
 
 
 def scaled_squares(doubles: Iterable[float]) -> int:
@@ -145,7 +145,7 @@ def scaled_squares(doubles: Iterable[float]) -> int:
     for value in doubles:
         numerator, denominator = value.as_integer_ratio()
         by_scale[denominator] += numerator * numerator
-    return sum(found << 2 * (SCALE + 1 - one.bit_length()) for one, found in by_scale.items())
+    return sum(found << 2 * (DOUBLE_SCALE_BITS + 1 - one.bit_length()) for one, found in by_scale.items())
 
 
 def quotient(numerator: int, denominator: int) -> float:
@@ -159,7 +159,7 @@ def quotient(numerator: int, denominator: int) -> float:
 def spread(size: int, degrees: int, added: int, squared: int) -> float:
     """The standard deviation of ``size`` numbers, of which ``added`` is the sum in units of 2**-1074 and ``squared``
     the sum of the squares in units of 2**-2148; the denominator is ``size - degrees``, above 0."""
-    above, below = size * squared - added * added, size * (size - degrees) << 2 * SCALE
+    above, below = size * squared - added * added, size * (size - degrees) << 2 * DOUBLE_SCALE_BITS
     # A variance may be beyond the range of Doubles where its root is not: the root is taken of a number near 1.
     half = (above.bit_length() - below.bit_length()) // 2
     root = math.sqrt(quotient(above << 2 * max(-half, 0), below << 2 * max(half, 0)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-UNLIMITED = 1 << 30
+UNLIMITED_ARGUMENTS = 1 << 30
 
 
 class Function(Struct, frozen=True):
@@ -62,6 +62,6 @@ def function(
         words.pop()
     # ``...`` repeats the last parameter without limit; a question mark makes one optional.
     least = sum(not word.endswith("?") for word in words)
-    most = UNLIMITED if variadic else len(words)
+    most = UNLIMITED_ARGUMENTS if variadic else len(words)
     kinds = tuple(word.rstrip("?") for word in words)
     return Function(name, call, kinds, least, most, result, doc, strict, deterministic, gets, lookup)

@@ -6,7 +6,7 @@ from sowctl.expressions.environment import LONG_TEXT_BYTES, Environment
 from sowctl.expressions.functions.signature import function
 from sowctl.expressions.syntax.patterns import Matcher
 
-_FEW = 4
+_MAX_UNCHECKED_TEXTS = 4
 """Texts that are joined before their length is looked at: four of the longest take 256 MiB."""
 _MAX_PARTS = 1000
 """Parts between matches that are held before they are joined."""
@@ -25,7 +25,7 @@ def instr_i(text: bytes, wanted: bytes) -> int:
 def concat(env: Environment, *texts: bytes | None) -> bytes:
     """The texts joined; NULLs add nothing."""
     # A few texts are joined before their sum is known, which costs a third less.
-    if len(texts) > _FEW:
+    if len(texts) > _MAX_UNCHECKED_TEXTS:
         env.hold_text(sum([len(text) for text in texts if text is not None]))
         return b"".join([text for text in texts if text is not None])
     made = b"".join([text for text in texts if text is not None])
@@ -57,20 +57,20 @@ def right(text: bytes, count: int) -> bytes:
 def trim(text: bytes | None, *members: bytes | None) -> bytes | None:
     """Without the bytes of the set (one space by default) at both ends."""
     # bytes.strip() of an empty set strips nothing; of None it would strip white space.
-    return text and text.strip(_set(members))
+    return text and text.strip(_trim_members(members))
 
 
 def ltrim(text: bytes | None, *members: bytes | None) -> bytes | None:
     """:func:`trim` at the start only."""
-    return text and text.lstrip(_set(members))
+    return text and text.lstrip(_trim_members(members))
 
 
 def rtrim(text: bytes | None, *members: bytes | None) -> bytes | None:
     """:func:`trim` at the end only."""
-    return text and text.rstrip(_set(members))
+    return text and text.rstrip(_trim_members(members))
 
 
-def _set(members: tuple[bytes | None, ...]) -> bytes:
+def _trim_members(members: tuple[bytes | None, ...]) -> bytes:
     # No second argument strips spaces; one that is NULL is an empty set and strips nothing.
     return (members[0] or b"") if members else b" "
 
@@ -128,7 +128,7 @@ def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None
     return whole
 
 
-STRINGS = (
+STRING_FUNCTIONS = (
     function(
         "INSTR", instr, "text text", "number", "byte position of the first t in s, counted from 1; 0 if there is none"
     ),

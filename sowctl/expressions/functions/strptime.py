@@ -7,12 +7,12 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
-from sowctl.values.times import EPOCH, SECOND
+from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
 Parts: TypeAlias = dict[str, int]
 
 # %E and %O ask for the eras and digits of a locale. The C locale has none, so the letter behind them counts alone.
-_TOKEN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
+_FORMAT_TOKEN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
 _DAY_NAMES = (b"sunday", b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday")
 _MONTH_NAMES = (
     *(b"january", b"february", b"march", b"april", b"may", b"june"),
@@ -20,7 +20,7 @@ _MONTH_NAMES = (
 )
 # The part that a directive fills, its most digits, its least and its greatest value. What ISO 8601 says of weeks (%V,
 # %G, %g) is read and tells no date, as in the C library of GNU.
-_NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
+_NUMERIC_DIRECTIVES: dict[bytes, tuple[str, int, int, int]] = {
     b"C": ("century", 2, 0, 99),
     b"d": ("day", 2, 1, 31),
     b"e": ("day", 2, 1, 31),
@@ -43,7 +43,7 @@ _NUMERIC: dict[bytes, tuple[str, int, int, int]] = {
     b"y": ("short_year", 2, 0, 99),
     b"Y": ("year", 4, 0, 9999),
 }
-SHORTHANDS = {
+DIRECTIVE_SHORTHANDS = {
     b"c": b"%a %b %e %H:%M:%S %Y",
     b"D": b"%m/%d/%y",
     b"F": b"%Y-%m-%d",
@@ -54,18 +54,18 @@ SHORTHANDS = {
     b"X": b"%H:%M:%S",
 }
 """Directives that stand for several others, when read and when written."""
-_SPACES = re.compile(rb"[ \t\n\v\f\r]*")
-_STAMP = re.compile(rb" *([+-]?[0-9]{1,18})")
-_ZONE = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
+_SPACES_PATTERN = re.compile(rb"[ \t\n\v\f\r]*")
+_EPOCH_PATTERN = re.compile(rb" *([+-]?[0-9]{1,18})")
+_ZONE_PATTERN = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
 _ZONE_NAME = re.compile(rb"(?i:utc|gmt|z)")
-_HALF = re.compile(rb"(?i:([ap])m)")
+_MERIDIEM_PATTERN = re.compile(rb"(?i:([ap])m)")
 
 
 @lru_cache(maxsize=64)
-def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
+def _split_format(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
     """The format as (kind, text) pairs: ``space``, ``literal``, ``fraction`` or ``directive``."""
     found: list[tuple[str, bytes]] = []
-    for match in _TOKEN.finditer(fmt):
+    for match in _FORMAT_TOKEN.finditer(fmt):
         if match[2] is not None or match[1] in (b"n", b"t"):
             found.append(("space", b""))
         # Two directives that the C library does not have: fractions of a second with six digits or with three.
@@ -73,8 +73,8 @@ def _directives(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
             found.append(("fraction", b"3" if match[0] == b"%03f" else b"6"))
         elif match[3] is not None or match[1] == b"%":
             found.append(("literal", match[3] or b"%"))
-        elif match[1] in SHORTHANDS:
-            found.extend(_directives(SHORTHANDS[match[1]]))
+        elif match[1] in DIRECTIVE_SHORTHANDS:
+            found.extend(_split_format(DIRECTIVE_SHORTHANDS[match[1]]))
         else:
             found.append(("directive", match[1]))
     return tuple(found)
@@ -85,30 +85,30 @@ def strptime(text: bytes, fmt: bytes) -> float | None:
     # A part that is shown twice has its last value.
     parts: Parts = {}
     position = 0
-    for kind, detail in _directives(fmt):
+    for kind, detail in _split_format(fmt):
         # Each part says where it ended; None means that the text does not show what the format asks for.
         after: int | None
         if kind == "space":
-            after = _end(_SPACES, text, position)
+            after = _match_end(_SPACES_PATTERN, text, position)
         elif kind == "literal":
             after = position + 1 if text[position : position + 1] == detail else None
         elif kind == "fraction":
-            after = _fraction(text, position, int(detail), parts)
+            after = _read_fraction(text, position, int(detail), parts)
         else:
-            after = _directive(text, position, detail, parts)
+            after = _read_directive(text, position, detail, parts)
         if after is None:
             return None
         position = after
     # A text that goes on behind the format shows something else.
-    return _instant(parts) if position == len(text) else None
+    return _build_instant(parts) if position == len(text) else None
 
 
-def _end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+def _match_end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
     match = pattern.match(text, position)
     return match.end() if match else position
 
 
-def _fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | None:
+def _read_fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | None:
     match = re.compile(rb"[0-9]{1,%d}" % digits).match(text, position)
     if match is None:
         return None
@@ -117,31 +117,31 @@ def _fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | No
     return match.end()
 
 
-def _directive(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
-    if letter in _NUMERIC:
-        return _number(text, position, letter, parts)
+def _read_directive(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+    if letter in _NUMERIC_DIRECTIVES:
+        return _read_number(text, position, letter, parts)
     if letter in (b"a", b"A"):
-        return _name(text, position, _DAY_NAMES, "weekday", parts)
+        return _read_name(text, position, _DAY_NAMES, "weekday", parts)
     if letter in (b"b", b"B", b"h"):
-        return _name(text, position, _MONTH_NAMES, "month0", parts)
+        return _read_name(text, position, _MONTH_NAMES, "month0", parts)
     if letter in (b"p", b"P"):
-        half = _HALF.match(text, position)
+        half = _MERIDIEM_PATTERN.match(text, position)
         parts["afternoon"] = int(half is not None and half[1] in b"pP")
         return half.end() if half else None
     if letter == b"s":
-        stamp = _STAMP.match(text, position)
+        stamp = _EPOCH_PATTERN.match(text, position)
         parts["stamp"] = int(stamp[1]) if stamp else 0
         return stamp.end() if stamp else None
     if letter == b"z":
-        return _zone(text, position, parts)
+        return _read_zone(text, position, parts)
     if letter == b"Z":
         named = _ZONE_NAME.match(text, position)
         return named.end() if named else None
     return None
 
 
-def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
-    name, digits, low, high = _NUMERIC[letter]
+def _read_number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+    name, digits, low, high = _NUMERIC_DIRECTIVES[letter]
     # Numbers may have fewer digits than their directive allows, and spaces in front, as strptime(3) has it.
     match = re.compile(rb" *([0-9]{1,%d})" % digits).match(text, position)
     if match is None or not low <= int(match[1]) <= high:
@@ -150,7 +150,7 @@ def _number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | No
     return match.end()
 
 
-def _name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
+def _read_name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
     # Nine letters are the longest name, September and Wednesday.
     rest = text[position : position + 9].lower()
     for number, name in enumerate(names):
@@ -162,8 +162,8 @@ def _name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts
     return None
 
 
-def _zone(text: bytes, position: int, parts: Parts) -> int | None:
-    match = _ZONE.match(text, position)
+def _read_zone(text: bytes, position: int, parts: Parts) -> int | None:
+    match = _ZONE_PATTERN.match(text, position)
     if match is None:
         return None
     minutes = 0 if match[1] else int(match[3]) * 60 + int(match[4] or 0)
@@ -174,12 +174,12 @@ def _zone(text: bytes, position: int, parts: Parts) -> int | None:
     return match.end()
 
 
-def _instant(parts: Parts) -> float | None:
+def _build_instant(parts: Parts) -> float | None:
     micros = parts.get("micros", 0)
     # A stamp is an instant already, so nothing else can move it.
     if "stamp" in parts:
-        return (parts["stamp"] * SECOND + micros) / SECOND
-    day = _day(parts)
+        return (parts["stamp"] * MICROS_PER_SECOND + micros) / MICROS_PER_SECOND
+    day = _resolve_day(parts)
     if day is None:
         return None
     hour = parts.get("hour", 0)
@@ -188,10 +188,10 @@ def _instant(parts: Parts) -> float | None:
         hour = parts["hour12"] % 12 + 12 * parts.get("afternoon", 0)
     seconds = hour * 3600 + (parts.get("minute", 0) - parts.get("offset", 0)) * 60 + parts.get("second", 0)
     days = (datetime(day.year, day.month, day.day, tzinfo=EPOCH.tzinfo) - EPOCH).days
-    return ((days * 86400 + seconds) * SECOND + micros) / SECOND
+    return ((days * 86400 + seconds) * MICROS_PER_SECOND + micros) / MICROS_PER_SECOND
 
 
-def _year(parts: Parts) -> int:
+def _resolve_year(parts: Parts) -> int:
     if "year" in parts:
         return parts["year"]
     if "short_year" in parts:
@@ -203,8 +203,8 @@ def _year(parts: Parts) -> int:
     return parts["century"] * 100 if "century" in parts else 1970
 
 
-def _day(parts: Parts) -> date | None:
-    year = _year(parts)
+def _resolve_day(parts: Parts) -> date | None:
+    year = _resolve_year(parts)
     month = parts["month"] if "month" in parts else parts.get("month0", 0) + 1
     weekday = parts["weekday7"] % 7 if "weekday7" in parts else parts.get("weekday")
     # A day may be shown in three ways. A calendar date wins over the day of the year, which wins over week and weekday.

@@ -13,15 +13,15 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
-from sowctl.expressions.functions.groups import GROUPS
-from sowctl.expressions.functions.signature import UNLIMITED, Function
+from sowctl.expressions.functions.groups import FUNCTION_GROUPS
+from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 
 NULL_IN = "any NULL argument gives NULL"
 NULL_GIVEN = "NULL has no special effect"
 NO_ARGUMENTS = "takes no arguments"
 NOT_NESTED = "allowed only in projections, and not nested"
-SKIPPED = "NULL inputs are skipped; NULL if there are no others"
-_RESULTS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
+NULL_SKIPPED_TEXT = "NULL inputs are skipped; NULL if there are no others"
+_RESULT_WORDS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
 
 class FunctionEntry(Struct, frozen=True):
@@ -47,7 +47,7 @@ class FunctionEntry(Struct, frozen=True):
         return {**asdict(self), "call": self.call, "notes": list(self.notes)}
 
 
-_ARGUMENTS: dict[str, str] = {
+_ARGUMENT_NAMES: dict[str, str] = {
     "INSTR": "s, t",
     "INSTR_I": "s, t",
     "STREQUAL_I": "s, t",
@@ -88,7 +88,7 @@ _ARGUMENTS: dict[str, str] = {
     "GROUP_CONCAT": "e [, delim]",
     "VALUE_LOOKUP": "name, v, ...",
 }
-_NULL: dict[str, str] = {
+_NULL_RULES: dict[str, str] = {
     "CONCAT": "a NULL argument adds nothing; NULL if all are NULL",
     "TRIM": "a NULL set removes nothing",
     "LTRIM": "a NULL set removes nothing",
@@ -111,7 +111,7 @@ _NULL: dict[str, str] = {
     "STDDEV_SAMP": "NULL inputs are skipped; NULL if there is at most one other",
     "IF": "a NULL condition gives b",
 }
-_AGGREGATES: dict[str, tuple[str, str]] = {
+_AGGREGATE_TEXTS: dict[str, tuple[str, str]] = {
     "COUNT": ("number", "number of inputs"),
     "COUNT_DISTINCT": ("number", "number of distinct inputs, compared by the common reading"),
     "SUM": ("number", "exact sum of Integers, otherwise the correctly rounded sum"),
@@ -124,7 +124,7 @@ _AGGREGATES: dict[str, tuple[str, str]] = {
     "ANY": ("value", "the last input, in the order of updates"),
     "GROUP_CONCAT": ("String", "distinct inputs in the order of updates, joined by delim; default: a comma"),
 }
-TITLES: dict[str, str] = {
+GROUP_TITLES: dict[str, str] = {
     "choice": "Choice",
     "string": "Strings and patterns",
     "array": "Arrays",
@@ -137,11 +137,11 @@ TITLES: dict[str, str] = {
     "aggregate": "Aggregates",
 }
 """Headings of the groups, in the order in which they are shown."""
-ADDED = {"module": "Functions of the configuration's modules"}
+ADDED_TITLES = {"module": "Functions of the configuration's modules"}
 
 
-def _functions(group: str) -> list[FunctionEntry]:
-    return entries_of(GROUPS[group], group)
+def _function_entries(group: str) -> list[FunctionEntry]:
+    return entries_of(FUNCTION_GROUPS[group], group)
 
 
 def entries_of(functions: Iterable[Function], group: str = "module") -> list[FunctionEntry]:
@@ -159,15 +159,15 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
         if function.lookup:
             notes.append("allowed only in preprocessing and enrichment")
         null = NULL_IN if function.strict else NULL_GIVEN
-        null = _NULL.get(function.name, null if function.parameters else NO_ARGUMENTS)
+        null = _NULL_RULES.get(function.name, null if function.parameters else NO_ARGUMENTS)
         entries.append(
             FunctionEntry(
                 function.name,
-                _ARGUMENTS.get(function.name, default),
+                _ARGUMENT_NAMES.get(function.name, default),
                 group,
                 function.least,
-                None if function.most == UNLIMITED else function.most,
-                _RESULTS[function.result],
+                None if function.most == UNLIMITED_ARGUMENTS else function.most,
+                _RESULT_WORDS[function.result],
                 null,
                 function.doc,
                 tuple(notes),
@@ -176,32 +176,32 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
     return entries
 
 
-def _table() -> tuple[FunctionEntry, ...]:
+def _build_table() -> tuple[FunctionEntry, ...]:
     branch = "value of a if the condition is TRUE, otherwise of b; only one of them is evaluated"
-    entries = [FunctionEntry("IF", _ARGUMENTS["IF"], "choice", 3, 3, "value", _NULL["IF"], branch)]
-    for group in GROUPS:
-        entries += _functions(group)
+    entries = [FunctionEntry("IF", _ARGUMENT_NAMES["IF"], "choice", 3, 3, "value", _NULL_RULES["IF"], branch)]
+    for group in FUNCTION_GROUPS:
+        entries += _function_entries(group)
     for name, (least, most) in AGGREGATES.items():
-        result, doc = _AGGREGATES[name]
+        result, doc = _AGGREGATE_TEXTS[name]
         notes = (NOT_NESTED,)
-        null = _NULL.get(name, SKIPPED)
+        null = _NULL_RULES.get(name, NULL_SKIPPED_TEXT)
         entries.append(
-            FunctionEntry(name, _ARGUMENTS.get(name, "e"), "aggregate", least, most, result, null, doc, notes)
+            FunctionEntry(name, _ARGUMENT_NAMES.get(name, "e"), "aggregate", least, most, result, null, doc, notes)
         )
     return tuple(entries)
 
 
-TABLE: tuple[FunctionEntry, ...] = _table()
+FUNCTION_TABLE: tuple[FunctionEntry, ...] = _build_table()
 """Every function, by group and then as declared."""
 
-assert {entry.name for entry in TABLE} == {"IF", *FUNCTIONS, *AGGREGATES}
+assert {entry.name for entry in FUNCTION_TABLE} == {"IF", *FUNCTIONS, *AGGREGATES}
 
 
 def listed(entries: Sequence[FunctionEntry]) -> list[str]:
     """Lines that list entries under the headings of their groups."""
     width = max(len(entry.call) for entry in entries)
     lines: list[str] = []
-    for group, title in (TITLES | ADDED).items():
+    for group, title in (GROUP_TITLES | ADDED_TITLES).items():
         own = [entry for entry in entries if entry.group == group]
         if own:
             lines += ([""] if lines else []) + [f"{title}:"]
@@ -216,7 +216,7 @@ def described(entry: FunctionEntry) -> list[str]:
         count = f"{entry.least} or more"
     facts = {
         "": entry.doc,
-        "group": (TITLES | ADDED)[entry.group],
+        "group": (GROUP_TITLES | ADDED_TITLES)[entry.group],
         "arguments": count,
         "result": entry.result,
         "NULL": entry.null,

@@ -11,7 +11,7 @@ from sowctl.values.compare import NAN, first, text_of
 from sowctl.values.fields import Scalar
 
 
-def _present(values: Sequence[Scalar]) -> list[Scalar]:
+def _non_null_values(values: Sequence[Scalar]) -> list[Scalar]:
     return [scalar for value in values if (scalar := first(value)) is not None]
 
 
@@ -19,21 +19,21 @@ def array_min(values: Sequence[Scalar]) -> Scalar:
     """The least value by the common reading, NULLs left out."""
     from sowctl.expressions.functions.sets import extreme
 
-    return extreme(_present(values), greatest=False)
+    return extreme(_non_null_values(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
     """The greatest value by the common reading, NULLs left out."""
     from sowctl.expressions.functions.sets import extreme
 
-    return extreme(_present(values), greatest=True)
+    return extreme(_non_null_values(values), greatest=True)
 
 
 def array_sum(values: Sequence[Scalar]) -> int | float | None:
     """The sum, NULLs left out."""
     from sowctl.expressions.functions.sets import total
 
-    return total(_present(values))
+    return total(_non_null_values(values))
 
 
 def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text: bytes | None) -> bytes:
@@ -43,7 +43,7 @@ def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text
     return (delimiter or b"").join([text if text is not None else null_text or b"" for text in texts])
 
 
-ARRAYS = (
+ARRAY_FUNCTIONS = (
     function("ARRAY_COUNT", len, "values", "number", "number of values", strict=False),
     function(
         "ARRAY_MIN", array_min, "values", "scalar", "the least value, compared by the common reading", strict=False
@@ -70,7 +70,7 @@ def md5(text: bytes) -> bytes:
     return hashlib.md5(text, usedforsecurity=False).hexdigest().encode()
 
 
-CHECKSUMS = (
+CHECKSUM_FUNCTIONS = (
     function("CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without the final XOR", strict=False),
     function("CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without the final XOR", strict=False),
     function("MD5", md5, "text", "text", "MD5 in hexadecimal digits"),
@@ -90,7 +90,7 @@ def char_value(number: int | float) -> bytes:
     return bytes([code]) if 0 <= code <= 255 else b"?"
 
 
-TYPED = (
+TYPED_FUNCTIONS = (
     function("COALESCE", coalesce, "scalar ...", "scalar", "the first argument that is not NULL", strict=False),
     function("TRUE_VALUE", lambda: True, "", "truth", "TRUE"),
     function("FALSE_VALUE", lambda: False, "", "truth", "FALSE"),

@@ -39,7 +39,7 @@ class Bound(Struct, frozen=True):
         return not self.nothing and self.keys is None and self.sow_keys is None
 
 
-class _Box(Struct):
+class _KeyBox(Struct):
     """What texts the key paths (by position) and the SOW key (under -1) must have; absent: any."""
 
     texts: dict[int, frozenset[bytes]] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class _Box(Struct):
         return any(not found for found in self.texts.values())
 
 
-_SOW = -1
-_EMPTY = frozenset[bytes]()
+_SOW_KEY_POSITION = -1
+_NO_TEXTS = frozenset[bytes]()
 
 
 def key_bound(
@@ -68,12 +68,12 @@ def key_bound(
     """
     if node is None:
         return Bound()
-    finder = _Finder(tuple(key_paths), single_valued, generated_keys)
+    finder = _BoundFinder(tuple(key_paths), single_valued, generated_keys)
     # After the rewrites literals are folded and stand on the right, so that leaves have few forms.
     box = finder.box(rewrite(node))
     if box.is_empty:
         return Bound(nothing=True)
-    sow = box.texts.get(_SOW)
+    sow = box.texts.get(_SOW_KEY_POSITION)
     sets = [box.texts.get(place) for place in range(len(key_paths))]
     keys = None
     # A key can be named only if all of its fields are bound: each combination of their texts is a candidate.
@@ -86,7 +86,7 @@ def key_bound(
     return Bound(keys=keys, sow_keys=None if sow is None else frozenset(text.decode() for text in sow))
 
 
-class _Finder:
+class _BoundFinder:
     """Boxes of nodes. Every box holds all records for which the node is TRUE."""
 
     def __init__(self, key_paths: tuple[Path, ...], single_valued: bool, generated_keys: bool) -> None:
@@ -95,13 +95,13 @@ class _Finder:
         }
         self._generated = generated_keys
 
-    def box(self, root: n.Node) -> _Box:
-        done: list[_Box] = []
+    def box(self, root: n.Node) -> _KeyBox:
+        done: list[_KeyBox] = []
         stack: list[tuple[n.Node, bool]] = [(root, False)]
         while stack:
             node, visited = stack.pop()
             if not isinstance(node, n.Logic):
-                done.append(self._leaf(node))
+                done.append(self._leaf_box(node))
             elif not visited:
                 stack.append((node, True))
                 stack.extend((operand, False) for operand in reversed(node.operands))
@@ -109,42 +109,42 @@ class _Finder:
                 # The operands were finished last, in their order: their boxes are the last ones.
                 parts = done[len(done) - len(node.operands) :]
                 del done[len(done) - len(node.operands) :]
-                done.append(_all(parts) if node.operator == "AND" else _any(parts))
+                done.append(_intersect_boxes(parts) if node.operator == "AND" else _unite_boxes(parts))
         return done[0]
 
-    def _leaf(self, node: n.Node) -> _Box:
+    def _leaf_box(self, node: n.Node) -> _KeyBox:
         if is_constant(node):
             # A filter matches only where it is TRUE: FALSE and NULL both leave no record.
-            return _Box() if constant_truth(node) else _Box({_SOW: _EMPTY})
+            return _KeyBox() if constant_truth(node) else _KeyBox({_SOW_KEY_POSITION: _NO_TEXTS})
         if isinstance(node, n.Compare) and node.operator == "=":
-            return self._among(node.left, (node.right,))
+            return self._among_box(node.left, (node.right,))
         if isinstance(node, n.In) and not node.negated:
-            return self._among(node.operand, node.items)
-        return _Box()
+            return self._among_box(node.operand, node.items)
+        return _KeyBox()
 
-    def _among(self, operand: n.Node, items: Sequence[n.Node]) -> _Box:
-        place = self._place(operand)
+    def _among_box(self, operand: n.Node, items: Sequence[n.Node]) -> _KeyBox:
+        place = self._key_position(operand)
         # A computed member may have any value, so the list binds nothing.
         if place is None or not all(map(is_constant, items)):
-            return _Box()
+            return _KeyBox()
         found: set[bytes] = set()
         for item in items:
-            texts = _texts(constant_value(item), place == _SOW, self._generated)
+            texts = _equal_texts(constant_value(item), place == _SOW_KEY_POSITION, self._generated)
             # One member whose texts cannot be listed leaves the whole field open.
             if texts is None:
-                return _Box()
+                return _KeyBox()
             found |= texts
-        return _Box({place: frozenset(found)})
+        return _KeyBox({place: frozenset(found)})
 
-    def _place(self, operand: n.Node) -> int | None:
+    def _key_position(self, operand: n.Node) -> int | None:
         if isinstance(operand, n.Field) and not operand.qualifier and operand.modifier is None:
             return self._places.get(operand.path)
         if isinstance(operand, n.Call) and operand.name == "SOW_KEY":
-            return _SOW
+            return _SOW_KEY_POSITION
         return None
 
 
-def _texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
+def _equal_texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
     """The texts of a key field or SOW key (``sow``) that equal a literal; None if they cannot be listed."""
     # NULL and NaN equal nothing, so no text belongs to them.
     if value is None or value != value:
@@ -161,20 +161,20 @@ def _texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
     return {b"%d" % int(value)} if whole else set()
 
 
-def _all(boxes: Sequence[_Box]) -> _Box:
+def _intersect_boxes(boxes: Sequence[_KeyBox]) -> _KeyBox:
     texts: dict[int, frozenset[bytes]] = {}
     for box in boxes:
         for place, found in box.texts.items():
             # A record must satisfy every operand of AND, so it has a text that all of them allow.
             texts[place] = texts[place] & found if place in texts else found
-    return _Box(texts)
+    return _KeyBox(texts)
 
 
-def _any(boxes: Sequence[_Box]) -> _Box:
+def _unite_boxes(boxes: Sequence[_KeyBox]) -> _KeyBox:
     # An operand of OR that nothing can satisfy adds no candidates.
     alive = [box for box in boxes if not box.is_empty]
     if not alive:
-        return _Box({_SOW: _EMPTY})
+        return _KeyBox({_SOW_KEY_POSITION: _NO_TEXTS})
     # A place that one operand leaves open is open for the whole OR: only places that all operands bind remain.
     shared = set(alive[0].texts).intersection(*[box.texts for box in alive[1:]])
-    return _Box({place: frozenset().union(*[box.texts[place] for box in alive]) for place in shared})
+    return _KeyBox({place: frozenset().union(*[box.texts[place] for box in alive]) for place in shared})

@@ -41,10 +41,10 @@ def cut_chain(node: n.Node) -> n.Node | None:
             break
     if len(kept) == len(node.operands):
         return None
-    return _chain(node, kept, neutral)
+    return _build_chain(node, kept, neutral)
 
 
-def _chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node | None:
+def _build_chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node | None:
     """The chain of the operands that are left; None where one alone would not have the value of the chain."""
     if not kept:
         return n.Literal(neutral, span=node.span)
@@ -78,7 +78,7 @@ def merge_equalities(node: n.Node) -> n.Node | None:
     items: list[n.Node] = []
     # The None behind the last operand closes the last run.
     for operand in (*node.operands, None):
-        members = _members(operand) if operand is not None else None
+        members = _in_list_members(operand) if operand is not None else None
         if operand is not None and members is not None and field is not None and members[0] == field:
             run.append(operand)
             items += members[1]
@@ -99,7 +99,7 @@ def _one_of(field: n.Field, items: Sequence[n.Node], run: Sequence[n.Node]) -> n
     return n.In(field, tuple(items), False, span=(run[0].span[0], run[-1].span[1]))
 
 
-def _members(node: n.Node) -> tuple[n.Field, tuple[n.Node, ...]] | None:
+def _in_list_members(node: n.Node) -> tuple[n.Field, tuple[n.Node, ...]] | None:
     if isinstance(node, n.Compare) and node.operator == "=":
         if isinstance(node.left, n.Field) and is_constant(node.right):
             return node.left, (node.right,)

@@ -12,7 +12,7 @@ from sowctl.expressions.rows.program import value_of
 from sowctl.expressions.syntax import nodes as n
 from sowctl.values.fields import Number, SlotValue, Values
 
-_LONGEST = 4096
+_MAX_FOLDED_BYTES = 4096
 """Bytes of a text that folding may produce."""
 
 
@@ -47,7 +47,7 @@ def fold_prefix(node: n.Node) -> n.Node | None:
 def literal(value: SlotValue, span: n.Span = (0, 0)) -> n.Node | None:
     """The constant node of a value; None where there is none."""
     # Lists, and numbers that remember their text, have no literal; a long text would make the tree larger than it was.
-    if isinstance(value, Values | Number) or (isinstance(value, bytes) and len(value) > _LONGEST):
+    if isinstance(value, Values | Number) or (isinstance(value, bytes) and len(value) > _MAX_FOLDED_BYTES):
         return None
     if isinstance(value, str):
         value = value.encode()

@@ -14,7 +14,7 @@ from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk
 from sowctl.values.compare import numeric_reading
 
-EXACT = 1 << 53
+MAX_EXACT_INTEGER = 1 << 53
 """Up to here an Integer and a Double compare without rounding."""
 
 
@@ -40,17 +40,17 @@ def alone(node: n.Node) -> n.Field | None:
 def bounds_of(node: n.Node) -> Bounds | None:
     """The numbers for which ``/field > 5`` and the like hold, NULL aside; None for other conditions."""
     if isinstance(node, n.Compare) and isinstance(node.left, n.Field):
-        number = _number(node.right)
+        number = _literal_number(node.right)
         # The field stands on the left: the rewrites have turned conditions that name it on the right.
-        return None if number is None else _compared(node.operator, number)
+        return None if number is None else _comparison_interval(node.operator, number)
     if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
         # A reversed range is kept as it is: no number lies in it, as BETWEEN has it.
-        low, high = _number(node.low), _number(node.high)
+        low, high = _literal_number(node.low), _literal_number(node.high)
         return Bounds(low, high) if low is not None and high is not None else None
     return None
 
 
-def _compared(operator: str, number: int | float) -> Bounds | None:
+def _comparison_interval(operator: str, number: int | float) -> Bounds | None:
     if operator == "=":
         return Bounds(number, number)
     if operator in (">", ">="):
@@ -61,7 +61,7 @@ def _compared(operator: str, number: int | float) -> Bounds | None:
     return None
 
 
-def _number(node: n.Node) -> int | float | None:
+def _literal_number(node: n.Node) -> int | float | None:
     if not is_constant(node):
         return None
     value: object = constant_value(node)
@@ -69,20 +69,20 @@ def _number(node: n.Node) -> int | float | None:
         value = numeric_reading(value)
     if type(value) is int:
         # Beyond 2**53 an Integer and a Double no longer compare exactly.
-        return value if -EXACT <= value <= EXACT else None
+        return value if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else None
     return value if type(value) is float and value == value else None
 
 
 def strings_of(node: n.Node) -> tuple[bytes, ...] | None:
     """The Strings for which ``/field = 'a'`` and ``/field IN ('a', 'b')`` hold; None for other conditions."""
     if isinstance(node, n.Compare) and node.operator == "=" and isinstance(node.left, n.Field):
-        return _strings((node.right,))
+        return _literal_strings((node.right,))
     if isinstance(node, n.In) and not node.negated and isinstance(node.operand, n.Field):
-        return _strings(node.items)
+        return _literal_strings(node.items)
     return None
 
 
-def _strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
+def _literal_strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
     found = []
     for item in items:
         value = constant_value(item) if is_constant(item) else None

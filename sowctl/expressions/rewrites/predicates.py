@@ -36,17 +36,17 @@ def fold_negation(node: n.Node) -> n.Node | None:
 def bare_truths(node: n.Node) -> n.Node | None:
     """``NOT NOT /a AND b``: ``/a AND b``: AND, OR and NOT take the truth of their operands anyway."""
     if isinstance(node, n.Not):
-        bare = _bare(node.operand)
+        bare = _strip_truth(node.operand)
         return None if bare is node.operand else n.Not(bare, span=node.span)
     if not isinstance(node, n.Logic):
         return None
-    operands = tuple(map(_bare, node.operands))
+    operands = tuple(map(_strip_truth, node.operands))
     if all(new is old for new, old in zip(operands, node.operands, strict=True)):
         return None
     return n.Logic(node.operator, operands, span=node.span)
 
 
-def _bare(node: n.Node) -> n.Node:
+def _strip_truth(node: n.Node) -> n.Node:
     while isinstance(node, n.Not) and isinstance(node.operand, n.Not):
         node = node.operand.operand
     return node
@@ -87,7 +87,7 @@ def field_first(node: n.Node) -> n.Node | None:
     # A comparison of two constants is left to the folding.
     if not isinstance(node, n.Compare) or not is_constant(node.left) or is_constant(node.right):
         return None
-    return n.Compare(n.TURNED[node.operator], node.right, node.left, span=node.span)
+    return n.Compare(n.SWAPPED_OPERATORS[node.operator], node.right, node.left, span=node.span)
 
 
 def prune_members(node: n.Node) -> n.Node | None:

@@ -59,7 +59,7 @@ def rewrite(node: Node, steps: list[AppliedRewrite] | None = None) -> Node:
     # One rewrite may open the way for another further up or down. Stopping early leaves a tree that is correct, only
     # less simple, because each rewrite keeps the meaning by itself.
     for _ in range(MOST_PASSES):
-        changed = _pass(node, steps)
+        changed = _run_pass(node, steps)
         if changed is node:
             break
         node = changed
@@ -75,7 +75,7 @@ def conjuncts(node: Node | None) -> list[Node]:
     return list(node.operands) if isinstance(node, Logic) and node.operator == "AND" else [node]
 
 
-def _pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
+def _run_pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
     """One way through the tree, operands first; the same object where nothing changed."""
     done: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
@@ -92,11 +92,11 @@ def _pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
             # By identity: comparing subtrees would make a pass quadratic in the depth.
             if any(new is not old for new, old in zip(operands, below, strict=True)):
                 current = replace_children(current, operands)
-        done.append(_changed(current, steps))
+        done.append(_apply_rewrites(current, steps))
     return done[0]
 
 
-def _changed(node: Node, steps: list[AppliedRewrite] | None) -> Node:
+def _apply_rewrites(node: Node, steps: list[AppliedRewrite] | None) -> Node:
     # The order of the tuple is the order of application; each rewrite sees what the one before it made.
     for change in REWRITES:
         other = change(node)

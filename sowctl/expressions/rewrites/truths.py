@@ -8,7 +8,7 @@ from sowctl.expressions.syntax import nodes as n
 from sowctl.values.compare import truth_of
 from sowctl.values.fields import SlotValue
 
-PREDICATES = (n.Compare, n.Is, n.Like, n.In, n.Affix, n.Between)
+PREDICATE_NODES = (n.Compare, n.Is, n.Like, n.In, n.Affix, n.Between)
 """They are TRUE or FALSE, never NULL."""
 
 
@@ -21,7 +21,7 @@ def is_truth(node: n.Node) -> bool:
         function = FUNCTIONS.get(node.name)
         return function is not None and function.result == "truth"
     # AND, OR and NOT give TRUE, FALSE or NULL, whatever their operands are.
-    return isinstance(node, (*PREDICATES, n.Not, n.Logic))
+    return isinstance(node, (*PREDICATE_NODES, n.Not, n.Logic))
 
 
 def is_constant(node: n.Node) -> bool:

@@ -43,7 +43,7 @@ ORDERED_CALLS: dict[str, Callable[[Inputs, Stamps | None], Scalar]] = {
     "UNIQUE": unique,
     "ANY": last,
 }
-ORDERED = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
+ORDERED_AGGREGATES = frozenset((*ORDERED_CALLS, "GROUP_CONCAT"))
 """Aggregates whose result depends on the order of their inputs: the last, the first of equals, all in their order."""
 
 
@@ -67,7 +67,7 @@ def aggregate(name: str, inputs: Inputs, delimiter: Scalar = b",", stamps: Stamp
     """The result of the aggregate ``name`` over inputs that are not NULL.
 
     ``delimiter`` is for GROUP_CONCAT. ``stamps``: one per input, ascending in the order of updates, for those of
-    :data:`ORDERED`; None where the inputs are in that order.
+    :data:`ORDERED_AGGREGATES`; None where the inputs are in that order.
     """
     if name == "GROUP_CONCAT":
         return joined(distinct(inputs, stamps), text_of(delimiter))

@@ -15,7 +15,7 @@ from sowctl.values.fields import SlotValue
 Numeric: TypeAlias = int | float | None
 
 
-def _operator(
+def _make_operator(
     exact: Callable[[int, int], int | None], double: Callable[[float, float], float]
 ) -> Callable[[SlotValue, SlotValue], Numeric]:
     """Both conversions, NULL, NaN and the Integer range around an operation; ``exact`` may answer None for NaN."""
@@ -41,7 +41,7 @@ def _operator(
     return operate
 
 
-def _quotient(a: int, b: int) -> int | None:
+def _integer_quotient(a: int, b: int) -> int | None:
     if b == 0:
         return None
     # Python's // rounds down and the language toward zero, so the signs are put aside and given back.
@@ -49,7 +49,7 @@ def _quotient(a: int, b: int) -> int | None:
     return whole if (a < 0) == (b < 0) else -whole
 
 
-def _remainder(a: int, b: int) -> int | None:
+def _integer_remainder(a: int, b: int) -> int | None:
     if b == 0:
         return None
     # The sign is that of the dividend; Python's % takes that of the divisor.
@@ -57,7 +57,7 @@ def _remainder(a: int, b: int) -> int | None:
     return -rest if a < 0 else rest
 
 
-def _divide(a: float, b: float) -> float:
+def _divide_doubles(a: float, b: float) -> float:
     if b:
         return a / b
     # Python raises for a zero divisor where IEEE 754 has results: 0/0 is NaN, all else an infinity, with the sign of
@@ -67,7 +67,7 @@ def _divide(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-def _fmod(a: float, b: float) -> float:
+def _remainder_of_doubles(a: float, b: float) -> float:
     try:
         return math.fmod(a, b)
     # math.fmod() raises where C's gives NaN: for a divisor of 0.0 and for an infinite dividend.
@@ -75,11 +75,11 @@ def _fmod(a: float, b: float) -> float:
         return NAN
 
 
-add = _operator(lambda a, b: a + b, lambda a, b: a + b)
-subtract = _operator(lambda a, b: a - b, lambda a, b: a - b)
-multiply = _operator(lambda a, b: a * b, lambda a, b: a * b)
-divide = _operator(_quotient, _divide)
-modulo = _operator(_remainder, _fmod)
+add = _make_operator(lambda a, b: a + b, lambda a, b: a + b)
+subtract = _make_operator(lambda a, b: a - b, lambda a, b: a - b)
+multiply = _make_operator(lambda a, b: a * b, lambda a, b: a * b)
+divide = _make_operator(_integer_quotient, _divide_doubles)
+modulo = _make_operator(_integer_remainder, _remainder_of_doubles)
 
 OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "%": modulo}
 

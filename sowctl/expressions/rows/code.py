@@ -1,8 +1,8 @@
 """Pieces of generated Python: operands, lines, functions, slots. ``emit.py`` decides what is written here.
 
 Generated code has one assignment per node, so that neither CPython's limit of nested parentheses nor that of nested
-blocks is met: blocks deeper than ``DEEPEST`` become functions of their own. No text of an expression ever becomes
-code; literals, patterns and functions are constants of the namespace.
+blocks is met: blocks deeper than ``MAX_INDENTATION`` become functions of their own. No text of an expression ever
+becomes code; literals, patterns and functions are constants of the namespace.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from sowctl.expressions.rows.runtime import NAMES
+from sowctl.expressions.rows.runtime import RUNTIME_NAMES
 from sowctl.expressions.syntax.nodes import Field
 from sowctl.expressions.syntax.patterns import Regex
 from sowctl.values.fields import Slot
 
-DEEPEST = 30
+MAX_INDENTATION = 30
 """Indentation at which a block moves into its own function; CPython refuses 100."""
 
 
@@ -59,7 +59,7 @@ class Code:
     """Lines of one compiled expression under construction."""
 
     def __init__(self) -> None:
-        self.names: dict[str, Any] = dict(NAMES)
+        self.names: dict[str, Any] = dict(RUNTIME_NAMES)
         self.lines: list[str] = []
         self.functions: list[str] = []
         self.indent = 2
@@ -150,11 +150,11 @@ class Code:
         if self.previous:
             targets.append("prev")
             sources.append("previous")
-            unpack.append(_names("p", len(self.previous)) + " = prev")
+            unpack.append(_local_names("p", len(self.previous)) + " = prev")
         if self.slots and (self.functions or len(targets) > 1):
-            unpack.append(_names("s", len(self.slots)) + " = row")
+            unpack.append(_local_names("s", len(self.slots)) + " = row")
         elif self.slots:
-            targets[0] = "(" + _names("s", len(self.slots)) + ")"
+            targets[0] = "(" + _local_names("s", len(self.slots)) + ")"
         each = targets[0] if len(targets) == 1 else f"({', '.join(targets)})"
         pairs = sources[0] if len(sources) == 1 else f"zip({', '.join(sources)})"
         # Functions of the expression take header and prev always, so both names exist even where no row has them.
@@ -173,7 +173,7 @@ class Code:
         return "\n".join([*head, *loop, " return out"])
 
 
-def _names(letter: str, count: int) -> str:
+def _local_names(letter: str, count: int) -> str:
     return ", ".join(f"{letter}{number}" for number in range(count)) + ("," if count == 1 else "")
 
 

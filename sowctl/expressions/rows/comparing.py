@@ -15,7 +15,7 @@ from sowctl.values.fields import SlotValue, Values
 Comparison = Callable[[SlotValue, SlotValue], bool]
 
 
-def _comparison(fast: Callable[[Any, Any], bool], accepted: frozenset[int]) -> Comparison:
+def _make_comparison(fast: Callable[[Any, Any], bool], accepted: frozenset[int]) -> Comparison:
     def compare(a: SlotValue, b: SlotValue) -> bool:
         left, right = type(a), type(b)
         # Plain numbers, which most comparisons are about. Python compares Integers with Doubles exactly, and of NaN
@@ -37,12 +37,12 @@ def every(value: SlotValue) -> Sequence[SlotValue]:
     return value.items if type(value) is Values else (value,)
 
 
-equal = _comparison(operator.eq, frozenset((SAME,)))
-differ = _comparison(operator.ne, frozenset((LESS, MORE, UNORDERED)))
-less = _comparison(operator.lt, frozenset((LESS,)))
-at_most = _comparison(operator.le, frozenset((LESS, SAME)))
-more = _comparison(operator.gt, frozenset((MORE,)))
-at_least = _comparison(operator.ge, frozenset((MORE, SAME)))
+equal = _make_comparison(operator.eq, frozenset((SAME,)))
+differ = _make_comparison(operator.ne, frozenset((LESS, MORE, UNORDERED)))
+less = _make_comparison(operator.lt, frozenset((LESS,)))
+at_most = _make_comparison(operator.le, frozenset((LESS, SAME)))
+more = _make_comparison(operator.gt, frozenset((MORE,)))
+at_least = _make_comparison(operator.ge, frozenset((MORE, SAME)))
 
 COMPARISONS: dict[str, Comparison] = {
     "=": equal,
@@ -90,10 +90,10 @@ class InMembers:
     def holds(self, value: SlotValue) -> bool:
         """Whether some value of the operand equals some member."""
         if type(value) is Values:
-            return any(self._one(plain(item)) for item in value.items)
-        return self._one(plain(value))
+            return any(self._is_member(plain(item)) for item in value.items)
+        return self._is_member(plain(value))
 
-    def _one(self, value: Plain) -> bool:
+    def _is_member(self, value: Plain) -> bool:
         # The rule of the scalar comparison, by hash. Python hashes an Integer and an equal Double alike.
         if value is None or value != value:
             return False

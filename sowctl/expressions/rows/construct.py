@@ -21,8 +21,8 @@ class ConstructedFields:
 
     def __init__(self, definitions: Sequence[tuple[FieldDefinition, Value]]) -> None:
         self._definitions = definitions
-        self.slots = _union([value.slots for _, value in definitions])
-        self.previous_slots = _union([value.previous_slots for _, value in definitions])
+        self.slots = _unite_slots([value.slots for _, value in definitions])
+        self.previous_slots = _unite_slots([value.previous_slots for _, value in definitions])
         self.uses_header = any(value.uses_header for _, value in definitions)
         # No qualifier can stand in these contexts, so the path alone names a slot.
         places = {str(slot.path): place for place, slot in enumerate(self.slots)}
@@ -56,10 +56,10 @@ class ConstructedFields:
                 remove = field.optional and result is None
                 done[index].append(Write(field.destination, result, remove))
                 if field.set_current:
-                    self._overlay(current[index], field.destination, result, remove)
+                    self._overlay_row(current[index], field.destination, result, remove)
         return done
 
-    def _overlay(self, row: list[SlotValue], destination: Path, value: SlotValue, remove: bool) -> None:
+    def _overlay_row(self, row: list[SlotValue], destination: Path, value: SlotValue, remove: bool) -> None:
         """Change the slots of a row as if ``value`` stood at ``destination``."""
         target = destination.names
         for place, slot in enumerate(self.slots):
@@ -77,7 +77,7 @@ class ConstructedFields:
                 row[place] = Values((), dropped=True)
 
 
-def _union(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
+def _unite_slots(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
     merged: dict[str, Slot] = {}
     for slots in wanted:
         for slot in slots:

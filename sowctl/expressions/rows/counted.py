@@ -44,11 +44,11 @@ Inputs: TypeAlias = Callable[[bool], Iterable[tuple[Stamp, Scalar]]]
 """The inputs that a group still has, with NULLs, in ascending order of stamps, or descending for True."""
 
 _NAN, _NUMBER, _TEXT, _NUMERIC_TEXT = b"\x01", b"\x02", b"\x03", b"\x04"
-_CLASS = 11
+_EQUALITY_PREFIX_BYTES = 11
 """Bytes of an entry of a number that equal numbers share."""
-_ORDERED = Layout(">QH")
+_ORDERED_NUMBER_LAYOUT = Layout(">QH")
 _DOUBLE, _BITS = Layout(">d"), Layout(">Q")
-_EXACT = 1 << 53
+_MAX_EXACT_INTEGER = 1 << 53
 
 
 def ordered(value: int | float) -> bytes:
@@ -58,13 +58,13 @@ def ordered(value: int | float) -> bytes:
     """
     double, rest = float(value), 0
     # Beyond 2**53 the nearest Double may be another number: one not above it, and the distance, say which is meant.
-    if type(value) is int and not -_EXACT <= value <= _EXACT:
+    if type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER:
         if int(double) > value:
             double = math.nextafter(double, -math.inf)
         rest = value - int(double)
     bits: int = _BITS.unpack(_DOUBLE.pack(double or 0.0))[0]
     # Negative Doubles sort the other way round by their bits.
-    return _ORDERED.pack(bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63, rest)
+    return _ORDERED_NUMBER_LAYOUT.pack(bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63, rest)
 
 
 class EntryTable(Protocol):
@@ -102,7 +102,7 @@ class Entries:
     def get(self, entry: bytes, /) -> Entry | None:
         """See :class:`EntryTable`."""
         known = self._found.get(entry)
-        return None if known is None else _known(known)
+        return None if known is None else _parse_entry(known)
 
     def put(self, entry: bytes, value: Entry | None, /) -> None:
         """See :class:`EntryTable`."""
@@ -116,25 +116,25 @@ class Entries:
 
     def first(self, prefix: bytes, /) -> bytes | None:
         """See :class:`EntryTable`."""
-        order, start, stop = self._stretch(prefix)
+        order, start, stop = self._find_prefix_range(prefix)
         return order[start] if start < stop else None
 
     def last(self, prefix: bytes, /) -> bytes | None:
         """See :class:`EntryTable`."""
-        order, start, stop = self._stretch(prefix)
+        order, start, stop = self._find_prefix_range(prefix)
         return order[stop - 1] if start < stop else None
 
     def items(self, prefix: bytes, /) -> list[tuple[bytes, Entry]]:
         """See :class:`EntryTable`."""
-        order, start, stop = self._stretch(prefix)
-        return [(entry, _known(self._found[entry])) for entry in order[start:stop]]
+        order, start, stop = self._find_prefix_range(prefix)
+        return [(entry, _parse_entry(self._found[entry])) for entry in order[start:stop]]
 
     def state(self) -> dict[bytes, Sequence[Any]]:
         """All entries in their order, for msgpack."""
-        order, _, _ = self._stretch(b"")
+        order, _, _ = self._find_prefix_range(b"")
         return {entry: self._found[entry] for entry in order}
 
-    def _stretch(self, prefix: bytes) -> tuple[list[bytes], int, int]:
+    def _find_prefix_range(self, prefix: bytes) -> tuple[list[bytes], int, int]:
         """The entries in their order, and from where to where they begin with ``prefix``."""
         if self._order is None:
             # Those of a state come in order, so there is little to sort.
@@ -144,7 +144,7 @@ class Entries:
         return order, start, bisect_right(order, prefix, start, key=lambda entry: entry[:size])
 
 
-def _known(value: Sequence[Any]) -> Entry:
+def _parse_entry(value: Sequence[Any]) -> Entry:
     count, stamp = value
     return count, None if stamp is None else tuple(stamp)
 
@@ -164,31 +164,31 @@ class Counted:
     def change(self, values: Sequence[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
         """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
         for value, stamp in zip(values, stamps, strict=True):
-            for entry in self._entries(value, sign):
-                self._count(entry, stamp, sign)
+            for entry in self._encode_inputs(value, sign):
+                self._count_entry(entry, stamp, sign)
         self.size += sign * len(values)
         if sign < 0 and min(self.size, self.numbers, self.nans) < 0:
             raise damaged("inputs")
 
-    def _entries(self, value: Scalar, sign: int) -> tuple[bytes, ...]:
+    def _encode_inputs(self, value: Scalar, sign: int) -> tuple[bytes, ...]:
         scalar = plain(value)
         if isinstance(scalar, str | bytes):
             text = text_of(scalar) or b""
             reading = numeric_reading(text)
             if reading is None:
                 return (_TEXT + text,)
-            return _NUMBER + ordered(reading) + self._spelled(value), _NUMERIC_TEXT + text
+            return _NUMBER + ordered(reading) + self._encode_spelling(value), _NUMERIC_TEXT + text
         assert scalar is not None
         self.numbers += sign
         if scalar != scalar:
             self.nans += sign
             return (_NAN,)
-        return (_NUMBER + ordered(scalar) + self._spelled(value),)
+        return (_NUMBER + ordered(scalar) + self._encode_spelling(value),)
 
-    def _spelled(self, value: Scalar) -> bytes:
+    def _encode_spelling(self, value: Scalar) -> bytes:
         return pack(value)
 
-    def _count(self, entry: bytes, stamp: Stamp, sign: int) -> None:
+    def _count_entry(self, entry: bytes, stamp: Stamp, sign: int) -> None:
         known = self.table.get(entry)
         if sign > 0:
             if known is None:
@@ -226,38 +226,40 @@ class Counted:
         """The least or greatest input, the first of equals; NaN if one is; NULL of nothing."""
         if self.nans:
             return NAN
-        found = self._edge(greatest)
-        return None if found is None else self._value(self._first_of(self._equals(found), inputs))
+        found = self._find_edge_entry(greatest)
+        return (
+            None if found is None else self._decode_entry_value(self._first_of(self._find_equal_entries(found), inputs))
+        )
 
     def unique(self, inputs: Inputs) -> Scalar:
         """The first input if all are equal, else NULL."""
-        least, most = self._edge(False), self._edge(True)
+        least, most = self._find_edge_entry(False), self._find_edge_entry(True)
         if self.nans:
             return NAN if least is None else None
-        if least is None or most is None or self._class(least) != self._class(most):
+        if least is None or most is None or self._equality_prefix(least) != self._equality_prefix(most):
             return None
-        return self._value(self._first_of(self._equals(least), inputs))
+        return self._decode_entry_value(self._first_of(self._find_equal_entries(least), inputs))
 
     def distinct(self, inputs: Inputs) -> list[Scalar]:
         """The first of each set of equal inputs, in the order of updates."""
         classes: dict[bytes, list[tuple[bytes, Entry]]] = {}
         for prefix in (_NAN, _NUMBER, _TEXT) if self.numbers else (_TEXT, _NUMERIC_TEXT):
             for item in self.table.items(prefix):
-                classes.setdefault(self._class(item[0]), []).append(item)
+                classes.setdefault(self._equality_prefix(item[0]), []).append(item)
         # The order between classes counts as soon as there are two, that within one as soon as it has two spellings.
         if sum(map(len, classes.values())) > 1:
-            self._find([item for some in classes.values() for item in some], inputs)
+            self._find_stamps([item for some in classes.values() for item in some], inputs)
         firsts = []
         for some in classes.values():
-            stamped = [(self._stamp(entry), entry) for entry, _ in some]
+            stamped = [(self._entry_stamp(entry), entry) for entry, _ in some]
             firsts.append(min(stamped) if len(stamped) > 1 else stamped[0])
-        return [self._value(entry) for _, entry in (sorted(firsts) if len(firsts) > 1 else firsts)]
+        return [self._decode_entry_value(entry) for _, entry in (sorted(firsts) if len(firsts) > 1 else firsts)]
 
-    def _stamp(self, entry: bytes) -> Stamp:
+    def _entry_stamp(self, entry: bytes) -> Stamp:
         found = self.table.get(entry)
         return () if found is None or found[1] is None else found[1]
 
-    def _edge(self, greatest: bool) -> bytes | None:
+    def _find_edge_entry(self, greatest: bool) -> bytes | None:
         """An entry of the least or greatest input by the common reading, NaN aside."""
         edge = self.table.last if greatest else self.table.first
         texts, numbers = edge(_TEXT), edge(_NUMBER if self.numbers else _NUMERIC_TEXT)
@@ -268,26 +270,26 @@ class Counted:
             return texts if greatest else numbers
         return (max if greatest else min)(texts, numbers, key=lambda entry: entry[1:])
 
-    def _class(self, entry: bytes) -> bytes:
-        return entry[:_CLASS] if entry[:1] == _NUMBER else entry
+    def _equality_prefix(self, entry: bytes) -> bytes:
+        return entry[:_EQUALITY_PREFIX_BYTES] if entry[:1] == _NUMBER else entry
 
-    def _equals(self, entry: bytes) -> list[tuple[bytes, Entry]]:
+    def _find_equal_entries(self, entry: bytes) -> list[tuple[bytes, Entry]]:
         """All entries that are equal to one: more than one only where numbers are spelled differently."""
-        return [(entry, (1, ()))] if entry[:1] != _NUMBER else list(self.table.items(entry[:_CLASS]))
+        return [(entry, (1, ()))] if entry[:1] != _NUMBER else list(self.table.items(entry[:_EQUALITY_PREFIX_BYTES]))
 
     def _first_of(self, some: list[tuple[bytes, Entry]], inputs: Inputs) -> bytes:
         if len(some) == 1:
             return some[0][0]
-        self._find(some, inputs)
-        return min((self._stamp(entry), entry) for entry, _ in some)[1]
+        self._find_stamps(some, inputs)
+        return min((self._entry_stamp(entry), entry) for entry, _ in some)[1]
 
-    def _find(self, some: list[tuple[bytes, Entry]], inputs: Inputs) -> None:
+    def _find_stamps(self, some: list[tuple[bytes, Entry]], inputs: Inputs) -> None:
         """Set the stamps of entries that are unknown: the rows of the group know them."""
         unknown = {entry for entry, (_, stamp) in some if stamp is None}
         if not unknown:
             return
         for stamp, value in inputs(False):
-            for entry in unknown.intersection(self._asked(value)):
+            for entry in unknown.intersection(self._encode_wanted(value)):
                 known = self.table.get(entry)
                 assert known is not None, "an entry that is unknown has a count"
                 self.table.put(entry, (known[0], stamp))
@@ -296,15 +298,15 @@ class Counted:
                 return
         raise damaged("inputs")
 
-    def _asked(self, value: Scalar) -> tuple[bytes, ...]:
+    def _encode_wanted(self, value: Scalar) -> tuple[bytes, ...]:
         # Counters change where entries are made, and must not here.
-        return () if value is None else Counted()._entries(value, 1)
+        return () if value is None else Counted()._encode_inputs(value, 1)
 
-    def _value(self, entry: bytes) -> Scalar:
+    def _decode_entry_value(self, entry: bytes) -> Scalar:
         if entry[:1] == _NAN:
             return NAN
         if entry[:1] == _NUMBER:
-            found: Scalar = unpack(entry[_CLASS:])
+            found: Scalar = unpack(entry[_EQUALITY_PREFIX_BYTES:])
             return found
         text = entry[1:]
         try:
@@ -314,7 +316,7 @@ class Counted:
 
     def state(self) -> list[Any]:
         """The state, as the module says."""
-        return [self.numbers, self.nans, self.size, _table(self.table)]
+        return [self.numbers, self.nans, self.size, _table_state(self.table)]
 
 
 class CountedDistinct(Counted):
@@ -326,10 +328,10 @@ class CountedDistinct(Counted):
         super().__init__(state, table)
         self.entries: list[int] = list(state[3]) if state else [0, 0, 0, 0]
 
-    def _spelled(self, value: Scalar) -> bytes:
+    def _encode_spelling(self, value: Scalar) -> bytes:
         return b""
 
-    def _count(self, entry: bytes, stamp: Stamp, sign: int) -> None:
+    def _count_entry(self, entry: bytes, stamp: Stamp, sign: int) -> None:
         known = self.table.get(entry)
         count = (0 if known is None else known[0]) + sign
         if count < 0:
@@ -356,7 +358,7 @@ class CountedDistinct(Counted):
 
     def state(self) -> list[Any]:
         """The state, as the module says."""
-        return [self.numbers, self.nans, self.size, self.entries, _table(self.table)]
+        return [self.numbers, self.nans, self.size, self.entries, _table_state(self.table)]
 
 
 class Latest:
@@ -414,7 +416,7 @@ class Latest:
         return [self.size, self.stamp, self.known, self.value]
 
 
-def _table(table: EntryTable) -> dict[bytes, Sequence[Any]] | None:
+def _table_state(table: EntryTable) -> dict[bytes, Sequence[Any]] | None:
     return table.state() if isinstance(table, Entries) else None
 
 

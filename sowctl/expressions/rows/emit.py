@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping
 
 from sowctl.expressions.functions import FUNCTIONS, Function
-from sowctl.expressions.rows.code import DEEPEST, Code, Emission, Operand
-from sowctl.expressions.rows.predicates import PREDICATES, TRUTH_KINDS
-from sowctl.expressions.rows.runtime import ARITHMETIC_NAMES, NAMES
+from sowctl.expressions.rows.code import MAX_INDENTATION, Code, Emission, Operand
+from sowctl.expressions.rows.predicates import PREDICATE_EMITTERS, TRUTH_KINDS
+from sowctl.expressions.rows.runtime import ARITHMETIC_NAMES, RUNTIME_NAMES
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.patterns import Matcher, Regex, compile_pattern
 from sowctl.values.compare import truth_of
 
-_CONVERSIONS = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
-_GROUP = 40
+_CONVERSION_NAMES = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
+_MAX_CHAIN_OPERANDS = 40
 """Operands of a longer chain of AND or OR are grouped, so that a decided chain is left quickly."""
-LONG = 1000
+LONG_CHAIN_GROUPS = 1000
 """The groups of a longer chain are functions, compiled one by one: CPython needs much memory for one long function."""
 
 
@@ -35,16 +35,16 @@ class Emitter:
         if isinstance(node, n.Literal):
             return self.code.const(node.value or None if isinstance(node.value, bytes) else node.value)
         if isinstance(node, n.Unary):
-            return (yield self._unary(node))
+            return (yield self._emit_unary(node))
         if isinstance(node, n.Arithmetic):
-            return (yield self._arithmetic(node))
+            return (yield self._emit_arithmetic(node))
         if isinstance(node, n.Logic):
-            return (yield self._logic(node))
+            return (yield self._emit_logic(node))
         if isinstance(node, n.Not):
-            return (yield self._not(node))
+            return (yield self._emit_not(node))
         if isinstance(node, n.Call):
-            return (yield self._call(node, text))
-        return (yield PREDICATES[type(node)](self, node))
+            return (yield self._emit_call(node, text))
+        return (yield PREDICATE_EMITTERS[type(node)](self, node))
 
     def truth(self, node: n.Node) -> Emission:
         """Emit a node's truth: an operand of kind ``bool``, ``truth`` or ``const``."""
@@ -74,43 +74,43 @@ class Emitter:
         code = self.code
         code.indent += 1
         # The indent is restored below, also around blocks that became functions: their lines are kept apart.
-        result: Operand = yield code.apart(body) if apart or code.indent > DEEPEST else body
+        result: Operand = yield code.apart(body) if apart or code.indent > MAX_INDENTATION else body
         code.add(f"{target} = {result.code}")
         code.indent -= 1
         return result.kind
 
     # arithmetic -----------------------------------------------------------------------------------------------------
 
-    def _unary(self, node: n.Unary) -> Emission:
+    def _emit_unary(self, node: n.Unary) -> Emission:
         operand: Operand = yield self.value(node.operand)
         name = "neg" if node.operator == "-" else "number_of"
         if operand.kind == "const":
             # A literal is converted now, by the function that the generated code would call.
-            return self.code.const(NAMES[name](operand.value))
+            return self.code.const(RUNTIME_NAMES[name](operand.value))
         return self.code.bind(f"{name}({operand.code})", "number")
 
-    def _arithmetic(self, node: n.Arithmetic) -> Emission:
+    def _emit_arithmetic(self, node: n.Arithmetic) -> Emission:
         left: Operand = yield self.value(node.operands[0])
         left = self.code.simple(left)
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             right: Operand = yield self.value(operand)
-            left = self._operate(operator, left, self.code.simple(right))
+            left = self._emit_operation(operator, left, self.code.simple(right))
         return left
 
-    def _operate(self, operator: str, left: Operand, right: Operand) -> Operand:
+    def _emit_operation(self, operator: str, left: Operand, right: Operand) -> Operand:
         name = ARITHMETIC_NAMES[operator]
         # Folded by the function that rows would call, so that both ways have one result.
         if left.kind == right.kind == "const":
-            return self.code.const(NAMES[name](left.value, right.value))
+            return self.code.const(RUNTIME_NAMES[name](left.value, right.value))
         general = f"{name}({left.code}, {right.code})"
-        test = _inexact(operator, left, right)
+        test = _inexact_test(operator, left, right)
         if test is not None:
             general = f"{left.code} {operator} {right.code} if {test} else {general}"
         return self.code.bind(general, "number")
 
     # logic ----------------------------------------------------------------------------------------------------------
 
-    def _not(self, node: n.Not) -> Emission:
+    def _emit_not(self, node: n.Not) -> Emission:
         operand: Operand = yield self.truth(node.operand)
         if operand.kind == "const":
             return self.code.const(None if operand.value is None else not operand.value)
@@ -120,13 +120,13 @@ class Emitter:
         operand = self.code.simple(operand)
         return self.code.bind(f"None if {operand.code} is None else not {operand.code}", "truth")
 
-    def _logic(self, node: n.Logic) -> Emission:
+    def _emit_logic(self, node: n.Logic) -> Emission:
         # AND goes on while the result is TRUE, OR while it is FALSE; NULL ends both, as the language has it: on the
         # left of AND and OR it stays NULL whatever follows. So ``if t:`` and ``if t is False:`` are the whole rule.
-        operands = _grouped(node)
+        operands = _group_chain(node)
         target = self.code.temp()
         undecided = f"if {target}:" if node.operator == "AND" else f"if {target} is False:"
-        apart = len(node.operands) > LONG
+        apart = len(node.operands) > LONG_CHAIN_GROUPS
         first: Operand = yield self.code.apart(self.truth(operands[0])) if apart else self.truth(operands[0])
         self.code.add(f"{target} = {first.code}")
         kinds = {_truth_kind(first)}
@@ -139,68 +139,68 @@ class Emitter:
 
     # calls ----------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: n.Call, text: bool) -> Emission:
+    def _emit_call(self, node: n.Call, text: bool) -> Emission:
         if node.name == "IF":
-            return (yield self._if(node, text))
+            return (yield self._emit_if(node, text))
         if node.name == "COALESCE":
-            return (yield self._coalesce(node, text))
+            return (yield self._emit_coalesce(node, text))
         # Built-in names come first, so a module cannot change what a text means; the check has seen that one exists.
         function = FUNCTIONS.get(node.name) or self.extra[node.name]
         arguments = []
         for position, argument in enumerate(node.arguments):
-            operand: Operand = yield self._argument(function, position, argument, text)
+            operand: Operand = yield self._emit_argument(function, position, argument, text)
             arguments.append(operand)
-        return self._invoke(function, arguments)
+        return self._emit_invocation(function, arguments)
 
-    def _if(self, node: n.Call, text: bool) -> Emission:
+    def _emit_if(self, node: n.Call, text: bool) -> Emission:
         condition: Operand = yield self.truth(node.arguments[0])
         target = self.code.temp()
         self.code.add(f"if {condition.code}:")
         # Only the branch that is chosen is evaluated: the other may fail or cost much.
-        then = yield self.block(self._scalar(node.arguments[1], text), target)
+        then = yield self.block(self._emit_scalar(node.arguments[1], text), target)
         self.code.add("else:")
-        other = yield self.block(self._scalar(node.arguments[2], text), target)
+        other = yield self.block(self._emit_scalar(node.arguments[2], text), target)
         # Both branches of one kind: later code keeps its fast path for that kind.
         return Operand(target, then if then == other and then != "const" else "scalar")
 
-    def _coalesce(self, node: n.Call, text: bool) -> Emission:
-        first: Operand = yield self._scalar(node.arguments[0], text)
+    def _emit_coalesce(self, node: n.Call, text: bool) -> Emission:
+        first: Operand = yield self._emit_scalar(node.arguments[0], text)
         target = self.code.temp()
         self.code.add(f"{target} = {first.code}")
         for argument in node.arguments[1:]:
             self.code.add(f"if {target} is None:")
             # The next argument is evaluated only while nothing but NULL was found.
-            yield self.block(self._scalar(argument, text), target)
+            yield self.block(self._emit_scalar(argument, text), target)
         return Operand(target, "scalar")
 
-    def _scalar(self, node: n.Node, text: bool) -> Emission:
+    def _emit_scalar(self, node: n.Node, text: bool) -> Emission:
         operand: Operand = yield self.value(node, text)
         return self.as_scalar(operand)
 
-    def _argument(self, function: Function, position: int, node: n.Node, text: bool) -> Emission:
+    def _emit_argument(self, function: Function, position: int, node: n.Node, text: bool) -> Emission:
         kind = function.kind(position)
         if isinstance(node, n.Pattern):
             return Operand(self.code.give(self.matcher(node)), "pattern")
         if kind == "values":
-            return (yield self._values(function, node, text))
+            return (yield self._emit_values(function, node, text))
         # The original text of a number is asked for only where a text is wanted: keeping it costs the reader of
         # messages.
         operand: Operand = yield self.value(node, kind == "text" or (kind == "scalar" and text))
         if kind == "scalar":
             return self.code.simple(self.as_scalar(operand))
         if operand.kind == "const":
-            return self.code.const(NAMES[_CONVERSIONS[kind]](operand.value))
+            return self.code.const(RUNTIME_NAMES[_CONVERSION_NAMES[kind]](operand.value))
         # The operand has the kind already, so a conversion would change nothing.
         if operand.kind == kind:
             return operand
-        return self.code.bind(f"{_CONVERSIONS[kind]}({operand.code})", kind)
+        return self.code.bind(f"{_CONVERSION_NAMES[kind]}({operand.code})", kind)
 
-    def _values(self, function: Function, node: n.Node, text: bool) -> Emission:
+    def _emit_values(self, function: Function, node: n.Node, text: bool) -> Emission:
         if isinstance(node, n.Field):
             # A list whose values reach the result as they are must keep the original texts of its numbers.
             wanted = function.result == "text" or (function.result == "scalar" and text)
             return Operand(f"items_of({self.code.slot(node, wanted, True).code})", "values", False)
-        operand: Operand = yield self._scalar(node, True)
+        operand: Operand = yield self._emit_scalar(node, True)
         return Operand(f"items_of({operand.code})", "values", False)
 
     def matcher(self, pattern: n.Pattern) -> Matcher | None:
@@ -211,7 +211,7 @@ class Emitter:
             self.code.matchers.append(found)
         return found
 
-    def _invoke(self, function: Function, arguments: list[Operand]) -> Operand:
+    def _emit_invocation(self, function: Function, arguments: list[Operand]) -> Operand:
         code = [argument.code for argument in arguments]
         # What is not in the message comes first: the record's header, or the run's environment.
         if function.gets:
@@ -231,7 +231,7 @@ class Emitter:
         return self.code.bind(call, kind)
 
 
-def _inexact(operator: str, left: Operand, right: Operand) -> str | None:
+def _inexact_test(operator: str, left: Operand, right: Operand) -> str | None:
     """The test under which Python's own operator does what the language wants: a Double is among the operands."""
     # With a Double among the operands Python computes what the language wants, without a call; of two Integers the
     # range must be looked at. % differs in sign, and a division by zero must not raise: those go to the functions.
@@ -252,12 +252,12 @@ def _truth_kind(operand: Operand) -> str:
     return "truth" if operand.kind == "const" else operand.kind
 
 
-def _grouped(node: n.Logic) -> tuple[n.Node, ...]:
+def _group_chain(node: n.Logic) -> tuple[n.Node, ...]:
     """The operands of a long chain in groups of their own: both operators are associative."""
     operands = node.operands
-    if len(operands) <= _GROUP:
+    if len(operands) <= _MAX_CHAIN_OPERANDS:
         return operands
     # Groups of about the square root of the length: a decided chain skips the rest of its group and then the groups.
-    size = max(_GROUP, math.isqrt(len(operands)) + 1)
+    size = max(_MAX_CHAIN_OPERANDS, math.isqrt(len(operands)) + 1)
     groups = [operands[start : start + size] for start in range(0, len(operands), size)]
     return tuple(n.Logic(node.operator, group) if len(group) > 1 else group[0] for group in groups)

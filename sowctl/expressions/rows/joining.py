@@ -14,7 +14,7 @@ from sowctl.expressions.syntax.joins import Join, JoinSide
 T = TypeVar("T")
 Source: TypeAlias = tuple[str | None, str]
 """Message type, where the join names one, and topic."""
-HINT = "the left side of a join names a topic of an earlier join"
+JOIN_HINT = "the left side of a join names a topic of an earlier join"
 
 
 def source_of(side: JoinSide) -> Source:
@@ -42,10 +42,10 @@ def plan(joins: Sequence[Join]) -> tuple[Source, list[JoinStep[T]]]:
     for join in joins:
         old, new = join
         if source_of(old) == source_of(new):
-            raise UsageError("SOW-EXP-027", f"[{old.topic}] joins itself", hint=HINT)
+            raise UsageError("SOW-EXP-027", f"[{old.topic}] joins itself", hint=JOIN_HINT)
         # The left side must be in the row already when the right side is looked up.
         if source_of(old) not in places:
-            raise UsageError("SOW-EXP-027", f"[{old.topic}] is joined before it is attached", hint=HINT)
+            raise UsageError("SOW-EXP-027", f"[{old.topic}] is joined before it is attached", hint=JOIN_HINT)
         if places.setdefault(source_of(new), len(places)) < places[source_of(old)]:
             # Both are attached: the row has the values of both only where the later one is looked up.
             old, new = new, old

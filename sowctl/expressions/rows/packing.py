@@ -16,29 +16,29 @@ from sowctl.values.fields import Number, SlotValue, Values
 _NUMBER, _VALUES, _UNTYPED_NUMBER = 1, 2, 3
 
 
-def _told(value: Any) -> Any:
+def _encode_extension(value: Any) -> Any:
     if type(value) is Number:
-        return msgpack.Ext(_NUMBER if value.typed else _UNTYPED_NUMBER, _ENCODER.encode([value.value, value.text]))
+        return msgpack.Ext(_NUMBER if value.typed else _UNTYPED_NUMBER, _SLOT_ENCODER.encode([value.value, value.text]))
     if type(value) is Values:
-        return msgpack.Ext(_VALUES, _ENCODER.encode([plainly(value.items), value.dropped]))
+        return msgpack.Ext(_VALUES, _SLOT_ENCODER.encode([plainly(value.items), value.dropped]))
     raise TypeError(f"{type(value).__name__} is no slot value")
 
 
-def _read(code: int, data: memoryview) -> Any:
-    first, second = _DECODER.decode(data)
+def _decode_extension(code: int, data: memoryview) -> Any:
+    first, second = _SLOT_DECODER.decode(data)
     return Values(tuple(first), second) if code == _VALUES else Number(first, second, code == _NUMBER)
 
 
-_ENCODER = msgpack.Encoder(enc_hook=_told)
-_DECODER = msgpack.Decoder(ext_hook=_read)
+_SLOT_ENCODER = msgpack.Encoder(enc_hook=_encode_extension)
+_SLOT_DECODER = msgpack.Decoder(ext_hook=_decode_extension)
 
 
 def plainly(values: tuple[SlotValue, ...]) -> list[SlotValue]:
     """The values with every String that is UTF-8 as ``str``: one spelling for equal Strings."""
-    return [_text(value) if type(value) is bytes else value for value in values]
+    return [_decode_if_utf8(value) if type(value) is bytes else value for value in values]
 
 
-def _text(value: bytes) -> str | bytes:
+def _decode_if_utf8(value: bytes) -> str | bytes:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -47,9 +47,9 @@ def _text(value: bytes) -> str | bytes:
 
 def pack(value: Any) -> bytes:
     """A slot value, or lists, maps and plain values around some."""
-    return _ENCODER.encode(_text(value) if type(value) is bytes else value)
+    return _SLOT_ENCODER.encode(_decode_if_utf8(value) if type(value) is bytes else value)
 
 
 def unpack(data: bytes | memoryview) -> Any:
     """What :func:`pack` was given; tuples come as lists."""
-    return _DECODER.decode(data)
+    return _SLOT_DECODER.decode(data)

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from sowctl.expressions.rows.code import Code, Emission, Operand
 from sowctl.expressions.rows.comparing import InMembers
-from sowctl.expressions.rows.runtime import COMPARE_NAMES, NAMES
+from sowctl.expressions.rows.runtime import COMPARE_NAMES, RUNTIME_NAMES
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.patterns import Matcher, Simple
 from sowctl.values.compare import numeric_reading, text_of
 
 TRUTH_KINDS = ("bool", "truth")
-_PYTHON = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_PYTHON_OPERATORS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 class Writer(Protocol):
@@ -38,11 +38,11 @@ class Writer(Protocol):
         ...
 
 
-def _result(code: str, negated: bool = False) -> Operand:
+def _boolean_operand(code: str, negated: bool = False) -> Operand:
     return Operand(f"not {code}" if negated else code, "bool", False)
 
 
-def _decoded(value: bytes) -> str | None:
+def _decode_literal(value: bytes) -> str | None:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -56,14 +56,14 @@ def _is_number(value: Any) -> bool:
 def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) -> str:
     """Code of ``left operator right``; both operands are simple."""
     if left.kind == "const" and right.kind == "const":
-        return emitter.code.const(NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
+        return emitter.code.const(RUNTIME_NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
     # The literal goes to the right, with the operator turned, so that one set of fast paths serves both orders.
     if left.kind == "const":
-        left, right, operator = right, left, n.TURNED[operator]
+        left, right, operator = right, left, n.SWAPPED_OPERATORS[operator]
     general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
     if right.kind == "const":
         return _against_literal(emitter, operator, left, right, general)
-    x, y, sign = left.code, right.code, _PYTHON[operator]
+    x, y, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
     # Python compares Integers with Doubles exactly, and NaN as the language does; only None must be kept out.
     if left.kind == right.kind == "number":
         return f"({x} is not None and {y} is not None and {x} {sign} {y})"
@@ -75,7 +75,7 @@ def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) ->
 
 
 def _against_literal(emitter: Writer, operator: str, left: Operand, right: Operand, general: str) -> str:
-    x, c, sign = left.code, right.code, _PYTHON[operator]
+    x, c, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
     # NaN is not among these literals: it takes the general way.
     if _is_number(right.value):
         if left.kind == "number":
@@ -92,7 +92,7 @@ def _against_literal(emitter: Writer, operator: str, left: Operand, right: Opera
             return f"({x} == {c})" if operator == "=" else f"({x} is not None and {x} {sign} {c})"
         # Most texts come as str. UTF-8 sorts as its code points do, so the literal is decoded once instead of
         # encoding every value. A literal that is no UTF-8 has no str and takes the general way.
-        word = _decoded(right.value)
+        word = _decode_literal(right.value)
         if word is not None and left.kind in ("slot", "scalar"):
             w = emitter.code.const(word).code
             # Only the empty string, which is NULL, needs a test of its own, and "=" and ">" exclude it already.
@@ -109,18 +109,18 @@ def _number_against_text(emitter: Writer, operator: str, x: str, text: bytes, ge
     if reading is None:
         return general
     c = emitter.code.const(reading).code
-    return f"{x} {_PYTHON[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
+    return f"{x} {_PYTHON_OPERATORS[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
 
 
-def _compare(emitter: Writer, node: n.Compare) -> Emission:
+def _emit_compare(emitter: Writer, node: n.Compare) -> Emission:
     left: Operand = yield emitter.value(node.left)
     left = emitter.code.simple(left)
     right: Operand = yield emitter.value(node.right)
     right = emitter.code.simple(right)
-    return _result(comparison(emitter, node.operator, left, right))
+    return _boolean_operand(comparison(emitter, node.operator, left, right))
 
 
-def _between(emitter: Writer, node: n.Between) -> Emission:
+def _emit_between(emitter: Writer, node: n.Between) -> Emission:
     sides = []
     for side in (node.operand, node.low, node.high):
         operand: Operand = yield emitter.value(side)
@@ -130,12 +130,12 @@ def _between(emitter: Writer, node: n.Between) -> Emission:
     if x.kind == "slot" and _is_number(low.value) and _is_number(high.value):
         general = f"ge({x.code}, {low.code}) and le({x.code}, {high.code})"
         test = f"type({x.code}) is float or type({x.code}) is int"
-        return _result(f"({low.code} <= {x.code} <= {high.code} if {test} else {general})", node.negated)
+        return _boolean_operand(f"({low.code} <= {x.code} <= {high.code} if {test} else {general})", node.negated)
     both = f"({comparison(emitter, '>=', x, low)} and {comparison(emitter, '<=', x, high)})"
-    return _result(both, node.negated)
+    return _boolean_operand(both, node.negated)
 
 
-def _is(emitter: Writer, node: n.Is) -> Emission:
+def _emit_is(emitter: Writer, node: n.Is) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand).code
     # Only NaN differs from itself.
@@ -148,21 +148,21 @@ def _is(emitter: Writer, node: n.Is) -> Emission:
         test = f"(first({x}) is None)"
     else:
         test = f"({x} is None)"
-    return _result(test, node.negated)
+    return _boolean_operand(test, node.negated)
 
 
-def _like(emitter: Writer, node: n.Like) -> Emission:
+def _emit_like(emitter: Writer, node: n.Like) -> Emission:
     operand: Operand = yield emitter.value(node.operand, True)
     matcher = emitter.matcher(node.pattern)
     x = emitter.code.simple(operand)
     # The empty pattern is NULL, and LIKE NULL is FALSE.
     if matcher is None:
-        return _result(emitter.code.const(False).code, node.negated)
+        return _boolean_operand(emitter.code.const(False).code, node.negated)
     found = emitter.code.give(matcher.found)
     if x.kind == "text":
-        return _result(f"({x.code} is not None and {found}({x.code}))", node.negated)
+        return _boolean_operand(f"({x.code} is not None and {found}({x.code}))", node.negated)
     quick = _on_str(emitter, x.code, matcher, found)
-    return _result(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
+    return _boolean_operand(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
 
 
 def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
@@ -180,7 +180,7 @@ def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
     return f"{emitter.code.const(word).code} in {x}"
 
 
-def _in(emitter: Writer, node: n.In) -> Emission:
+def _emit_in(emitter: Writer, node: n.In) -> Emission:
     operand: Operand = yield emitter.value(node.operand)
     x = emitter.code.simple(operand)
     # An IN list is an OR of equalities, none of which is ever NULL, so its members may be asked in another order.
@@ -192,20 +192,20 @@ def _in(emitter: Writer, node: n.In) -> Emission:
         else:
             computed.append(item)
     target = emitter.code.temp()
-    emitter.code.add(f"{target} = {_member(emitter, x, InMembers(literals)) if literals else 'False'}")
+    emitter.code.add(f"{target} = {_membership_code(emitter, x, InMembers(literals)) if literals else 'False'}")
     # Members that must be computed are asked one by one, and only while none was equal.
     for item in computed:
         emitter.code.add(f"if not {target}:")
-        yield emitter.block(_equals(emitter, x, item), target)
+        yield emitter.block(_emit_equals(emitter, x, item), target)
     return Operand(f"not {target}" if node.negated else target, "bool", not node.negated)
 
 
-def _equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
+def _emit_equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
     operand: Operand = yield emitter.value(item)
-    return _result(comparison(emitter, "=", x, emitter.code.simple(operand)))
+    return _boolean_operand(comparison(emitter, "=", x, emitter.code.simple(operand)))
 
 
-def _member(emitter: Writer, x: Operand, members: InMembers) -> str:
+def _membership_code(emitter: Writer, x: Operand, members: InMembers) -> str:
     # Literal members are found by hash, however many they are. The sets below answer for plain values without a call;
     # mixed lists have to look at readings and texts both.
     general = f"{emitter.code.give(members.holds)}({x.code})"
@@ -220,7 +220,7 @@ def _member(emitter: Writer, x: Operand, members: InMembers) -> str:
     return general
 
 
-def _affix(emitter: Writer, node: n.Affix) -> Emission:
+def _emit_affix(emitter: Writer, node: n.Affix) -> Emission:
     operand: Operand = yield emitter.value(node.operand, True)
     x = emitter.code.simple(operand)
     fixed: list[bytes] = []
@@ -236,22 +236,22 @@ def _affix(emitter: Writer, node: n.Affix) -> Emission:
     name, method = ("begins", "startswith") if node.word == "BEGINS" else ("ends", "endswith")
     given = emitter.code.give(tuple(fixed))
     if computed:
-        return _result(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
+        return _boolean_operand(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
     general = f"{name}({x.code}, {given})"
-    words = [word for text in fixed if (word := _decoded(text)) is not None]
+    words = [word for text in fixed if (word := _decode_literal(text)) is not None]
     # A member that is no UTF-8 can only be compared as bytes.
     if len(words) < len(fixed) or not words:
-        return _result(general, node.negated)
-    return _result(
+        return _boolean_operand(general, node.negated)
+    return _boolean_operand(
         f"({x.code}.{method}({emitter.code.give(tuple(words))}) if type({x.code}) is str else {general})", node.negated
     )
 
 
-PREDICATES: dict[type[n.Node], Callable[[Writer, Any], Emission]] = {
-    n.Compare: _compare,
-    n.Between: _between,
-    n.Is: _is,
-    n.Like: _like,
-    n.In: _in,
-    n.Affix: _affix,
+PREDICATE_EMITTERS: dict[type[n.Node], Callable[[Writer, Any], Emission]] = {
+    n.Compare: _emit_compare,
+    n.Between: _emit_between,
+    n.Is: _emit_is,
+    n.Like: _emit_like,
+    n.In: _emit_in,
+    n.Affix: _emit_affix,
 }

@@ -69,7 +69,7 @@ class Compiled:
         self.source = "\n".join([*code.functions, main])
         self._parts = [*code.functions, main], code.names
 
-    def _runner(self) -> Run:
+    def _compile_loop(self) -> Run:
         """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
@@ -80,8 +80,8 @@ class Compiled:
             self._run = names["run"]
         return self._run
 
-    def _call(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
-        run = self._runner()
+    def _run_loop(self, rows: Iterable[Row], env: Environment, headers: Any, previous: Any) -> list[Any]:
+        run = self._compile_loop()
         if self._is_bounded or env.limits.seconds is not None:
             try:
                 env.begin_batch()
@@ -115,7 +115,7 @@ class Value(Compiled):
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
         """
-        return self._call(rows, env, headers, previous)
+        return self._run_loop(rows, env, headers, previous)
 
 
 class Tuples(Compiled):
@@ -131,7 +131,7 @@ class Tuples(Compiled):
         previous: Sequence[Row | None] | None = None,
     ) -> list[tuple[SlotValue, ...]]:
         """One tuple of scalars per row; see :meth:`Value.values`."""
-        return self._call(rows, env, headers, previous)
+        return self._run_loop(rows, env, headers, previous)
 
 
 def value_of(node: Node, text: str, extra: Mapping[str, Function]) -> Value:

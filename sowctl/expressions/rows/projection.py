@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
-from sowctl.expressions.rows.aggregates import ORDERED, aggregate
+from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES, aggregate
 from sowctl.expressions.rows.code import Operand, finish
 from sowctl.expressions.rows.emit import Emitter
 from sowctl.expressions.rows.program import Tuples, Value, value_of
-from sowctl.expressions.rows.sums import ADDING, Count, Sum
+from sowctl.expressions.rows.sums import SUM_STATES, Count, Sum
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
 from sowctl.expressions.syntax.parse import destination_of
@@ -28,7 +28,7 @@ from sowctl.values.compare import text_of
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path, Step
 
-RESULT = "\0result"
+RESULT_QUALIFIER = "\0result"
 """Qualifier of the fields that stand for results of aggregates; no topic has this name."""
 
 GroupKey: TypeAlias = tuple[bytes | None, ...]
@@ -49,7 +49,7 @@ class Aggregated(Struct, frozen=True):
     delimiter: TextNode | None
 
 
-_TEXTS = frozenset((str, type(None)))
+_TEXT_TYPES = frozenset((str, type(None)))
 
 
 class GroupState:
@@ -93,12 +93,12 @@ class Projection:
         self.aggregates: list[Aggregated] = []
         # Aggregates are cut out first: what is left of the fields reads their results as if they were fields of a
         # message.
-        outer = [TextNode(_split(field.expression, text, self.aggregates), text) for field, text in fields]
+        outer = [TextNode(_extract_aggregates(field.expression, text, self.aggregates), text) for field, text in fields]
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
         # Two programs: the first runs once per message, the second once per group when its fields are asked for.
         reader, maker = Emitter("", extra), Emitter("", extra)
-        read = _tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
-        made = _tuple(maker, [*outer, *delimiters])
+        read = _emit_tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
+        made = _emit_tuple(maker, [*outer, *delimiters])
         # Before the programs are made: it still adds slots to the reader, whose row is the one that a group keeps.
         self._needs = _shared_slots(reader, maker)
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
@@ -107,7 +107,7 @@ class Projection:
         self.width = len(grouping)
         self.keeps = tuple(place for result, place in self._needs if not result)
         """Places in a message's row of what a group's fields read from its last message."""
-        self.ordered = [call.name in ORDERED for call in self.aggregates]
+        self.ordered = [call.name in ORDERED_AGGREGATES for call in self.aggregates]
         self._read = Tuples("", None, reader, read)
         self._make = Tuples("", None, maker, made)
         self.slots: tuple[Slot, ...] = self._read.slots
@@ -136,7 +136,7 @@ class Projection:
         # Stamps of single inputs are kept only where an aggregate depends on the order.
         ordered = [number for number, one in enumerate(self.ordered) if one] if stamps is not None else []
         made = self._read.values(rows, env, headers)
-        for key, places in self._places(made).items():
+        for key, places in self._group_places(made).items():
             group = groups.get(key)
             if group is None:
                 group = groups[key] = GroupState(len(self.aggregates))
@@ -169,14 +169,14 @@ class Projection:
             if headers is not None:
                 group.header = headers[last]
 
-    def _places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
+    def _group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
         """Which of what was read of some messages belong to each group, groups as they come."""
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)
         keys: list[tuple[Any, ...]] = [values[:width] for values in made]
         # Strings find their group without conversion. A scalar is never the empty string, so no two of these keys have
         # one text.
-        texts = _TEXTS.issuperset(map(type, chain.from_iterable(keys)))
+        texts = _TEXT_TYPES.issuperset(map(type, chain.from_iterable(keys)))
         if not texts:
             # Numbers do not find their group as they are: of equal ones each may have another text.
             keys = [tuple(map(text_of, key)) for key in keys]
@@ -206,7 +206,7 @@ class Projection:
 
         def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
             calls = enumerate(zip(self.aggregates, delimiters, strict=True))
-            return [_result(number, call, group, text) for number, (call, text) in calls]
+            return [_group_result(number, call, group, text) for number, (call, text) in calls]
 
         return self.made(kept, group.header, results, env)
 
@@ -217,7 +217,7 @@ class Projection:
         calls = list(enumerate(self.aggregates))
         rows = []
         for group in groups:
-            results = [_result(number, call, group, b",") for number, call in calls]
+            results = [_group_result(number, call, group, b",") for number, call in calls]
             kept = map(group.row.__getitem__, self.keeps)
             rows.append(tuple([results[place] if result else next(kept) for result, place in self._needs]))
         return list(self._make.values(rows, env, [group.header for group in groups]))
@@ -239,11 +239,11 @@ class Projection:
         # Delimiters are values of the last message and contain no aggregate: they are computed first, with results
         # still NULL.
         if any(call.delimiter is not None for call in self.aggregates):
-            given = iter(self._made(kept, header, [None] * len(self.aggregates), env)[size:])
+            given = iter(self._evaluate_kept_fields(kept, header, [None] * len(self.aggregates), env)[size:])
             delimiters = [next(given) if call.delimiter is not None else b"," for call in self.aggregates]
-        return list(self._made(kept, header, results(delimiters), env)[:size])
+        return list(self._evaluate_kept_fields(kept, header, results(delimiters), env)[:size])
 
-    def _made(
+    def _evaluate_kept_fields(
         self, kept: Sequence[SlotValue], header: Header, results: Sequence[SlotValue], env: Environment
     ) -> tuple[SlotValue, ...]:
         rest = iter(kept)
@@ -251,12 +251,12 @@ class Projection:
         return self._make.values([row], env, [header])[0]
 
 
-def _result(number: int, call: Aggregated, group: GroupState, delimiter: SlotValue) -> Scalar:
+def _group_result(number: int, call: Aggregated, group: GroupState, delimiter: SlotValue) -> Scalar:
     inputs = group.inputs[number]
     known = group.sums.get(number)
     if known is not None:
         # What stands beside the sums is few: it is added to a sum of its own, which leaves the group as it is.
-        added = ADDING[call.name](())
+        added = SUM_STATES[call.name](())
         added.merge(known)  # type: ignore[arg-type]  # of one aggregate call, so of one class
         added.change(inputs, 1)
         return added.result()
@@ -264,7 +264,7 @@ def _result(number: int, call: Aggregated, group: GroupState, delimiter: SlotVal
     return aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
 
 
-def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
+def _extract_aggregates(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
     """The expression with a result field in the place of every aggregate, which is added to ``aggregates``."""
 
     def change(current: n.Node) -> n.Node | None:
@@ -274,12 +274,12 @@ def _split(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
         number = str(len(aggregates))
         parts = [TextNode(argument, text) for argument in current.arguments]
         aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
-        return n.Field(Path((Step(number),)), (RESULT,), None, 0, span=current.span)
+        return n.Field(Path((Step(number),)), (RESULT_QUALIFIER,), None, 0, span=current.span)
 
     return transform(node, change)
 
 
-def _tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
+def _emit_tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
     """Emit all parts; the code that ends a row by appending the tuple of their scalars."""
     codes = []
     for node, text in parts:
@@ -294,7 +294,7 @@ def _shared_slots(reader: Emitter, maker: Emitter) -> list[tuple[bool, int]]:
     needs = []
     for key, (_, wanted) in maker.code.slots.items():
         field = wanted.field
-        if field.qualifier == (RESULT,):
+        if field.qualifier == (RESULT_QUALIFIER,):
             needs.append((True, int(field.path.steps[0].name)))
         else:
             # Both programs share one row per message: the reader asks for everything that the maker reads from the last

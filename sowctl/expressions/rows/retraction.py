@@ -10,7 +10,7 @@ Two states of one group add up (:meth:`Group.merge`): parts of a job each make s
 
 State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of ``sums`` and ``counted``, and
 ``latest`` as that of ANY with ``[row, header or nil]`` as its value: the slots that the fields read from the last
-message, and its header where they ask for one. :data:`STATES` counts its versions.
+message, and its header where they ask for one. :data:`STATE_VERSION` counts its versions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.rows.aggregates import joined
 from sowctl.expressions.rows.counted import Counted, CountedDistinct, EntryTable, Inputs, Latest, Stamp, no_rows
 from sowctl.expressions.rows.packing import pack, plainly, unpack
-from sowctl.expressions.rows.sums import ADDING, Count, Sum
+from sowctl.expressions.rows.sums import SUM_STATES, Count, Sum
 from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Scalar, SlotValue
 
 if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 
-STATES = 2
+STATE_VERSION = 2
 """Version of the states: another one holds other things, and is made anew from the sources."""
 
 
@@ -53,15 +53,17 @@ Rows: TypeAlias = Callable[[bool], Iterable[Contribution]]
 """The contributions that a group still has, ascending by stamp; descending for True. Mostly the first one is enough."""
 Tables: TypeAlias = Callable[[int], EntryTable | None]
 """Where the counted inputs of an aggregate, by its number, are kept; None for those that travel in the state."""
-_Part: TypeAlias = Count | Sum | Counted | Latest
+_AggregateState: TypeAlias = Count | Sum | Counted | Latest
 
 
-def _without_table(make: Callable[[Sequence[Any]], _Part], state: Sequence[Any], _: EntryTable | None) -> _Part:
+def _without_table(
+    make: Callable[[Sequence[Any]], _AggregateState], state: Sequence[Any], _: EntryTable | None
+) -> _AggregateState:
     return make(state)
 
 
-_CALLS: dict[str, Callable[[Sequence[Any], EntryTable | None], _Part]] = {
-    **{name: partial(_without_table, make) for name, make in ADDING.items()},
+_STATE_FACTORIES: dict[str, Callable[[Sequence[Any], EntryTable | None], _AggregateState]] = {
+    **{name: partial(_without_table, make) for name, make in SUM_STATES.items()},
     "COUNT_DISTINCT": CountedDistinct,
     "ANY": lambda state, _: Latest(state),
     # These keep the same and differ in what is asked of it.
@@ -71,7 +73,7 @@ _CALLS: dict[str, Callable[[Sequence[Any], EntryTable | None], _Part]] = {
 
 
 _NO_VALUE = type(None)
-_NUMBERS = frozenset((int, float, bool, Number))
+_NUMBER_TYPES = frozenset((int, float, bool, Number))
 
 
 class RetractableGroup:
@@ -79,7 +81,7 @@ class RetractableGroup:
 
     __slots__ = ("latest", "parts")
 
-    def __init__(self, latest: Latest, parts: list[_Part]) -> None:
+    def __init__(self, latest: Latest, parts: list[_AggregateState]) -> None:
         self.latest = latest
         self.parts = parts
 
@@ -90,12 +92,12 @@ class RetractableGroup:
 
     def stamp(self, rows: Rows = no_rows) -> Stamp:
         """The highest stamp of its messages."""
-        self._find(rows)
+        self._find_latest_row(rows)
         return self.latest.stamp
 
-    def _find(self, rows: Rows) -> None:
+    def _find_latest_row(self, rows: Rows) -> None:
         if not self.latest.known:
-            self.latest.find((one.stamp, _last(one)) for one in rows(True))
+            self.latest.find((one.stamp, _last_contribution(one)) for one in rows(True))
 
     def change(self, some: Sequence[Contribution], sign: int) -> None:
         """Add messages (``sign`` 1) or take them back (-1).
@@ -104,7 +106,7 @@ class RetractableGroup:
         spoilt now, and has to be made anew.
         """
         stamps = [one.stamp for one in some]
-        self.latest.change([_last(one) for one in some], stamps, sign)
+        self.latest.change([_last_contribution(one) for one in some], stamps, sign)
         for number, part in enumerate(self.parts):
             values = [one.inputs[number] for one in some]
             places: Sequence[Stamp] = stamps
@@ -112,7 +114,7 @@ class RetractableGroup:
             if _NO_VALUE in set(map(type, values)):
                 places = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
                 values = [value for value in values if value is not None]
-            _change(part, values, places, sign)
+            _change_state(part, values, places, sign)
 
     def take(self, state: GroupState, projection: Projection, *, for_good: bool = False) -> None:
         """Add the messages of a group that was made forward, with unique stamps.
@@ -132,9 +134,9 @@ class RetractableGroup:
             values = plainly(tuple(state.inputs[number]))
             stamps: Sequence[Stamp] = state.stamps.get(number, ())
             if for_good and call.name in ("MIN", "MAX"):
-                places = _extremes(values, call.name == "MAX")  # type: ignore[arg-type]  # no lists among them
+                places = _find_extremes(values, call.name == "MAX")  # type: ignore[arg-type]  # no lists among them
                 values, stamps = [values[place] for place in places], [stamps[place] for place in places]
-            _change(part, values, stamps or [()] * len(values), 1)  # type: ignore[arg-type]  # no lists among them
+            _change_state(part, values, stamps or [()] * len(values), 1)  # type: ignore[arg-type]  # no lists among them
 
     def merge(self, other: RetractableGroup) -> None:
         """Add the messages of another state of the same group."""
@@ -143,9 +145,9 @@ class RetractableGroup:
             mine.merge(its)  # type: ignore[arg-type]  # states of one aggregate call are of one class
 
 
-def _extremes(values: Sequence[Scalar], greatest: bool) -> Sequence[int]:
+def _find_extremes(values: Sequence[Scalar], greatest: bool) -> Sequence[int]:
     """The places of the values that may be the least or greatest of a set; all, where they are not all numbers."""
-    if not _NUMBERS.issuperset(map(type, values)) or not values:
+    if not _NUMBER_TYPES.issuperset(map(type, values)) or not values:
         return range(len(values))
     numbers: list[Any] = [value.value if type(value) is Number else value for value in values]
     strange = next((place for place, number in enumerate(numbers) if number != number), None)
@@ -156,11 +158,11 @@ def _extremes(values: Sequence[Scalar], greatest: bool) -> Sequence[int]:
     return [place for place, number in enumerate(numbers) if number == best]
 
 
-def _last(one: Contribution) -> list[Any]:
+def _last_contribution(one: Contribution) -> list[Any]:
     return [list(one.row), None if one.header is None else list(astuple(one.header))]
 
 
-def _change(part: _Part, values: list[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
+def _change_state(part: _AggregateState, values: list[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
     if not values:
         return
     if isinstance(part, Counted | Latest):
@@ -198,12 +200,12 @@ class Retractable:
 
     def empty(self, tables: Tables | None = None) -> RetractableGroup:
         """A group without messages."""
-        return self._group((), tables)
+        return self._restore_group((), tables)
 
-    def _group(self, state: Sequence[Any], tables: Tables | None) -> RetractableGroup:
+    def _restore_group(self, state: Sequence[Any], tables: Tables | None) -> RetractableGroup:
         latest, *states = state or [()] * (len(self._names) + 1)
         parts = [
-            _CALLS[name](states[number], None if tables is None else tables(number))
+            _STATE_FACTORIES[name](states[number], None if tables is None else tables(number))
             for number, name in enumerate(self._names)
         ]
         return RetractableGroup(Latest(latest), parts)
@@ -214,12 +216,12 @@ class Retractable:
         ``rows`` are asked only for what a removal made unknown; the group then knows it again, so a state that is kept
         is best written after this. Raises DamageError ``SOW-EXP-050`` where they hold other messages than the group.
         """
-        group._find(rows)
+        group._find_latest_row(rows)
         row, header = group.latest.value
 
         def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
             return [
-                _result(name, part, delimiter, _inputs(rows, number))
+                _state_result(name, part, delimiter, _remaining_inputs(rows, number))
                 for number, (name, part, delimiter) in enumerate(zip(self._names, group.parts, delimiters, strict=True))
             ]
 
@@ -231,12 +233,12 @@ class Retractable:
 
     def unpack(self, state: bytes | memoryview, tables: Tables | None = None) -> RetractableGroup:
         """The group of a state that :meth:`pack` made for this projection."""
-        return self._group(unpack(state), tables)
+        return self._restore_group(unpack(state), tables)
 
     @staticmethod
     def packed(contribution: Contribution) -> bytes:
         """A contribution as msgpack: ``[stamp, inputs, row, header or nil]``."""
-        return pack([contribution.stamp, contribution.inputs, *_last(contribution)])
+        return pack([contribution.stamp, contribution.inputs, *_last_contribution(contribution)])
 
     @staticmethod
     def unpacked(data: bytes | memoryview) -> Contribution:
@@ -245,11 +247,11 @@ class Retractable:
         return Contribution(tuple(stamp), tuple(inputs), tuple(row), None if header is None else Header(*header))
 
 
-def _inputs(rows: Rows, number: int) -> Inputs:
+def _remaining_inputs(rows: Rows, number: int) -> Inputs:
     return lambda descending: ((one.stamp, one.inputs[number]) for one in rows(descending))
 
 
-def _result(name: str, part: _Part, delimiter: SlotValue, inputs: Inputs) -> Scalar:
+def _state_result(name: str, part: _AggregateState, delimiter: SlotValue, inputs: Inputs) -> Scalar:
     if isinstance(part, Latest):
         return part.result(inputs)
     if not isinstance(part, Counted) or isinstance(part, CountedDistinct):

@@ -42,7 +42,7 @@ def items_of(value: SlotValue) -> tuple[SlotValue, ...]:
     return () if value is None else (value,)
 
 
-NAMES: dict[str, Any] = {
+RUNTIME_NAMES: dict[str, Any] = {
     **{COMPARE_NAMES[word]: compare for word, compare in COMPARISONS.items()},
     **{ARITHMETIC_NAMES[word]: operate for word, operate in OPERATORS.items()},
     "neg": negate,

@@ -24,7 +24,7 @@ from typing import Any
 
 from sowctl.errors import DamageError
 from sowctl.expressions.functions.sets import (
-    SCALE,
+    DOUBLE_SCALE_BITS,
     numbers_of,
     quotient,
     scaled_squares,
@@ -34,7 +34,7 @@ from sowctl.expressions.functions.sets import (
 from sowctl.values.compare import I64_MIN, NAN, U64_MAX
 from sowctl.values.fields import Scalar
 
-_NOTHING = (0,) * 11
+_EMPTY_SUMS = (0,) * 11
 
 
 def damaged(what: str) -> DamageError:
@@ -79,11 +79,11 @@ class Sum:
     __slots__ = ("doubles", "infinities", "integers", "minus", "nans", "scaled", "whole")
 
     def __init__(self, state: Sequence[Any] = ()) -> None:
-        state = state or _NOTHING
+        state = state or _EMPTY_SUMS
         self.integers: int = state[0]
         self.whole = whole(state[1])
         self.doubles: int = state[2]
-        self.scaled = whole(state[3]) << (state[4] + SCALE) if state[3] else 0
+        self.scaled = whole(state[3]) << (state[4] + DOUBLE_SCALE_BITS) if state[3] else 0
         self.nans: int = state[5]
         self.infinities: int = state[6]
         self.minus: int = state[7]
@@ -92,27 +92,27 @@ class Sum:
         """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
         found, kinds = numbers_of(values)
         if kinds == {int}:
-            self._wholes(found, sign)
+            self._add_integers(found, sign)
         elif found:
-            self._wholes([value for value in found if type(value) is int], sign)
+            self._add_integers([value for value in found if type(value) is int], sign)
             finite = [value for value in found if type(value) is float and math.isfinite(value)]
-            self._doubles(finite, sign)
+            self._add_doubles(finite, sign)
             if len(finite) < len(found):
                 self.nans += sign * sum(value != value for value in found)
                 self.infinities += sign * found.count(math.inf)
                 self.minus += sign * found.count(-math.inf)
         if sign < 0:
-            self._check()
+            self._check_counts()
 
-    def _wholes(self, values: Sequence[Any], sign: int) -> None:
+    def _add_integers(self, values: Sequence[Any], sign: int) -> None:
         self.integers += sign * len(values)
         self.whole += sign * sum(values)
 
-    def _doubles(self, values: Sequence[Any], sign: int) -> None:
+    def _add_doubles(self, values: Sequence[Any], sign: int) -> None:
         self.doubles += sign * len(values)
         self.scaled += sign * scaled_sum(values)
 
-    def _check(self) -> None:
+    def _check_counts(self) -> None:
         if min(self.integers, self.doubles, self.nans, self.infinities, self.minus) < 0:
             raise damaged("inputs")
         # A sum of nothing is nothing: what is left over came from other inputs.
@@ -159,11 +159,15 @@ class Sum:
         if size == self.integers:
             return self.whole if I64_MIN <= self.whole <= U64_MAX else float(self.whole)
         found = self.special()
-        return quotient((self.whole << SCALE) + self.scaled, 1 << SCALE) if found is None else found
+        return (
+            quotient((self.whole << DOUBLE_SCALE_BITS) + self.scaled, 1 << DOUBLE_SCALE_BITS)
+            if found is None
+            else found
+        )
 
     def state(self) -> list[Any]:
         """The state, as the module says."""
-        mantissa = _mantissa(self.scaled, SCALE)
+        mantissa = _normalize_mantissa(self.scaled, DOUBLE_SCALE_BITS)
         return [
             self.integers,
             number(self.whole),
@@ -188,7 +192,11 @@ class Average(Sum):
         if size == self.integers:
             return self.whole / size
         found = self.special()
-        return quotient((self.whole << SCALE) + self.scaled, size << SCALE) if found is None else found
+        return (
+            quotient((self.whole << DOUBLE_SCALE_BITS) + self.scaled, size << DOUBLE_SCALE_BITS)
+            if found is None
+            else found
+        )
 
 
 class Deviation(Sum):
@@ -197,27 +205,27 @@ class Deviation(Sum):
     __slots__ = ("degrees", "scaled_squares", "squares")
 
     def __init__(self, degrees: int, state: Sequence[Any] = ()) -> None:
-        state = state or _NOTHING
+        state = state or _EMPTY_SUMS
         super().__init__(state)
         self.degrees = degrees
         self.squares = whole(state[8])
-        self.scaled_squares = whole(state[9]) << (state[10] + 2 * SCALE) if state[9] else 0
+        self.scaled_squares = whole(state[9]) << (state[10] + 2 * DOUBLE_SCALE_BITS) if state[9] else 0
 
     def gather_squares(self, whole: int, doubles: int) -> None:
         """Add what the squares of inputs add up to, those of Doubles in units of 2**-2148."""
         self.squares += whole
         self.scaled_squares += doubles
 
-    def _wholes(self, values: Sequence[Any], sign: int) -> None:
-        super()._wholes(values, sign)
+    def _add_integers(self, values: Sequence[Any], sign: int) -> None:
+        super()._add_integers(values, sign)
         self.squares += sign * sum(map(mul, values, values))
 
-    def _doubles(self, values: Sequence[Any], sign: int) -> None:
-        super()._doubles(values, sign)
+    def _add_doubles(self, values: Sequence[Any], sign: int) -> None:
+        super()._add_doubles(values, sign)
         self.scaled_squares += sign * scaled_squares(values)
 
-    def _check(self) -> None:
-        super()._check()
+    def _check_counts(self) -> None:
+        super()._check_counts()
         if (not self.integers and self.squares) or (not self.doubles and self.scaled_squares):
             raise damaged("a number")
 
@@ -238,15 +246,19 @@ class Deviation(Sum):
             return math.sqrt((size * self.squares - whole * whole) / (size * (size - self.degrees)))
         if self.special() is not None:
             return NAN
-        added = (self.whole << SCALE) + self.scaled
-        return spread(size, self.degrees, added, (self.squares << 2 * SCALE) + self.scaled_squares)
+        added = (self.whole << DOUBLE_SCALE_BITS) + self.scaled
+        return spread(size, self.degrees, added, (self.squares << 2 * DOUBLE_SCALE_BITS) + self.scaled_squares)
 
     def state(self) -> list[Any]:
         """The state, as the module says."""
-        return [*super().state(), number(self.squares), *_mantissa(self.scaled_squares, 2 * SCALE)]
+        return [
+            *super().state(),
+            number(self.squares),
+            *_normalize_mantissa(self.scaled_squares, 2 * DOUBLE_SCALE_BITS),
+        ]
 
 
-ADDING: dict[str, Callable[[Sequence[Any]], Count | Sum]] = {
+SUM_STATES: dict[str, Callable[[Sequence[Any]], Count | Sum]] = {
     "COUNT": Count,
     "SUM": Sum,
     "AVG": Average,
@@ -268,7 +280,7 @@ def whole(stored: int | bytes) -> int:
     return stored if isinstance(stored, int) else int.from_bytes(stored, "little", signed=True)
 
 
-def _mantissa(scaled: int, scale: int) -> tuple[int | bytes, int]:
+def _normalize_mantissa(scaled: int, scale: int) -> tuple[int | bytes, int]:
     """A whole number of 2**-scale as an odd mantissa and its exponent."""
     if not scaled:
         return 0, 0

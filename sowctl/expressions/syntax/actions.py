@@ -16,8 +16,8 @@ PATTERN_ARGUMENTS = {"REGEXP_MATCH": 1, "REGEXP_REPLACE": 1}
 """Position of the argument that must be a pattern."""
 
 Chain: TypeAlias = tuple[list[n.Node], list[str]]
-_CONSTANTS: dict[str, bool | float | None] = {"TRUE": True, "FALSE": False, "NULL": None, "NAN": NAN}
-_COMPARE = {"==": "=", "!=": "<>"}
+_CONSTANT_VALUES: dict[str, bool | float | None] = {"TRUE": True, "FALSE": False, "NULL": None, "NAN": NAN}
+_OPERATOR_SYNONYMS = {"==": "=", "!=": "<>"}
 
 
 class OrderKey(Struct, frozen=True):
@@ -47,24 +47,24 @@ class Builder:
     # chains ---------------------------------------------------------------------------------------------------------
 
     def chain_start(self, parts: list[Any]) -> Chain:
-        return [parts[0], parts[2]], [self._word(parts[1])]
+        return [parts[0], parts[2]], [self._keyword_text(parts[1])]
 
     def chain_more(self, parts: list[Any]) -> Chain:
         chain: Chain = parts[0]
         # The chain grows in place: a tuple per operator would make long chains quadratic.
         chain[0].append(parts[2])
-        chain[1].append(self._word(parts[1]))
+        chain[1].append(self._keyword_text(parts[1]))
         return chain
 
     def disjunction(self, parts: list[Chain]) -> n.Node:
-        return n.Logic("OR", tuple(parts[0][0]), span=_around(parts[0][0]))
+        return n.Logic("OR", tuple(parts[0][0]), span=_cover_span(parts[0][0]))
 
     def conjunction(self, parts: list[Chain]) -> n.Node:
-        return n.Logic("AND", tuple(parts[0][0]), span=_around(parts[0][0]))
+        return n.Logic("AND", tuple(parts[0][0]), span=_cover_span(parts[0][0]))
 
     def arithmetic(self, parts: list[Chain]) -> n.Node:
         operands, operators = parts[0]
-        return n.Arithmetic(tuple(operators), tuple(operands), span=_around(operands))
+        return n.Arithmetic(tuple(operators), tuple(operands), span=_cover_span(operands))
 
     def items_start(self, parts: list[Any]) -> list[Any]:
         return [parts[0]]
@@ -80,8 +80,8 @@ class Builder:
 
     def compare(self, parts: list[Any]) -> n.Node:
         # One spelling per operator from here on: == is =, and != is <>.
-        word = self._word(parts[1])
-        return n.Compare(_COMPARE.get(word, word), parts[0], parts[2], span=_around([parts[0], parts[2]]))
+        word = self._keyword_text(parts[1])
+        return n.Compare(_OPERATOR_SYNONYMS.get(word, word), parts[0], parts[2], span=_cover_span([parts[0], parts[2]]))
 
     def is_what(self, parts: list[Any]) -> n.Node:
         return n.Is(parts[-1][0], parts[0], False, span=(parts[0].span[0], parts[-1][2]))
@@ -93,7 +93,7 @@ class Builder:
     not_null = is_not
 
     def like(self, parts: list[Any], negated: bool = False) -> n.Node:
-        return n.Like(parts[0], parts[-1], negated, span=_around([parts[0], parts[-1]]))
+        return n.Like(parts[0], parts[-1], negated, span=_cover_span([parts[0], parts[-1]]))
 
     def not_like(self, parts: list[Any]) -> n.Node:
         return self.like(parts, True)
@@ -117,7 +117,7 @@ class Builder:
         return self.in_list(parts, True)
 
     def between(self, parts: list[Any], negated: bool = False) -> n.Node:
-        return n.Between(parts[0], parts[-3], parts[-1], negated, span=_around([parts[0], parts[-1]]))
+        return n.Between(parts[0], parts[-3], parts[-1], negated, span=_cover_span([parts[0], parts[-1]]))
 
     def not_between(self, parts: list[Any]) -> n.Node:
         return self.between(parts, True)
@@ -132,7 +132,7 @@ class Builder:
     # operands -------------------------------------------------------------------------------------------------------
 
     def unary(self, parts: list[Any]) -> n.Node:
-        return n.Unary(self._word(parts[0]), parts[1], span=(parts[0][1], parts[1].span[1]))
+        return n.Unary(self._keyword_text(parts[0]), parts[1], span=(parts[0][1], parts[1].span[1]))
 
     def number(self, parts: list[Token]) -> n.Node:
         _, start, end = parts[0]
@@ -147,7 +147,7 @@ class Builder:
 
     def constant(self, parts: list[Token]) -> n.Node:
         kind, start, end = parts[0]
-        return n.Literal(_CONSTANTS[kind], span=(start, end))
+        return n.Literal(_CONSTANT_VALUES[kind], span=(start, end))
 
     def parentheses(self, parts: list[Any]) -> n.Node:
         # Parentheses bind and leave no node behind; the place of what they hold grows to theirs, for carets of errors.
@@ -155,10 +155,10 @@ class Builder:
         return inner.at((parts[0][1], parts[2][2]))
 
     def call_empty(self, parts: list[Token]) -> n.Node:
-        return n.Call(self._word(parts[0]), (), span=(parts[0][1], parts[2][2]))
+        return n.Call(self._keyword_text(parts[0]), (), span=(parts[0][1], parts[2][2]))
 
     def call(self, parts: list[Any]) -> n.Node:
-        name = self._word(parts[0])
+        name = self._keyword_text(parts[0])
         arguments: list[n.Node] = parts[2]
         position = PATTERN_ARGUMENTS.get(name)
         if position is not None and position < len(arguments):
@@ -171,20 +171,20 @@ class Builder:
         return n.Call(name, tuple(arguments), span=(parts[0][1], parts[3][2]))
 
     def identifier(self, parts: list[Token]) -> n.Field:
-        return self._field(parts[0], None, 0, parts[0][2])
+        return self._make_field(parts[0], None, 0, parts[0][2])
 
     def identifier_of(self, parts: list[Token]) -> n.Field:
-        return self._field(parts[0], parts[2][0], parts[1][1], parts[2][2])
+        return self._make_field(parts[0], parts[2][0], parts[1][1], parts[2][2])
 
     # field definitions and lists ------------------------------------------------------------------------------------
 
     def field_as(self, parts: list[Any]) -> FieldDefinition:
-        return FieldDefinition(parts[0], self._destination(parts[2]), place=parts[2][1])
+        return FieldDefinition(parts[0], self._parse_destination(parts[2]), place=parts[2][1])
 
     def field_hints(self, parts: list[Any]) -> FieldDefinition:
         # A hint may be repeated and their order does not matter.
         hints = {token[0] for token in parts[4]}
-        destination = self._destination(parts[2])
+        destination = self._parse_destination(parts[2])
         return FieldDefinition(parts[0], destination, "OPTIONAL" in hints, "SET_CURRENT" in hints, parts[2][1])
 
     def field_alone(self, parts: list[Any]) -> FieldDefinition:
@@ -212,12 +212,12 @@ class Builder:
 
     # parts ----------------------------------------------------------------------------------------------------------
 
-    def _word(self, token: Token) -> str:
+    def _keyword_text(self, token: Token) -> str:
         kind, start, end = token
         word = self.text[start:end].upper()
         return "%" if kind == "TIMES" and word == "MOD" else word
 
-    def _destination(self, token: Token) -> Path:
+    def _parse_destination(self, token: Token) -> Path:
         field = self.identifier([token])
         # A value is written to one place of one message: neither another topic nor an element of an array can be meant.
         if field.qualifier or any(step.index is not None for step in field.path.steps):
@@ -225,7 +225,7 @@ class Builder:
             raise expression_error("SOW-EXP-021", what, self.text, token[1])
         return field.path
 
-    def _field(self, token: Token, modifier: str | None, modifier_at: int, end: int) -> n.Field:
+    def _make_field(self, token: Token, modifier: str | None, modifier_at: int, end: int) -> n.Field:
         qualifier, path = field_parts(self.text[token[1] : token[2]])
         steps = path_steps(path, self.text, token[1])
         if steps is None:
@@ -239,14 +239,14 @@ def path_steps(path: str, text: str, at: int) -> tuple[Step, ...] | None:
 
     Raises ExpressionError ``SOW-EXP-040`` for more steps than any message has levels.
     """
-    steps = _steps(path)
+    steps = _split_steps(path)
     if steps is not None and len(steps) > MOST_STEPS:
         hint = f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply"
         raise expression_error("SOW-EXP-040", f"a path of {len(steps):,} steps", text, at, hint=hint)
     return steps
 
 
-def _steps(path: str) -> tuple[Step, ...] | None:
+def _split_steps(path: str) -> tuple[Step, ...] | None:
     bracketed = path[0] == "["
     last = None
     if bracketed:
@@ -265,5 +265,5 @@ def _steps(path: str) -> tuple[Step, ...] | None:
     return tuple(steps)
 
 
-def _around(operands: list[n.Node]) -> n.Span:
+def _cover_span(operands: list[n.Node]) -> n.Span:
     return operands[0].span[0], operands[-1].span[1]

@@ -9,7 +9,7 @@ from sowctl.expressions.syntax.errors import ExpressionError, expression_error
 from sowctl.expressions.syntax.lalr import RULES, STARTS, STATES
 from sowctl.expressions.syntax.lexer import KEYWORDS, check_text, tokenize
 
-DEPTH = 20_000
+MAX_PARSER_DEPTH = 20_000
 """Most states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
 MOST_TOKENS = 40_000
 """Words, signs, paths and literals: those of 10,000 comparisons joined by OR, or 20,000 members of a list.
@@ -44,7 +44,7 @@ def run(start: str, text: str) -> Any:
                 # The lexer stopped here, and nothing before was wrong: the lexical fault is the first of the text.
                 if kind == "ERROR" and fault is not None:
                     raise fault.error(text)
-                raise _unexpected(text, kind, token[1], token[2], states)
+                raise _build_unexpected_error(text, kind, token[1], token[2], states)
             if action >= 0:
                 break
             left, size, make = reductions[-1 - action]
@@ -59,13 +59,13 @@ def run(start: str, text: str) -> Any:
             # A value passes one renaming per level of binding. Where they lead depends on these three things alone,
             # so every such walk is taken once in a process.
             key = (base, left, kind)
-            above = _reached.get(key)
+            above = _reached_states.get(key)
             if above is None:
-                above = _reached[key] = _reach(base, left, kind)
+                above = _reached_states[key] = _find_reached_state(base, left, kind)
             states.append(above)
         states.append(action)
         values.append(token)
-        if len(states) > DEPTH:
+        if len(states) > MAX_PARSER_DEPTH:
             raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
     # A text within the limit has returned at its END token.
     what = f"the expression has more than {MOST_TOKENS:,} words and signs"
@@ -74,10 +74,10 @@ def run(start: str, text: str) -> Any:
 
 
 # Shared by all parses of a process. The tables bound its size: one entry per state, left side and terminal at most.
-_reached: dict[tuple[int, str, str], int] = {}
+_reached_states: dict[tuple[int, str, str], int] = {}
 
 
-def _reach(base: int, left: str, kind: str) -> int:
+def _find_reached_state(base: int, left: str, kind: str) -> int:
     """The state above ``base`` once ``left`` stands there and all rules that only rename it have been applied."""
     while True:
         state = STATES[base][left]
@@ -93,9 +93,9 @@ def _reach(base: int, left: str, kind: str) -> int:
         left = rule[0]
 
 
-def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -> ExpressionError:
+def _build_unexpected_error(text: str, kind: str, start: int, end: int, states: list[int]) -> ExpressionError:
     row = STATES[states[-1]]
-    wanted = _wanted(row)
+    wanted = _expected_hint(row)
     if kind == "END":
         what = "the expression is empty" if len(states) == 1 else "the expression is incomplete"
         return expression_error("SOW-EXP-007", what, text, start, hint=wanted)
@@ -107,10 +107,10 @@ def _unexpected(text: str, kind: str, start: int, end: int, states: list[int]) -
     return expression_error("SOW-EXP-018", f"unexpected {shown}", text, start, hint=wanted)
 
 
-_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
+_TOKEN_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
 
 
-def _wanted(row: dict[str, int]) -> str | None:
+def _expected_hint(row: dict[str, int]) -> str | None:
     """What could stand here instead, for the hint."""
     # Where a number may stand every other value may stand as well.
     if "NUMBER" in row:
@@ -120,4 +120,8 @@ def _wanted(row: dict[str, int]) -> str | None:
     terminals = [symbol for symbol in row if symbol.isupper() and symbol != "END"]
     if len(terminals) > 4:
         return "expected an operator or the end of the expression"
-    return "expected " + " or ".join(_WORDS.get(symbol, symbol) for symbol in sorted(terminals)) if terminals else None
+    return (
+        "expected " + " or ".join(_TOKEN_WORDS.get(symbol, symbol) for symbol in sorted(terminals))
+        if terminals
+        else None
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from sowctl.errors import LimitError, UsageError
 
-FOREIGN: dict[str, str] = {
+FOREIGN_FUNCTIONS: dict[str, str] = {
     "CHAR_LENGTH": "LENGTH",
     "CHARINDEX": "INSTR",
     "CURRENT_TIMESTAMP": "UNIX_TIMESTAMP",
@@ -40,7 +40,7 @@ FOREIGN: dict[str, str] = {
     "UCASE": "UPPER",
 }
 """Functions of other languages, each with the one of this language that does the same; for suggestions only."""
-WIDTH = 100
+EXCERPT_WIDTH = 100
 """Longest part of a line that an excerpt shows, in characters."""
 
 
@@ -80,13 +80,13 @@ def locate(text: str, offset: int) -> tuple[int, int, str]:
     column = offset - start
     shown, caret = line, column
     # A long line is shown around the fault, so that the caret is always under its character.
-    if len(line) > WIDTH:
-        begin = max(0, min(column - WIDTH // 2, len(line) - WIDTH))
-        shown = line[begin : begin + WIDTH]
+    if len(line) > EXCERPT_WIDTH:
+        begin = max(0, min(column - EXCERPT_WIDTH // 2, len(line) - EXCERPT_WIDTH))
+        shown = line[begin : begin + EXCERPT_WIDTH]
         caret -= begin
         if begin:
             shown, caret = "..." + shown, caret + 3
-        if begin + WIDTH < len(line):
+        if begin + EXCERPT_WIDTH < len(line):
             shown += "..."
     # One character for each that is shown: a tab or a control character would move the caret away.
     clean = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in shown)
@@ -96,16 +96,16 @@ def locate(text: str, offset: int) -> tuple[int, int, str]:
 def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
     """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical.
 
-    Another language's name for a function (:data:`FOREIGN`) has that function as its only answer. Names of fewer
-    than four characters are allowed one edit: with two, almost every short name is near every other.
+    Another language's name for a function (:data:`FOREIGN_FUNCTIONS`) has that function as its only answer. Names of
+    fewer than four characters are allowed one edit: with two, almost every short name is near every other.
     """
     wanted = name.upper()
     # The distance takes time that grows with both lengths, and so long a word is no typing error.
     if len(wanted) > 64:
         return []
     known = list(known)
-    if FOREIGN.get(wanted) in known:
-        return [FOREIGN[wanted]]
+    if FOREIGN_FUNCTIONS.get(wanted) in known:
+        return [FOREIGN_FUNCTIONS[wanted]]
     distance = min(distance, 1) if len(wanted) < 4 else distance
     found = sorted((gap, other) for other in known if (gap := edit_distance(wanted, other, distance)) <= distance)
     return [other for _, other in found[:most]]

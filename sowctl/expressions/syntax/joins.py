@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
-from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
+from sowctl.expressions.syntax.lexer import BRACKETED_PATH_PATTERN, PATH_PATTERN, check_text
 from sowctl.values.paths import Path
 
-_SPACE = re.compile("[ \\t\\r\\n]*")
-_QUALIFIER = re.compile("\\[([^\\]]+)\\]\\.")
-_PATH = re.compile(f"{PATH}|{BRACKETED}")
+_SPACE_PATTERN = re.compile("[ \\t\\r\\n]*")
+_QUALIFIER_PATTERN = re.compile("\\[([^\\]]+)\\]\\.")
+_PATH_PATTERN = re.compile(f"{PATH_PATTERN}|{BRACKETED_PATH_PATTERN}")
 # A topic without brackets ends at the first slash, where its field begins.
-_BARE = re.compile("[^/\\[\\]=]+(?=/)")
+_UNBRACKETED_TOPIC = re.compile("[^/\\[\\]=]+(?=/)")
 
 
 class JoinSide(NamedTuple):
@@ -35,46 +35,46 @@ class Join(NamedTuple):
 def parse_join(text: str) -> Join:
     """Read a join condition. Raises ExpressionError ``SOW-EXP-026``."""
     check_text(text)
-    left, position = _side(text, _skip(text, 0))
-    position = _skip(text, position)
+    left, position = _parse_side(text, _skip_space(text, 0))
+    position = _skip_space(text, position)
     if text[position : position + 1] != "=":
-        raise _malformed(text, position, "= is missing")
+        raise _build_malformed_error(text, position, "= is missing")
     position += 2 if text.startswith("==", position) else 1
-    right, position = _side(text, _skip(text, position))
-    position = _skip(text, position)
+    right, position = _parse_side(text, _skip_space(text, position))
+    position = _skip_space(text, position)
     if position != len(text):
-        raise _malformed(text, position, "unexpected text after the join")
+        raise _build_malformed_error(text, position, "unexpected text after the join")
     return Join(left, right)
 
 
-def _side(text: str, start: int) -> tuple[JoinSide, int]:
+def _parse_side(text: str, start: int) -> tuple[JoinSide, int]:
     position = start
     # One qualifier is a topic, two are a message type and a topic.
     names: list[str] = []
-    while len(names) < 2 and (match := _QUALIFIER.match(text, position)):
+    while len(names) < 2 and (match := _QUALIFIER_PATTERN.match(text, position)):
         names.append(match[1])
         position = match.end()
     if not names:
-        bare = _BARE.match(text, position)
+        bare = _UNBRACKETED_TOPIC.match(text, position)
         # The dot between topic and field is optional here and no part of the name; only one is taken.
         topic = bare[0].removesuffix(".").strip(" \t\r\n") if bare else ""
         if bare is None or not topic:
-            raise _malformed(text, position, "a topic is missing")
+            raise _build_malformed_error(text, position, "a topic is missing")
         names.append(topic)
         position = bare.end()
-    match = _PATH.match(text, position)
+    match = _PATH_PATTERN.match(text, position)
     steps = path_steps(match[0], text, position) if match else None
     if match is None or steps is None:
-        raise _malformed(text, position, "a path is missing")
+        raise _build_malformed_error(text, position, "a path is missing")
     return JoinSide(names[0] if len(names) == 2 else None, names[-1], Path(steps)), match.end()
 
 
-def _skip(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE_PATTERN.match(text, position)
     return match.end() if match else position
 
 
-def _malformed(text: str, at: int, what: str) -> Exception:
+def _build_malformed_error(text: str, at: int, what: str) -> Exception:
     return expression_error(
         "SOW-EXP-026", what, text, at, hint="write a join like [orders]./customer = [customers]./id"
     )

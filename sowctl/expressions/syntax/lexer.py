@@ -16,46 +16,48 @@ from sowctl.expressions.syntax.errors import ExpressionError, expression_error
 Token: TypeAlias = tuple[str, int, int]
 """Kind (a terminal of the grammar), first character, one past the last."""
 
-_VALUES = frozenset(("NULL", "NAN", "TRUE", "FALSE"))
-_FINAL = frozenset(("CURRENT", "PREVIOUS", "OPTIONAL", "SET_CURRENT", "ASC", "DESC", "TEXT"))
-_ENDINGS = _VALUES | _FINAL
+_VALUE_KEYWORDS = frozenset(("NULL", "NAN", "TRUE", "FALSE"))
+_FINAL_KEYWORDS = frozenset(("CURRENT", "PREVIOUS", "OPTIONAL", "SET_CURRENT", "ASC", "DESC", "TEXT"))
+_OPERAND_END_KEYWORDS = _VALUE_KEYWORDS | _FINAL_KEYWORDS
 """Keywords that are a value or end one: a slash after them divides."""
 
-KEYWORDS = _ENDINGS | frozenset(("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "WITH", "IS"))
+KEYWORDS = _OPERAND_END_KEYWORDS | frozenset(
+    ("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "WITH", "IS")
+)
 KEYWORDS |= frozenset(("IF", "MOD", "AS", "OF", "HINT"))
 
 # Written as what they exclude: a class that names all of Unicode takes milliseconds to compile.
 _STEP_START = "[^\\x00-/:-@\\[-\\^`{-\\x7f]"
 _STEP_PART = "[^\\x00-,/;-@\\[-\\^`{-\\x7f]"
 # A step may begin with a digit, so that /055 is a path; the subscript touches its step and holds digits only.
-STEP = f"@?{_STEP_START}{_STEP_PART}*"
-PATH = f"/{STEP}(?:\\[[0-9]+\\])?(?:/{STEP}(?:\\[[0-9]+\\])?)*"
-BRACKETED = "\\[/[^\\]]*\\](?:\\[[0-9]+\\])?"
-_QUALIFIED = f"(?:\\[[^\\]]+\\]\\.){{1,2}}(?:{PATH}|{BRACKETED})"
+STEP_PATTERN = f"@?{_STEP_START}{_STEP_PART}*"
+PATH_PATTERN = f"/{STEP_PATTERN}(?:\\[[0-9]+\\])?(?:/{STEP_PATTERN}(?:\\[[0-9]+\\])?)*"
+BRACKETED_PATH_PATTERN = "\\[/[^\\]]*\\](?:\\[[0-9]+\\])?"
+_QUALIFIED_PATTERN = f"(?:\\[[^\\]]+\\]\\.){{1,2}}(?:{PATH_PATTERN}|{BRACKETED_PATH_PATTERN})"
 # A bracket followed by a dot is a qualifier: the lookahead keeps it from being read as a path of its own.
-_FIELD = f"{_QUALIFIED}|{PATH}|\\[/[^\\]]*\\](?!\\.)(?:\\[[0-9]+\\])?"
-_STRING = "'[^'\\\\]*(?:\\\\.[^'\\\\]*)*'|\"[^\"\\\\]*(?:\\\\.[^\"\\\\]*)*\""
+_FIELD_PATTERN = f"{_QUALIFIED_PATTERN}|{PATH_PATTERN}|\\[/[^\\]]*\\](?!\\.)(?:\\[[0-9]+\\])?"
+_STRING_PATTERN = "'[^'\\\\]*(?:\\\\.[^'\\\\]*)*'|\"[^\"\\\\]*(?:\\\\.[^\"\\\\]*)*\""
 # The order of the alternatives decides. A FIELD takes the words inside a path, so AND may be the name of a step; RAW
 # stands before WORD, or r'a' would begin with the word r. Atomic groups keep NUMBER from giving back digits: 12AND is
 # one malformed number and not two tokens.
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     "[ \\t\\r\\n]*(?:"
-    f"(?P<FIELD>{_FIELD})"
+    f"(?P<FIELD>{_FIELD_PATTERN})"
     f"|(?P<RAW>[rR](?:'[^']*'|\"[^\"]*\"))"
     "|(?P<WORD>[A-Za-z_][A-Za-z0-9_]*)"
     "|(?P<NUMBER>(?>[0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(?>(?:[eE][+-]?[0-9]+)?)(?![A-Za-z_]|[^\\x00-\\x7f]))"
-    f"|(?P<STRING>{_STRING})"
+    f"|(?P<STRING>{_STRING_PATTERN})"
     "|(?P<COMPARE>==?|!=|<>|<=?|>=?)"
     "|(?P<SIGN>[+-])|(?P<TIMES>[*%/])|(?P<LPAR>\\()|(?P<RPAR>\\))|(?P<COMMA>,)|(?P<END>\\Z))",
     re.DOTALL,
 ).match
-_SPACE = re.compile("[ \\t\\r\\n]*").match
+_match_space = re.compile("[ \\t\\r\\n]*").match
 # A name and its parenthesis may stand apart. The token is the name alone; the parenthesis is a token of its own.
-_CALL = re.compile("[ \\t\\r\\n]*\\(").match
-_DIVIDES = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
+_match_call = re.compile("[ \\t\\r\\n]*\\(").match
+_DIVISION_PRECEDERS = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
 
 
-_FOREIGN = {
+_FOREIGN_OPERATORS = {
     "&": "use the operator AND",
     "|": "use the operator OR; CONCAT joins strings",
     "!": "write NOT, or <> between two values",
@@ -101,7 +103,7 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
     add = tokens.append
     position = 0
     divides = False
-    match = _TOKEN
+    match = _TOKEN_PATTERN
     while True:
         found = match(text, position)
         if found is None:
@@ -115,9 +117,9 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
             # Keywords ignore case. MOD is an operator like any other of its level, so the grammar sees TIMES.
             if word in KEYWORDS:
                 kind = "TIMES" if word == "MOD" else word
-                divides = word in _ENDINGS
+                divides = word in _OPERAND_END_KEYWORDS
             # A word that is no keyword is the name of a function if a parenthesis follows, and nothing else.
-            elif _CALL(text, position):
+            elif _match_call(text, position):
                 kind, divides = "NAME", False
             else:
                 position = start
@@ -130,18 +132,18 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
             break
         else:
             # Behind a closing parenthesis a slash divides as behind any value: (/a)/4, ABS(/a)/4.
-            divides = kind in _DIVIDES
+            divides = kind in _DIVISION_PRECEDERS
         add((kind, start, position))
         if kind == "END":
             return tokens, None
-    at = _SPACE(text, position).end()  # type: ignore[union-attr]  # it matches nothing as well
+    at = _match_space(text, position).end()  # type: ignore[union-attr]  # it matches nothing as well
     # The fault is not raised here: the parser may find one of syntax in front of it, and the first one is reported.
-    fault = _fault(text, at)
+    fault = _find_fault(text, at)
     add(("ERROR", at, at))
     return tokens, fault
 
 
-def _fault(text: str, at: int) -> Fault:
+def _find_fault(text: str, at: int) -> Fault:
     character = text[at]
     # The order decides which fault is named: what stands here looks most like the first that fits.
     if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
@@ -165,10 +167,13 @@ def _fault(text: str, at: int) -> Fault:
             return Fault(
                 "SOW-EXP-006", f"{name} is neither a field nor a function", at, f"write [{name}]./ for its fields"
             )
-        hint = _FOREIGN.get(name.upper()) or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
+        hint = (
+            _FOREIGN_OPERATORS.get(name.upper())
+            or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
+        )
         return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return Fault("SOW-EXP-001", f"unexpected {shown}", at, _FOREIGN.get(character) or _ascii_hint(character))
+    return Fault("SOW-EXP-001", f"unexpected {shown}", at, _FOREIGN_OPERATORS.get(character) or _ascii_hint(character))
 
 
 def _ascii_hint(character: str) -> str | None:
@@ -195,8 +200,8 @@ def _bracket_fault(text: str, at: int) -> Fault:
 # Octal escapes are three digits of which the first is 0 to 3, one byte; \477 is therefore the character 4 and then 77.
 # The escapes are sought in bytes: of a character beyond ASCII the first byte follows the backslash and stands for
 # itself.
-_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
-_NAMED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
+_ESCAPE_PATTERN = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_NAMED_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
 
 
 def string_bytes(token: str) -> bytes:
@@ -204,19 +209,19 @@ def string_bytes(token: str) -> bytes:
     if token[0] in "rR":
         return token[2:-1].encode()
     raw = token[1:-1].encode()
-    return _ESCAPE.sub(_unescape, raw) if b"\\" in raw else raw
+    return _ESCAPE_PATTERN.sub(_decode_escape, raw) if b"\\" in raw else raw
 
 
-def _unescape(match: re.Match[bytes]) -> bytes:
+def _decode_escape(match: re.Match[bytes]) -> bytes:
     if match[1] is not None:
         return bytes([int(match[1], 16)])
     if match[2] is not None:
         return bytes([int(match[2], 8)])
     # A backslash before any other character stands for that character.
-    return _NAMED.get(match[3], match[3])
+    return _NAMED_ESCAPES.get(match[3], match[3])
 
 
-_QUOTED = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED_PATTERN = re.compile(r"\\(.)", re.DOTALL)
 
 
 def pattern_text(token: str) -> tuple[bytes, bool]:
@@ -225,17 +230,17 @@ def pattern_text(token: str) -> tuple[bytes, bool]:
         return token[2:-1].encode(), True
     quote = token[0]
     # Every other backslash belongs to the engine of regular expressions, also one before the other kind of quote.
-    return _QUOTED.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
+    return _QUOTED_PATTERN.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
 
 
-_PARTS = re.compile(r"\[([^\]]+)\]\.")
+_QUALIFIER_PARTS = re.compile(r"\[([^\]]+)\]\.")
 
 
 def field_parts(token: str) -> tuple[tuple[str, ...], str]:
     """Qualifiers and path text of a FIELD token."""
     qualifiers = []
     position = 0
-    while match := _PARTS.match(token, position):
+    while match := _QUALIFIER_PARTS.match(token, position):
         qualifiers.append(match[1])
         position = match.end()
     return tuple(qualifiers), token[position:]

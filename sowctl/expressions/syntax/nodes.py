@@ -20,7 +20,7 @@ OR, AND, NOT, PREDICATE, SUM, PRODUCT, UNARY, PRIMARY = range(1, 9)
 
 
 # Nodes refuse assignment once they are made; their own constructors go around that.
-_put = object.__setattr__
+_set_attribute = object.__setattr__
 
 
 class Node:
@@ -33,8 +33,8 @@ class Node:
 
     def __init__(self, *parts: Any, span: Span = (0, 0)) -> None:
         for name, part in zip(self.FIELDS, parts, strict=True):
-            _put(self, name, part)
-        _put(self, "span", span)
+            _set_attribute(self, name, part)
+        _set_attribute(self, "span", span)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Rewrites share subtrees with the trees they start from, and filters are kept: a node that changed would change
@@ -43,7 +43,7 @@ class Node:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickled by their parts, because restoring slots would assign to them.
-        return _rebuild, (type(self), self.parts, self.span)
+        return _rebuild_node, (type(self), self.parts, self.span)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and same(self, other)
@@ -77,7 +77,7 @@ class Node:
         return type(self)(*self.parts, span=span)
 
 
-def _rebuild(kind: type[Node], parts: tuple[Any, ...], span: Span) -> Node:
+def _rebuild_node(kind: type[Node], parts: tuple[Any, ...], span: Span) -> Node:
     return kind(*parts, span=span)
 
 
@@ -90,8 +90,8 @@ class Literal(Node):
 
     # Literals are the most frequent nodes: a list may have thousands, so they skip the loop over FIELDS.
     def __init__(self, value: bool | int | float | bytes | None, *, span: Span = (0, 0)) -> None:
-        _put(self, "value", value)
-        _put(self, "span", span)
+        _set_attribute(self, "value", value)
+        _set_attribute(self, "span", span)
 
 
 class Pattern(Node):
@@ -185,7 +185,7 @@ class Compare(Node):
         return (self.left, self.right)
 
 
-TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+SWAPPED_OPERATORS = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The operator of a comparison whose operands are exchanged. It is not the negation, which NULL and NaN forbid."""
 
 
@@ -279,7 +279,7 @@ def same(a: Node, b: Node) -> bool:
     pairs = [(a, b)]
     while pairs:
         left, right = pairs.pop()
-        if type(left) is not type(right) or _own(left) != _own(right):
+        if type(left) is not type(right) or _comparable_parts(left) != _comparable_parts(right):
             return False
         below, others = left.children(), right.children()
         if len(below) != len(others):
@@ -288,7 +288,7 @@ def same(a: Node, b: Node) -> bool:
     return True
 
 
-def _own(node: Node) -> tuple[Any, ...]:
+def _comparable_parts(node: Node) -> tuple[Any, ...]:
     own = []
     for name, part in zip(node.FIELDS, node.parts, strict=True):
         # Operands are compared as pairs of their own; here only what a node says by itself counts.
@@ -303,8 +303,17 @@ def _own(node: Node) -> tuple[Any, ...]:
 Piece: TypeAlias = "str | tuple[Node, int]"
 """Finished text, or a node and the loosest level that may stand there without parentheses."""
 
-_PAIRS = re.compile(r"\\.|.", re.DOTALL)
-_ESCAPES = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x27: "\\'", 0x5C: "\\\\"}
+_CHARACTER_PAIRS = re.compile(r"\\.|.", re.DOTALL)
+_ESCAPE_NAMES = {
+    0x07: "\\a",
+    0x08: "\\b",
+    0x09: "\\t",
+    0x0A: "\\n",
+    0x0C: "\\f",
+    0x0D: "\\r",
+    0x27: "\\'",
+    0x5C: "\\\\",
+}
 
 
 def canonical_text(node: Node) -> str:
@@ -318,7 +327,7 @@ def canonical_text(node: Node) -> str:
             parts.append(piece)
             continue
         current, level = piece
-        below = _pieces(current)
+        below = _node_pieces(current)
         # Parentheses only where the text would bind in another way without them.
         if current.level < level:
             below = ["(", *below, ")"]
@@ -328,12 +337,14 @@ def canonical_text(node: Node) -> str:
 
 def quoted(value: bytes) -> str:
     """A string literal of these bytes."""
-    # Bytes that are no UTF-8 become lone surrogates here, which ``_shown`` writes as \x escapes.
-    text = "".join(_ESCAPES.get(ord(c), c) if ord(c) < 128 else c for c in value.decode("utf-8", "surrogateescape"))
-    return "'" + "".join(_shown(c) for c in text) + "'"
+    # Bytes that are no UTF-8 become lone surrogates here, which ``_show_character`` writes as \x escapes.
+    text = "".join(
+        _ESCAPE_NAMES.get(ord(c), c) if ord(c) < 128 else c for c in value.decode("utf-8", "surrogateescape")
+    )
+    return "'" + "".join(_show_character(c) for c in text) + "'"
 
 
-def _shown(character: str) -> str:
+def _show_character(character: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02X}"
@@ -342,7 +353,7 @@ def _shown(character: str) -> str:
     return character
 
 
-def _literal(value: bool | int | float | bytes | None) -> str:
+def _literal_text(value: bool | int | float | bytes | None) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -355,18 +366,18 @@ def _literal(value: bool | int | float | bytes | None) -> str:
     return str(value)
 
 
-def _pattern(pattern: Pattern) -> str:
+def _pattern_literal(pattern: Pattern) -> str:
     text = pattern.text.decode()
     # A raw string cannot hold its own quote, so what was parsed holds one kind of quote at most.
     if pattern.exact:
         return f"r'{text}'" if "'" not in text else f'r"{text}"'
     # A backslash before a quote survives only in a string that the other kind of quote delimits.
-    pairs = [pair for pair in _PAIRS.findall(text) if len(pair) == 2]
+    pairs = [pair for pair in _CHARACTER_PAIRS.findall(text) if len(pair) == 2]
     quote = '"' if "\\'" in pairs else "'"
-    return quote + _PAIRS.sub(lambda m: "\\" + quote if m[0] == quote else m[0], text) + quote
+    return quote + _CHARACTER_PAIRS.sub(lambda m: "\\" + quote if m[0] == quote else m[0], text) + quote
 
 
-def _listed(items: tuple[Node, ...], level: int = OR, between: str = ", ") -> list[Piece]:
+def _list_pieces(items: tuple[Node, ...], level: int = OR, between: str = ", ") -> list[Piece]:
     pieces: list[Piece] = []
     for item in items:
         if pieces:
@@ -381,12 +392,12 @@ def field_text(field: Field) -> str:
     return f"{text} OF {field.modifier}" if field.modifier else text
 
 
-def _pieces(node: Node) -> list[Piece]:
+def _node_pieces(node: Node) -> list[Piece]:
     match node:
         case Literal():
-            return [_literal(node.value)]
+            return [_literal_text(node.value)]
         case Pattern():
-            return [_pattern(node)]
+            return [_pattern_literal(node)]
         case Field():
             return [field_text(node)]
         case Unary():
@@ -398,32 +409,38 @@ def _pieces(node: Node) -> list[Piece]:
                 pieces += [f" {operator} ", (operand, node.level + 1)]
             return pieces
         case Logic():
-            return _listed(node.operands, node.level + 1, f" {node.operator} ")
+            return _list_pieces(node.operands, node.level + 1, f" {node.operator} ")
         case Not():
             return ["NOT ", (node.operand, NOT)]
         case Compare():
             # Comparisons do not chain: one inside another needs parentheses on either side.
             return [(node.left, SUM), f" {node.operator} ", (node.right, SUM)]
         case Call():
-            return [f"{node.name}(", *_listed(node.arguments), ")"]
-    return _predicate(node)
+            return [f"{node.name}(", *_list_pieces(node.arguments), ")"]
+    return _predicate_pieces(node)
 
 
-def _predicate(node: Node) -> list[Piece]:
+def _predicate_pieces(node: Node) -> list[Piece]:
     match node:
         case Is():
             return [(node.operand, SUM), " IS NOT " if node.negated else " IS ", node.what]
         case Like():
-            return [(node.operand, SUM), _not(node.negated), "LIKE ", (node.pattern, PRIMARY)]
+            return [(node.operand, SUM), _not_prefix(node.negated), "LIKE ", (node.pattern, PRIMARY)]
         case In():
-            return [(node.operand, SUM), _not(node.negated), "IN (", *_listed(node.items), ")"]
+            return [(node.operand, SUM), _not_prefix(node.negated), "IN (", *_list_pieces(node.items), ")"]
         case Affix():
-            return [(node.operand, SUM), _not(node.negated), f"{node.word} WITH (", *_listed(node.items), ")"]
+            return [
+                (node.operand, SUM),
+                _not_prefix(node.negated),
+                f"{node.word} WITH (",
+                *_list_pieces(node.items),
+                ")",
+            ]
         case Between():
             bounds: list[Piece] = [(node.low, SUM), " AND ", (node.high, SUM)]
-            return [(node.operand, SUM), _not(node.negated), "BETWEEN ", *bounds]
+            return [(node.operand, SUM), _not_prefix(node.negated), "BETWEEN ", *bounds]
     raise TypeError(f"no text for {type(node).__name__}")
 
 
-def _not(negated: bool) -> str:
+def _not_prefix(negated: bool) -> str:
     return " NOT " if negated else " "

@@ -17,8 +17,8 @@ from sowctl.expressions.syntax.nodes import Pattern
 
 # Characters that mean themselves to the engine, and escaped punctuation, which does too. Bytes from 0x80 on are among
 # them, because patterns never match in UTF mode.
-_SIMPLE = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
-_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_SIMPLE_PATTERN = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
+_ESCAPED_PATTERN = re.compile(rb"\\(.)", re.DOTALL)
 
 _ALT_BSUX = 0x02
 _NEVER_UCP = 0x0800
@@ -27,7 +27,7 @@ _NOTEMPTY_ATSTART = 0x08
 _ALL_REPLACEMENTS = 0x0100 | 0x0400 | 0x0002_0000
 """Substitute every match, groups that took no part by nothing, and give the replacements alone."""
 _JIT_STACK_LIMIT = -46
-_LIMITS = frozenset((-47, -52, -53, -63))
+_PCRE_LIMIT_ERRORS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""
 MATCH_STEPS = 10_000_000
 """The engine's own limit of one match."""
@@ -38,7 +38,7 @@ FREE_STEPS_PER_BYTE = 16
 FREE_STEPS_BYTES = 64 << 10
 BRIEF_STEPS = 1_000
 """The same where many matches are looked for in one text."""
-_TIERS = (FREE_STEPS, *(FREE_STEPS << shift for shift in (2, 4, 6, 8)), MATCH_STEPS)
+_STEP_LIMITS = (FREE_STEPS, *(FREE_STEPS << shift for shift in (2, 4, 6, 8)), MATCH_STEPS)
 """Limits with which a match is tried, one after the other; what all tries took is below 1.5 times the last."""
 FREE_MATCHES = 100
 """Matches in one text that are not counted, and one more for each :data:`BYTES_PER_FREE_MATCH` of its first MiB."""
@@ -46,7 +46,7 @@ BYTES_PER_FREE_MATCH = 8
 FREE_MATCHES_BYTES = 1 << 20
 COUNTED_MATCH_STEPS = 300
 """What each further one counts as: the time of a call."""
-_INTERPRETED = 10
+_INTERPRETER_STEP_RATIO = 10
 """Steps of machine code that one of the interpreter takes as long as."""
 
 
@@ -59,7 +59,7 @@ class Simple:
         self.text = text
         self.at_start = at_start
         self.at_end = at_end
-        self.word = _decoded(text)
+        self.word = _decode_pattern(text)
 
     def found(self, subject: bytes) -> bool:
         """Whether the pattern matches somewhere in ``subject``."""
@@ -115,7 +115,7 @@ class Regex:
         self.source = source
         self.compiled = True
         self._tiers: dict[tuple[int, bool], Any] = {}
-        self._whole = self._code = self._tier(0, machine=True)
+        self._whole = self._code = self._compile_with_limit(0, machine=True)
         self._brief: Any = None
         self._bound: Bound | None = None
 
@@ -127,10 +127,10 @@ class Regex:
     @bound.setter
     def bound(self, bound: Bound) -> None:
         if self._bound is None:
-            self._code, self._brief = self._tier(FREE_STEPS, machine=True), None
+            self._code, self._brief = self._compile_with_limit(FREE_STEPS, machine=True), None
         self._bound = bound
 
-    def _tier(self, steps: int, *, machine: bool) -> Any:
+    def _compile_with_limit(self, steps: int, *, machine: bool) -> Any:
         """The pattern compiled with a limit of ``steps``, 0 for the engine's own, in machine code or not."""
         code = self._tiers.get((steps, machine))
         if code is None:
@@ -145,7 +145,7 @@ class Regex:
             self._tiers[steps, machine] = code
         return code
 
-    def _again(self, subject: bytes, start: int, options: int, error: Any, tiers: Sequence[int]) -> Any:
+    def _retry_match(self, subject: bytes, start: int, options: int, error: Any, tiers: Sequence[int]) -> Any:
         """Match with higher limits, and without machine code where its stack, which does not grow, was too small."""
         engine = self._engine
         tiers = tiers if self._bound is not None else (0,)
@@ -155,19 +155,19 @@ class Regex:
                 # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before
                 # anything is refused.
                 machine = False
-            elif error.code not in _LIMITS:
+            elif error.code not in _PCRE_LIMIT_ERRORS:
                 raise error
             else:
                 place += 1
                 if place == len(tiers):
                     raise MatchLimitExceededError(self.source) from None
             if self._bound is not None:
-                steps = tiers[place] if machine else _INTERPRETED * tiers[place]
+                steps = tiers[place] if machine else _INTERPRETER_STEP_RATIO * tiers[place]
                 # In advance: what is not to be had is not begun.
                 self._bound.spend_steps(max(0, steps - FREE_STEPS_PER_BYTE * min(len(subject), FREE_STEPS_BYTES)))
             try:
-                code = self._tier(tiers[place], machine=machine)
-                return engine.match(code, subject, len(subject), start, _context(), options)[0]
+                code = self._compile_with_limit(tiers[place], machine=machine)
+                return engine.match(code, subject, len(subject), start, _match_context(), options)[0]
             except engine.LibraryError as another:
                 error = another
 
@@ -175,9 +175,9 @@ class Regex:
         """Whether the pattern matches somewhere in ``subject``."""
         engine = self._engine
         try:
-            return engine.match(self._code, subject, len(subject), 0, _context(), 0)[0] is not None
+            return engine.match(self._code, subject, len(subject), 0, _match_context(), 0)[0] is not None
         except engine.LibraryError as error:
-            return self._again(subject, 0, 0, error, _TIERS) is not None
+            return self._retry_match(subject, 0, 0, error, _STEP_LIMITS) is not None
 
     def captured(self, subject: bytes) -> bytes:
         """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewritten`."""
@@ -193,17 +193,19 @@ class Regex:
             found: bytes = engine.substitute(self._whole, replacement, subject, 0, _ALL_REPLACEMENTS)[0]
             return found
         except engine.LibraryError as error:
-            if error.code == _JIT_STACK_LIMIT or error.code in _LIMITS:
+            if error.code == _JIT_STACK_LIMIT or error.code in _PCRE_LIMIT_ERRORS:
                 raise MatchLimitExceededError(self.source) from error
             raise
 
     def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
-        engine, context, size = self._engine, _context(), len(subject)
+        engine, context, size = self._engine, _match_context(), len(subject)
         # Compiled when it is asked for: LIKE, which most patterns are of, never does.
         code = self._brief
         if code is None:
-            code = self._brief = self._whole if self._bound is None else self._tier(BRIEF_STEPS, machine=True)
+            code = self._brief = (
+                self._whole if self._bound is None else self._compile_with_limit(BRIEF_STEPS, machine=True)
+            )
         free = FREE_MATCHES + min(size, FREE_MATCHES_BYTES) // BYTES_PER_FREE_MATCH
         start = options = count = 0
         before = None
@@ -211,7 +213,7 @@ class Regex:
             try:
                 data = engine.match(code, subject, size, start, context, options)[0]
             except engine.LibraryError as error:
-                data = self._again(subject, start, options, error, (BRIEF_STEPS, *_TIERS))
+                data = self._retry_match(subject, start, options, error, (BRIEF_STEPS, *_STEP_LIMITS))
             if data is None:
                 return
             span: tuple[int, int] = engine.match_substring_span_bynumber(data, subject, 0)
@@ -227,19 +229,19 @@ class Regex:
 
 
 Matcher = Simple | Regex
-_shared: list[Any] = []
+_shared_context: list[Any] = []
 
 
 # One context for all matches: it holds limits alone, which are the engine's defaults.
-def _context() -> Any:
-    if not _shared:
+def _match_context() -> Any:
+    if not _shared_context:
         from pcre2 import _cy
 
-        _shared.append(_cy.create_match_context())
-    return _shared[0]
+        _shared_context.append(_cy.create_match_context())
+    return _shared_context[0]
 
 
-def _decoded(text: bytes) -> str | None:
+def _decode_pattern(text: bytes) -> str | None:
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -256,19 +258,19 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
     # A raw string is looked for byte by byte; nothing in it is special.
     if pattern.exact:
         return Simple(pattern.text, False, False)
-    simple = _SIMPLE.fullmatch(pattern.text)
+    simple = _SIMPLE_PATTERN.fullmatch(pattern.text)
     # Plain texts need no engine, which is then never loaded.
     if simple is not None and simple[2]:
-        return Simple(_ESCAPED.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
+        return Simple(_ESCAPED_PATTERN.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
     from pcre2 import PatternError
 
     try:
         return Regex(pattern.text)
     except PatternError as error:
-        raise _rejected(error, pattern, text) from None
+        raise _build_pattern_error(error, pattern, text) from None
 
 
-def _rejected(error: Exception, pattern: Pattern, text: str) -> ExpressionError:
+def _build_pattern_error(error: Exception, pattern: Pattern, text: str) -> ExpressionError:
     words = str(getattr(error, "msg", error)).rpartition("; ")[2]
     at = getattr(error, "pos", None)
     where = f" (byte {at} of the pattern)" if at is not None else ""

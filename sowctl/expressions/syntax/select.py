@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from sowctl.expressions.syntax.actions import path_steps
 from sowctl.expressions.syntax.errors import expression_error
-from sowctl.expressions.syntax.lexer import BRACKETED, PATH, check_text
+from sowctl.expressions.syntax.lexer import BRACKETED_PATH_PATTERN, PATH_PATTERN, check_text
 from sowctl.values.paths import Path
 
-_DIRECTIVE = re.compile(f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH}|{BRACKETED}|/)[ \\t\\r\\n]*")
-_SPACE = re.compile("[ \\t\\r\\n]*")
+_DIRECTIVE_PATTERN = re.compile(
+    f"[ \\t\\r\\n]*([+-])[ \\t\\r\\n]*({PATH_PATTERN}|{BRACKETED_PATH_PATTERN}|/)[ \\t\\r\\n]*"
+)
+_SPACE_PATTERN = re.compile("[ \\t\\r\\n]*")
 
 
 class Directive(NamedTuple):
@@ -49,26 +51,26 @@ def parse_select(text: str) -> SelectList:
     directives = []
     position = 0
     while True:
-        match = _DIRECTIVE.match(text, position)
+        match = _DIRECTIVE_PATTERN.match(text, position)
         if match is None:
-            raise _malformed(text, _end_of_space(text, position))
+            raise _build_malformed_error(text, _end_of_space(text, position))
         steps = path_steps(match[2], text, match.start(2)) if match[2] != "/" else ()
         if steps is None:
-            raise _malformed(text, match.start(2))
+            raise _build_malformed_error(text, match.start(2))
         directives.append(Directive(match[1] == "+", Path(steps) if steps else None))
         position = match.end()
         if position == len(text):
             return SelectList(tuple(directives))
         if text[position] != ",":
-            raise _malformed(text, position)
+            raise _build_malformed_error(text, position)
         position += 1
 
 
 def _end_of_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
+    match = _SPACE_PATTERN.match(text, position)
     return match.end() if match else position
 
 
-def _malformed(text: str, at: int) -> Exception:
+def _build_malformed_error(text: str, at: int) -> Exception:
     hint = "a select list looks like -/,+/id,+/customer/name: a sign and a path, separated by commas"
     return expression_error("SOW-EXP-025", "malformed select list", text, at, hint=hint)

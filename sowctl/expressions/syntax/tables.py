@@ -9,9 +9,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-STARTS = ("expression", "field", "projection", "grouping", "order_by")
-HERE = Path(__file__).parent
-_HEAD = '''"""LALR(1) tables, made from grammar.lark by tables.py; not to be edited by hand.
+START_RULES = ("expression", "field", "projection", "grouping", "order_by")
+PACKAGE_DIRECTORY = Path(__file__).parent
+_FILE_HEADER = '''"""LALR(1) tables, made from grammar.lark by tables.py; not to be edited by hand.
 
 RULES: left side, number of parts, alias ("" hands the only part on). STATES: per state, what a token or a left side
 leads to: a state, or -1 - rule to reduce. STARTS: first and last state per kind of text.
@@ -36,31 +36,31 @@ def lark_parser() -> Any:
         def make_lexer_state(self, data: Any) -> Any:
             return data
 
-    grammar = (HERE / "grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer=Given, start=list(STARTS), keep_all_tokens=True)
+    grammar = (PACKAGE_DIRECTORY / "grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer=Given, start=list(START_RULES), keep_all_tokens=True)
 
 
 def source() -> str:
     """The text of ``lalr.py``."""
     # A private part of lark, and so are its states: a test compares what is made here with the file that is checked in.
     table = lark_parser().parser.parser._parse_table
-    order = {rule: number for number, rule in enumerate(_rules(table))}
+    order = {rule: number for number, rule in enumerate(_grammar_rules(table))}
     rules = [(str(r.origin.name), len(r.expansion), r.alias or "") for r in order]
-    number = _numbering(table)
-    states = [_entries(table.states[old], number, order) for old in number]
-    starts = {name: (number[table.start_states[name]], number[table.end_states[name]]) for name in STARTS}
+    number = _number_states(table)
+    states = [_state_entries(table.states[old], number, order) for old in number]
+    starts = {name: (number[table.start_states[name]], number[table.end_states[name]]) for name in START_RULES}
     body = [
-        _assignment("RULES: tuple[tuple[str, int, str], ...]", tuple(rules)),
-        _assignment("STATES: tuple[dict[str, int], ...]", tuple(states)),
-        _assignment("STARTS: dict[str, tuple[int, int]]", starts),
+        _format_assignment("RULES: tuple[tuple[str, int, str], ...]", tuple(rules)),
+        _format_assignment("STATES: tuple[dict[str, int], ...]", tuple(states)),
+        _format_assignment("STARTS: dict[str, tuple[int, int]]", starts),
     ]
-    return _HEAD + "\n".join(body)
+    return _FILE_HEADER + "\n".join(body)
 
 
-def _numbering(table: Any) -> dict[int, int]:
+def _number_states(table: Any) -> dict[int, int]:
     """Own numbers of lark's states, whose numbers change from run to run: in the order they are reached."""
     number: dict[int, int] = {}
-    waiting = [table.start_states[name] for name in reversed(STARTS)]
+    waiting = [table.start_states[name] for name in reversed(START_RULES)]
     while waiting:
         state = waiting.pop()
         if state not in number:
@@ -70,7 +70,7 @@ def _numbering(table: Any) -> dict[int, int]:
     return number
 
 
-def _entries(row: Any, number: dict[int, int], order: dict[Any, int]) -> dict[str, int]:
+def _state_entries(row: Any, number: dict[int, int], order: dict[Any, int]) -> dict[str, int]:
     entries = {}
     # Shifts are numbers from 0, reductions are negative: one table of integers holds both.
     for symbol, (action, target) in sorted(row.items()):
@@ -79,16 +79,16 @@ def _entries(row: Any, number: dict[int, int], order: dict[Any, int]) -> dict[st
     return entries
 
 
-def _rules(table: Any) -> list[Any]:
+def _grammar_rules(table: Any) -> list[Any]:
     found = {target for row in table.states.values() for action, target in row.values() if str(action) != "Shift"}
     return sorted(found, key=lambda rule: (str(rule.origin.name), rule.order, [str(s.name) for s in rule.expansion]))
 
 
-def _assignment(name: str, value: object) -> str:
+def _format_assignment(name: str, value: object) -> str:
     text = repr(value).replace("'", '"')
     lines = textwrap.wrap(text, 116, break_long_words=False, break_on_hyphens=False)
     return f"{name} = \\\n" + "\n".join("    " + line for line in lines) + "\n"
 
 
 if __name__ == "__main__":
-    (HERE / "lalr.py").write_text(source(), encoding="utf-8")
+    (PACKAGE_DIRECTORY / "lalr.py").write_text(source(), encoding="utf-8")

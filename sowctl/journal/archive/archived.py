@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
-from sowctl.journal.format import PACKED, FileHeader, Topic
+from sowctl.journal.format import PACKED_SUFFIXES, FileHeader, Topic
 from sowctl.journal.stretch import Segment
 from sowctl.values.times import Micros
 
@@ -51,7 +51,7 @@ class ArchivedFile(Struct, frozen=True):
     @property
     def is_packed(self) -> bool:
         """Whether it is compressed."""
-        return self.name.endswith(PACKED)
+        return self.name.endswith(PACKED_SUFFIXES)
 
     @property
     def mark(self) -> str:

@@ -105,25 +105,25 @@ class JoinedArchive:
         common = max((number for number in here if number in self._segments), default=None)
         if common is not None:
             if header_of(common) != self._segments[common].file_header():
-                raise self._refused(f"file {common:010d} of the archive differs from the local file")
+                raise self._mismatch_error(f"file {common:010d} of the archive differs from the local file")
         elif oldest == last.number + 1:
             header = header_of(oldest)
             if not joins(bytes.fromhex(last.lineage), last.last_txid, header):
-                raise self._refused(
+                raise self._mismatch_error(
                     f"it ends at txid {last.last_txid}, but local file {oldest:010d} begins at {header.first_txid}"
                     if header.lineage.hex() == last.lineage
                     else f"local file {oldest:010d} has another history"
                 )
             # A checksum of 0 is one that is not known.
             if last.last_block[1] and header.chain not in (0, last.last_block[1]):
-                raise self._refused(f"local file {oldest:010d} does not continue the last file of the archive")
+                raise self._mismatch_error(f"local file {oldest:010d} does not continue the last file of the archive")
         self._checked = last.number, oldest
 
     def _ends_before(self, here: Collection[int]) -> bool:
         """Whether files are missing between its last segment and the oldest file here."""
         return bool(self._segments) and bool(here) and min(here) > max(self._segments) + 1
 
-    def _refused(self, why: str) -> DamageError:
+    def _mismatch_error(self, why: str) -> DamageError:
         return DamageError(
             "SOW-JRN-087",
             f"the archive is not the beginning of this journal: {why}",

@@ -27,11 +27,11 @@ from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros
 
 FORMAT, VERSION = "sow-archive", 1
-APART = 16 << 20
+MANIFEST_PLACE_INTERVAL_BYTES = 16 << 20
 """Bytes between two places of a file that the manifest remembers, at least: where a plan may bound what is read."""
 
-_HELD: dict[tuple[RemotePath, str], Manifest] = {}
-_READ: dict[tuple[str, int, int, int], Manifest] = {}
+_REMOTE_MANIFESTS: dict[tuple[RemotePath, str], Manifest] = {}
+_LOCAL_MANIFESTS: dict[tuple[str, int, int, int], Manifest] = {}
 """The last manifest of this machine that was read, by path, inode, size and time: a process of Spark opens a journal
 for each of its tasks."""
 
@@ -138,7 +138,7 @@ def unpack(raw: bytes, place: str) -> Manifest:
         head: dict[str, Any] = msgspec.json.decode(lines[0])
         # The version before the checksum: a later one may have another.
         if head["format"] != FORMAT:
-            raise _damaged(place, "it is not a manifest of an archive")
+            raise _manifest_damage(place, "it is not a manifest of an archive")
         if head["version"] > VERSION:
             raise VersionError(
                 "SOW-JRN-082",
@@ -147,21 +147,21 @@ def unpack(raw: bytes, place: str) -> Manifest:
                 hint="use the release that wrote it, or a later one",
             )
         if msgspec.json.decode(last)["crc32"] != f"{crc32(body):08x}":
-            raise _damaged(place, "its checksum is wrong")
+            raise _manifest_damage(place, "its checksum is wrong")
         segments = tuple(msgspec.json.decode(line, type=ArchivedFile) for line in lines[1 : head["segments"] + 1])
         before, behind = (msgspec.json.decode(line, type=dict[str, KnownState]) for line in lines[-2:])
         if len(segments) != head["segments"] or not segments:
-            raise _damaged(place, "segments are missing")
+            raise _manifest_damage(place, "segments are missing")
         found = Manifest(head["instance"], head["made"], segments, before["before"], behind["behind"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise _damaged(place, "it was truncated or changed") from error
+        raise _manifest_damage(place, "it was truncated or changed") from error
     for one, following in pairwise(segments):
         if following.number != one.number + 1 or following.first_txid <= one.last_txid:
-            raise _damaged(place, f"segment {following.number:010d} does not follow {one.number:010d}")
+            raise _manifest_damage(place, f"segment {following.number:010d} does not follow {one.number:010d}")
     return found
 
 
-def _damaged(place: str, why: str) -> DamageError:
+def _manifest_damage(place: str, why: str) -> DamageError:
     return DamageError(
         "SOW-JRN-080",
         f"invalid manifest of the archive: {why}",
@@ -187,7 +187,7 @@ def find(directory: RemotePath, instance: str, reaching: int | None = None) -> M
     """
     from sowctl.remote.opening import read
 
-    held = _HELD.get((directory, instance))
+    held = _REMOTE_MANIFESTS.get((directory, instance))
     if reaching is not None and held is not None and held.last.last_txid >= reaching:
         return held
     place = directory / manifest_name(instance)
@@ -198,8 +198,8 @@ def find(directory: RemotePath, instance: str, reaching: int | None = None) -> M
             raise
         return None
     # One at most: a task reads one journal.
-    _HELD.clear()
-    found = _HELD[directory, instance] = unpack(raw, str(place))
+    _REMOTE_MANIFESTS.clear()
+    found = _REMOTE_MANIFESTS[directory, instance] = unpack(raw, str(place))
     return found
 
 
@@ -214,15 +214,15 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
     try:
         facts = path.stat()
         known = str(path), facts.st_ino, facts.st_size, facts.st_mtime_ns
-        if known not in _READ:
+        if known not in _LOCAL_MANIFESTS:
             raw = path.read_bytes()
-            _READ.clear()
-            _READ[known] = unpack(raw, str(path))
+            _LOCAL_MANIFESTS.clear()
+            _LOCAL_MANIFESTS[known] = unpack(raw, str(path))
     except FileNotFoundError:
         return
     except OSError as error:
         raise read_error(error, path) from error
-    for segment in _READ[known].segments:
+    for segment in _LOCAL_MANIFESTS[known].segments:
         place = path.with_name(segment.name)
         try:
             size: int | None = place.stat().st_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.files import JournalFile
-from sowctl.journal.format import PACKED
+from sowctl.journal.format import PACKED_SUFFIXES
 from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
 
@@ -41,10 +41,10 @@ class RemoteJournalFile(JournalFile):
         self._remote: RemoteFile | None = None
         self._unpacked = None
         self._size = -1
-        if path.suffix in PACKED:
+        if path.suffix in PACKED_SUFFIXES:
             from sowctl.journal.compressed import DecompressedFile
 
-            self._unpacked = DecompressedFile(self._fetch, path, seam, lambda: self.stored)
+            self._unpacked = DecompressedFile(self._fetch_bytes, path, seam, lambda: self.stored)
         try:
             self.header = self._read_header() if segment is None else segment.file_header()
         except BaseException:
@@ -54,13 +54,13 @@ class RemoteJournalFile(JournalFile):
     @property
     def stored(self) -> int:
         """Bytes that lie at the URL."""
-        return self._opened().size if self._segment is None else self._segment.size
+        return self._open_remote().size if self._segment is None else self._segment.size
 
     def current_size(self) -> int:
         """Bytes that can be read: a sealed file does not grow."""
         if self._segment is not None:
             return self._segment.length
-        return self._unpacked.total() if self._unpacked is not None else self._opened().size
+        return self._unpacked.total() if self._unpacked is not None else self._open_remote().size
 
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes; fewer at the end of the file."""
@@ -71,7 +71,7 @@ class RemoteJournalFile(JournalFile):
             return memoryview(b"")
         if self._unpacked is not None:
             return memoryview(self._unpacked.read(offset, size))
-        return memoryview(self._seam.call("remote.read", self._opened().read, offset, size))
+        return memoryview(self._seam.call("remote.read", self._open_remote().read, offset, size))
 
     def close(self) -> None:
         """Close it; a second time does nothing."""
@@ -80,11 +80,11 @@ class RemoteJournalFile(JournalFile):
             self._remote = None
         super().close()
 
-    def _fetch(self, size: int, offset: int) -> bytes:
+    def _fetch_bytes(self, size: int, offset: int) -> bytes:
         """Bytes as they lie there."""
-        return bytes(self._opened().read(offset, size))
+        return bytes(self._open_remote().read(offset, size))
 
-    def _opened(self) -> RemoteFile:
+    def _open_remote(self) -> RemoteFile:
         if self._remote is None:
             from sowctl.remote.opening import RemoteFile
 

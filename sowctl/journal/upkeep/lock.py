@@ -16,7 +16,7 @@ from sowctl.journal.lock import JournalLock
 from sowctl.seam import Seam
 from sowctl.values.times import Micros
 
-_WHAT = "the maintenance of the journal"
+_LOCK_PURPOSE = "the maintenance of the journal"
 
 
 def upkeep_lock_path(directory: Path, instance: str) -> Path:
@@ -38,7 +38,7 @@ def upkeep_lock(
     """Hold the lock within ``wait`` seconds. Raises LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``."""
     path = upkeep_lock_path(directory, instance)
     try:
-        lock = JournalLock(directory, instance, seam, holder, now, notify, path=path, what=_WHAT)
+        lock = JournalLock(directory, instance, seam, holder, now, notify, path=path, what=_LOCK_PURPOSE)
     except OSError as error:
         raise write_error(error, path, None) from error
     try:

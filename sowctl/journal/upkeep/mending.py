@@ -23,11 +23,11 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.journal.appender import reason_of
 from sowctl.journal.block import Damage, TailReport
 from sowctl.journal.blockcodec import (
-    ABORT,
+    ABORT_FLAG,
     BLOCK_HEADER_SIZE,
     CODEC_NONE,
-    GAP,
-    LAST,
+    GAP_FLAG,
+    LAST_BLOCK_FLAG,
     BlockHeader,
     BlockMap,
     pack_block_header,
@@ -44,7 +44,7 @@ from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
 
 OTHER_HISTORY = "SOW-JRN-054"
-_CHUNK = 4 << 20
+_REPAIR_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
 
 
@@ -114,17 +114,17 @@ def plan(directory: Path, instance: str, seam: Seam, acknowledged: int, archive:
         try:
             file = JournalFile(path, number, seam)
         except (DamageError, VersionError) as error:
-            found.left.append(_left(error, path))
+            found.left.append(_unrepairable_problem(error, path))
             continue
         with closing(file):
             try:
                 file.checkpoint()
             except DamageError as error:
-                found.left.append(_left(error, path))
+                found.left.append(_unrepairable_problem(error, path))
             # Where a restore began a new history, the next file tells nothing of the end of this one.
             lineage, following = firsts.get(number + 1, (b"", 0))
             known = following if lineage == file.header.lineage else None
-            cuts = _cuts(file, known, number == max(paths), acknowledged, found)
+            cuts = _find_damaged_ranges(file, known, number == max(paths), acknowledged, found)
             if cuts and file.is_packed:
                 tool = "gzip" if path.suffix == ".gz" else "zstd"
                 found.left.append(
@@ -150,12 +150,14 @@ def _first_txids(paths: dict[int, list[Path]], seam: Seam) -> dict[int, tuple[by
     return firsts
 
 
-def _left(error: SowError, path: Path) -> Finding:
+def _unrepairable_problem(error: SowError, path: Path) -> Finding:
     place = Place(str(path), offset=error.facts.get("offset"))
     return Finding(error.code, Level.ERROR, place, error.message, hint=error.hint)
 
 
-def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged: int, found: Mending) -> list[Cut]:
+def _find_damaged_ranges(
+    file: JournalFile, following: int | None, is_last: bool, acknowledged: int, found: Mending
+) -> list[Cut]:
     """The stretches of a file that are no sound blocks. ``following`` is the first txid of the next file."""
     header = file.header
     walker = Walker(
@@ -166,7 +168,7 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
         if isinstance(item, Damage):
             # Two histories: no gap makes one of them. The rest is found by what is sound.
             if item.error.code == OTHER_HISTORY:
-                found.left.append(_left(item.error, on_disk(file.path)))
+                found.left.append(_unrepairable_problem(item.error, on_disk(file.path)))
         else:
             sound += [ref for ref in item if ref.is_whole()]
     # Everything up to here is judged; behind it stands what a crash left.
@@ -183,7 +185,7 @@ def _cuts(file: JournalFile, following: int | None, is_last: bool, acknowledged:
     for before, after in zip([None, *sound], [*sound, None], strict=True):
         start = before.end if before is not None else header.blocks_offset
         stop = after.offset if after is not None else max(end, start)
-        cuts += _between(file, before, after, start, stop, lost, found)
+        cuts += _cut_between_blocks(file, before, after, start, stop, lost, found)
     return cuts
 
 
@@ -206,7 +208,7 @@ def _with_others(file: JournalFile, sound: list[BlockRef], end: int) -> list[Blo
     return found
 
 
-def _between(
+def _cut_between_blocks(
     file: JournalFile,
     before: BlockRef | None,
     after: BlockRef | None,
@@ -229,7 +231,7 @@ def _between(
             names, raw = ref.names(), bytes(file.read(start + BLOCK_HEADER_SIZE, header.map_size))
         except DamageError:
             names, raw = None, b""
-        flags = header.flags & (LAST | ABORT)
+        flags = header.flags & (LAST_BLOCK_FLAG | ABORT_FLAG)
         txids = header.first_txid, header.last_txid
         times = header.earliest, header.latest
         reason = "its content is damaged"
@@ -238,11 +240,11 @@ def _between(
     first = txid + 1
     if after is None:
         # A txid that was ever given is never given again: the gap takes all that may have stood behind.
-        last = max(lost, txid, _displaced(file, start, txid))
+        last = max(lost, txid, _find_displaced_txid(file, start, txid))
         if start < stop or last > txid or group:
             reason = "it cannot be read" if start < stop else "it was lost"
             # A group that was open has ended in what is missing; where nothing is, it has not happened.
-            flags = LAST if last > txid or not group else LAST | ABORT
+            flags = LAST_BLOCK_FLAG if last > txid or not group else LAST_BLOCK_FLAG | ABORT_FLAG
             cuts.append(Cut(start, stop - start, first, last, group or first, flags, reason, at_end=True))
         return cuts
     behind = after.header
@@ -256,21 +258,21 @@ def _between(
             hint="restore the file from a copy",
             offset=start,
         )
-        found.left.append(_left(error, on_disk(file.path)))
+        found.left.append(_unrepairable_problem(error, on_disk(file.path)))
         return cuts
     goes_on = behind.is_abort or behind.group != behind.first_txid
     if goes_on:
         flags, chosen = 0, behind.group
     elif group and last == txid:
         # No entry is missing: what stood here said that the group has not happened.
-        flags, chosen = LAST | ABORT, group
+        flags, chosen = LAST_BLOCK_FLAG | ABORT_FLAG, group
     else:
-        flags, chosen = LAST, group or first
+        flags, chosen = LAST_BLOCK_FLAG, group or first
     cuts.append(Cut(start, stop - start, first, last, chosen, flags, "it cannot be read"))
     return cuts
 
 
-def _displaced(file: JournalFile, start: int, txid: int) -> int:
+def _find_displaced_txid(file: JournalFile, start: int, txid: int) -> int:
     """The last txid of whole blocks that stand elsewhere than they were written; 0 where there is none."""
     last = 0
     while (ref := file.displaced(start, max(txid, last))) is not None:
@@ -292,13 +294,13 @@ def mend(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> list[Path]
     """
     temporary = hidden(path)
     try:
-        with closing(JournalFile(path, _number(path), seam)) as file:
+        with closing(JournalFile(path, _parse_file_number(path), seam)) as file:
             # Order: what is cut out is on disk under its own name before the file loses it.
-            receipts = [_receipt(file, cut, seam, now) for cut in cuts]
+            receipts = [_write_receipt(file, cut, seam, now) for cut in cuts]
             sync_directory(path.parent, seam)
             _write_anew(file, temporary, cuts, receipts, seam)
             # Read back before the rename: the damaged file goes only for one that is known to be sound.
-            _compare(file, temporary, cuts, seam)
+            _compare_repaired(file, temporary, cuts, seam)
         seam.call("file.rename", os.rename, temporary, path)
         sync_directory(path.parent, seam)
     except (OSError, StorageError) as error:
@@ -316,15 +318,15 @@ def mend(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> list[Path]
     return receipts
 
 
-def _number(path: Path) -> int:
+def _parse_file_number(path: Path) -> int:
     """The number of a file that is not compressed."""
     return int(path.name.removesuffix(".journal")[-10:])
 
 
-def _receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
+def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
     """The file with what is cut out: one that an interrupted run has left, or a new one; synced."""
     crc = 0
-    for piece in _pieces(file, cut.offset, cut.size):
+    for piece in _read_pieces(file, cut.offset, cut.size):
         crc = crc32(piece, crc)
     facts = {
         "file": file.path.name,
@@ -344,7 +346,7 @@ def _receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
     while (path := on_disk(file.path).with_name(f"{file.path.name}.cut-{number}")).exists():
         # Of an interrupted run: the same bytes of the same place need no second one.
         if _is_of(path, facts):
-            _sync(path, seam)
+            _sync_file(path, seam)
             return path
         number += 1
     temporary = hidden(path)
@@ -352,7 +354,7 @@ def _receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
     fd = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
     try:
         write_all(seam, fd, json.dumps(facts | {"time": format_time(now)}).encode() + b"\n")
-        for piece in _pieces(file, cut.offset, cut.size):
+        for piece in _read_pieces(file, cut.offset, cut.size):
             write_all(seam, fd, piece)
         seam.call("file.sync", os.fsync, fd)
         seam.call("file.rename", os.rename, temporary, path)
@@ -375,7 +377,7 @@ def _is_of(path: Path, facts: dict[str, object]) -> bool:
     return isinstance(noted, dict) and noted | {"time": None} == facts | {"time": None}
 
 
-def _sync(path: Path, seam: Seam) -> None:
+def _sync_file(path: Path, seam: Seam) -> None:
     fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         seam.call("file.sync", os.fsync, fd)
@@ -383,9 +385,9 @@ def _sync(path: Path, seam: Seam) -> None:
         os.close(fd)
 
 
-def _pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
+def _read_pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
     while size > 0:
-        piece = bytes(file.read(offset, min(size, _CHUNK)))
+        piece = bytes(file.read(offset, min(size, _REPAIR_CHUNK_BYTES)))
         if not piece:
             raise OSError(errno.EIO, "the file ends too early")
         yield piece
@@ -393,7 +395,7 @@ def _pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
         size -= len(piece)
 
 
-def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
+def _build_gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
     """The bytes of a gap, and how many zeros follow them."""
     raw, name = cut.kept_map, receipt.name.encode() + b"\n"
     # The blocks behind keep their places, since their checksums begin with their offset; only at the end may it be
@@ -408,7 +410,7 @@ def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
     # A gap is a block without entries: a walk passes over it by its size and its txids.
     header = BlockHeader(
         codec=CODEC_NONE,
-        flags=GAP | cut.flags,
+        flags=GAP_FLAG | cut.flags,
         count=0,
         group=cut.group,
         first_txid=cut.first_txid,
@@ -435,8 +437,8 @@ def _gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
 def _crc_of_zeros(crc: int, count: int) -> int:
     """The CRC when so many zero bytes have followed."""
     while count > 0:
-        crc = crc32(bytes(min(count, _CHUNK)), crc)
-        count -= _CHUNK
+        crc = crc32(bytes(min(count, _REPAIR_CHUNK_BYTES)), crc)
+        count -= _REPAIR_CHUNK_BYTES
     return crc
 
 
@@ -447,15 +449,15 @@ def _write_anew(file: JournalFile, target: Path, cuts: Sequence[Cut], receipts: 
     try:
         at = 0
         for cut, receipt in zip(cuts, receipts, strict=True):
-            for piece in _pieces(file, at, cut.offset - at):
+            for piece in _read_pieces(file, at, cut.offset - at):
                 write_all(seam, fd, piece)
-            content, zeros = _gap(file, cut, receipt)
+            content, zeros = _build_gap(file, cut, receipt)
             write_all(seam, fd, content)
             while zeros > 0:
-                write_all(seam, fd, bytes(min(zeros, _CHUNK)))
-                zeros -= _CHUNK
+                write_all(seam, fd, bytes(min(zeros, _REPAIR_CHUNK_BYTES)))
+                zeros -= _REPAIR_CHUNK_BYTES
             at = cut.end
-        for piece in _pieces(file, at, file.size - at):
+        for piece in _read_pieces(file, at, file.size - at):
             write_all(seam, fd, piece)
         os.fchmod(fd, found.st_mode & 0o777)
         seam.call("file.sync", os.fsync, fd)
@@ -464,7 +466,7 @@ def _write_anew(file: JournalFile, target: Path, cuts: Sequence[Cut], receipts: 
         os.close(fd)
 
 
-def _compare(file: JournalFile, target: Path, cuts: Sequence[Cut], seam: Seam) -> None:
+def _compare_repaired(file: JournalFile, target: Path, cuts: Sequence[Cut], seam: Seam) -> None:
     """Read what was written: gaps where they are to be, and every other byte as it was. Raises OSError."""
     with closing(JournalFile(target, file.number, seam)) as anew:
         at = 0
@@ -472,14 +474,14 @@ def _compare(file: JournalFile, target: Path, cuts: Sequence[Cut], seam: Seam) -
             ref = anew.block_at(cut.offset)
             if ref is None or not ref.header.is_gap or not ref.is_whole():
                 raise OSError(errno.EIO, "a gap was written and reads differently")
-            _same(file, anew, at, cut.offset)
+            _have_same_bytes(file, anew, at, cut.offset)
             at = cut.end
-        _same(file, anew, at, file.size)
+        _have_same_bytes(file, anew, at, file.size)
 
 
-def _same(file: JournalFile, anew: JournalFile, at: int, end: int) -> None:
+def _have_same_bytes(file: JournalFile, anew: JournalFile, at: int, end: int) -> None:
     while at < end:
-        size = min(end - at, _CHUNK)
+        size = min(end - at, _REPAIR_CHUNK_BYTES)
         if file.read(at, size) != anew.read(at, size):
             raise OSError(errno.EIO, "the file was written anew and reads differently")
         at += size

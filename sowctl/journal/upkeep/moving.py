@@ -24,7 +24,7 @@ from sowctl.journal.upkeep.survey import SurveyedFile
 from sowctl.seam import Seam
 from sowctl.waiting import is_running
 
-_CHUNK = 4 << 20
+_MOVE_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
 # What link(2) says where there cannot be a second name: another file system, or one without such names.
 _NO_LINK = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
@@ -101,7 +101,7 @@ def _is_there(source: Path, target: Path, seam: Seam) -> bool:
         return False
     try:
         seam.call("file.sync", os.fsync, fd)
-        return _same(source, fd, seam)
+        return _is_same_file_content(source, fd, seam)
     finally:
         os.close(fd)
 
@@ -117,19 +117,19 @@ def _second_name(source: Path, target: Path, seam: Seam) -> None:
             # A file that stands there and is not the same is replaced by the copy, which is renamed over it.
             if error.errno not in _NO_LINK and not isinstance(error, FileExistsError):
                 raise
-            _copy(source, fd, target, seam)
+            _copy_file(source, fd, target, seam)
     finally:
         os.close(fd)
 
 
-def _copy(source: Path, fd: int, target: Path, seam: Seam) -> None:
+def _copy_file(source: Path, fd: int, target: Path, seam: Seam) -> None:
     """Copy, sync, compare what is on disk then, rename."""
     temporary, found = hidden(target), os.fstat(fd)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
     try:
         at = 0
-        while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
+        while chunk := seam.call("file.read", os.pread, fd, _MOVE_CHUNK_BYTES, at):
             write_all(seam, copy, chunk)
             at += len(chunk)
         os.fchmod(copy, found.st_mode & 0o777)
@@ -137,22 +137,22 @@ def _copy(source: Path, fd: int, target: Path, seam: Seam) -> None:
         seam.call("file.sync", os.fsync, copy)
         # What is compared should come from the disk, not from the memory that it was written from.
         os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
-        if not _same(source, copy, seam):
+        if not _is_same_file_content(source, copy, seam):
             raise OSError(errno.EIO, "the copy was written and reads differently")
     finally:
         os.close(copy)
     seam.call("file.rename", os.rename, temporary, target)
 
 
-def _same(source: Path, other: int, seam: Seam) -> bool:
+def _is_same_file_content(source: Path, other: int, seam: Seam) -> bool:
     """Whether a file and an open one have the same bytes."""
     fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if os.fstat(fd).st_size != os.fstat(other).st_size:
             return False
         at = 0
-        while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
-            if chunk != seam.call("file.read", os.pread, other, _CHUNK, at):
+        while chunk := seam.call("file.read", os.pread, fd, _MOVE_CHUNK_BYTES, at):
+            if chunk != seam.call("file.read", os.pread, other, _MOVE_CHUNK_BYTES, at):
                 return False
             at += len(chunk)
         return True

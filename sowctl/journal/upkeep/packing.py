@@ -23,16 +23,16 @@ from sowctl.journal.state import write_all
 from sowctl.journal.upkeep.moving import hidden
 from sowctl.seam import Seam
 
-_CHUNK = 1 << 20
+_PACK_CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time."""
 FRAME_BYTES = 16 << 20
 """Content of a frame of zstd: what is unpacked for a block of it. One frame alone saved 4.4 % of a journal of orders,
 such frames 3.8 %, frames of 1 MiB nothing."""
-LEVELS = {".zst": 9, ".gz": 6}
+COMPRESSION_LEVELS = {".zst": 9, ".gz": 6}
 """How hard it is tried: blocks are compressed by themselves already, and what is left is what they have in common."""
 
 
-class _Packer(Protocol):
+class _Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
     def flush(self) -> bytes: ...
 
@@ -48,7 +48,7 @@ def pack(source: Path, suffix: str, seam: Seam) -> Path | None:
     try:
         fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if not _is_there(fd, target, seam) and not _compressed(fd, target, temporary, seam):
+            if not _is_there(fd, target, seam) and not _write_compressed(fd, target, temporary, seam):
                 seam.call("file.unlink", os.unlink, temporary)
                 return None
         finally:
@@ -70,15 +70,15 @@ def pack(source: Path, suffix: str, seam: Seam) -> Path | None:
     return target
 
 
-def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> bool:
+def _write_compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> bool:
     """Compress, sync, compare what is on disk then, rename; False, without the last, where nothing is gained."""
     found = os.fstat(fd)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
     try:
-        packer = _packer(target.suffix, found.st_size)
+        packer = _make_compressor(target.suffix, found.st_size)
         # The plain file does not grow any more: whoever appends holds the last one, which is never packed.
-        for chunk in _chunks(fd, seam):
+        for chunk in _read_chunks(fd, seam):
             if packed := packer.compress(chunk):
                 write_all(seam, copy, packed)
         write_all(seam, copy, packer.flush())
@@ -89,7 +89,7 @@ def _compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> bool:
         seam.call("file.sync", os.fsync, copy)
         # What is compared should come from the disk, not from the memory that it was written from.
         os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
-        if not _holds(copy, target, fd, seam):
+        if not _has_same_content(copy, target, fd, seam):
             raise OSError(errno.EIO, "the compressed file was written and reads differently")
     finally:
         os.close(copy)
@@ -105,16 +105,16 @@ def _is_there(fd: int, target: Path, seam: Seam) -> bool:
         return False
     try:
         seam.call("file.sync", os.fsync, copy)
-        return _holds(copy, target, fd, seam)
+        return _has_same_content(copy, target, fd, seam)
     finally:
         os.close(copy)
 
 
-def _holds(copy: int, target: Path, fd: int, seam: Seam) -> bool:
+def _has_same_content(copy: int, target: Path, fd: int, seam: Seam) -> bool:
     """Whether a compressed file unpacks to the bytes of the plain one, to the end of both."""
     unpacker, at = Unpacker(target), 0
     try:
-        for raw in _chunks(copy, seam):
+        for raw in _read_chunks(copy, seam):
             for content in unpacker.feed(raw):
                 if content != seam.call("file.read", os.pread, fd, len(content), at):
                     return False
@@ -125,18 +125,22 @@ def _holds(copy: int, target: Path, fd: int, seam: Seam) -> bool:
     return unpacker.is_between and at == os.fstat(fd).st_size
 
 
-def _chunks(fd: int, seam: Seam) -> Iterator[bytes]:
+def _read_chunks(fd: int, seam: Seam) -> Iterator[bytes]:
     at = 0
-    while chunk := seam.call("file.read", os.pread, fd, _CHUNK, at):
+    while chunk := seam.call("file.read", os.pread, fd, _PACK_CHUNK_BYTES, at):
         yield chunk
         at += len(chunk)
 
 
-def _packer(suffix: str, size: int) -> _Packer:
-    return zlib.compressobj(LEVELS[suffix], wbits=31) if suffix == ".gz" else _Frames(LEVELS[suffix], size)
+def _make_compressor(suffix: str, size: int) -> _Compressor:
+    return (
+        zlib.compressobj(COMPRESSION_LEVELS[suffix], wbits=31)
+        if suffix == ".gz"
+        else _ZstdFrames(COMPRESSION_LEVELS[suffix], size)
+    )
 
 
-class _Frames:
+class _ZstdFrames:
     """Compresses with zstd into frames of :data:`FRAME_BYTES` of content each, and a table of them at the end."""
 
     def __init__(self, level: int, size: int) -> None:
@@ -147,9 +151,9 @@ class _Frames:
         self._left = size
         self._room = self._stored = 0
         self._frames: list[tuple[int, int]] = []
-        self._begin()
+        self._begin_frame()
 
-    def _begin(self) -> None:
+    def _begin_frame(self) -> None:
         self._content = self._room = min(FRAME_BYTES, self._left)
         self._left -= self._content
         self._stored = 0
@@ -160,8 +164,8 @@ class _Frames:
         found, rest = [], memoryview(data)
         while rest:
             if not self._room:
-                found.append(self._end())
-                self._begin()
+                found.append(self._end_frame())
+                self._begin_frame()
             some, rest = rest[: self._room], rest[self._room :]
             if not some:
                 raise OSError(errno.EIO, "the file has grown during its compression")
@@ -171,11 +175,11 @@ class _Frames:
             found.append(packed)
         return b"".join(found)
 
-    def _end(self) -> bytes:
+    def _end_frame(self) -> bytes:
         packed = self._stream.flush()
         self._frames.append((self._stored + len(packed), self._content))
         return packed
 
     def flush(self) -> bytes:
         """The rest, and the table."""
-        return self._end() + pack_frames(self._frames)
+        return self._end_frame() + pack_frames(self._frames)

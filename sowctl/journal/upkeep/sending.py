@@ -18,7 +18,14 @@ from msgspec.structs import replace
 
 from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.journal.archive.archived import ArchivedFile
-from sowctl.journal.archive.manifest import APART, KnownState, Manifest, find, manifest_name, pack
+from sowctl.journal.archive.manifest import (
+    MANIFEST_PLACE_INTERVAL_BYTES,
+    KnownState,
+    Manifest,
+    find,
+    manifest_name,
+    pack,
+)
 from sowctl.journal.archive.remotefile import lost_file, other_file
 from sowctl.journal.block import Position
 from sowctl.journal.files import BlockRef, JournalFile, read_error
@@ -32,7 +39,7 @@ from sowctl.values.times import Micros
 
 SAVED_BYTES, SAVED_FILES = 1 << 30, 256
 """So much is sent at most before the manifest is written: what a run that is killed has to send again."""
-_CHUNK = 4 << 20
+_SEND_CHUNK_BYTES = 4 << 20
 
 
 class Sent(Struct, frozen=True):
@@ -78,13 +85,13 @@ class Sending:
             return
         last = max(self._segments)
         if files[0].number > last + 1:
-            raise self._refused(
+            raise self._upload_error(
                 f"the archive ends at file {last:010d}, but the oldest local file is {files[0].number:010d}",
                 "use another URL, and keep both archives: the files between were pruned before they were archived",
             )
         for file in files:
             if file.number in self._segments:
-                self._compare(file, self._segments[file.number])
+                self._compare_segment(file, self._segments[file.number])
 
     def missing(self, files: Sequence[SurveyedFile]) -> list[SurveyedFile]:
         """The files that are to be sent: the archive has not got them, or with ``verify`` they differ there."""
@@ -99,14 +106,14 @@ class Sending:
         self.check(files)
         try:
             for file in files:
-                self._sent(file)
+                self._send_file(file)
                 if self._bytes >= SAVED_BYTES or len(self._waiting) >= SAVED_FILES:
-                    yield from self._saved()
+                    yield from self._save_manifest()
         except SowError:
             # What has come there in full need not be sent again.
-            yield from self._saved()
+            yield from self._save_manifest()
             raise
-        yield from self._saved()
+        yield from self._save_manifest()
         self.prove(files)
 
     def prove(self, files: Sequence[SurveyedFile]) -> None:
@@ -132,17 +139,17 @@ class Sending:
         self.agreed += 1
         return False
 
-    def _sent(self, file: SurveyedFile) -> None:
+    def _send_file(self, file: SurveyedFile) -> None:
         if not self._is_to_go(file):
             self._waiting.append(Sent(self._segments[file.number], file.path, anew=False))
             return
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
             if not self._segments:
-                self._before = _beginning(opened)
-            found = _facts(opened, file)
+                self._before = _beginning_state(opened)
+            found = _collect_facts(opened, file)
         digest = hashlib.sha256()
         place = self.target / file.path.name
-        size = self._seam.call("remote.write", opening.write, place, self._content(file.path, digest))
+        size = self._seam.call("remote.write", opening.write, place, self._read_content(file.path, digest))
         lies = opening.size_of(place)
         if lies != size:
             raise other_file(place, "no bytes" if lies is None else f"{lies} bytes", str(size))
@@ -153,28 +160,28 @@ class Sending:
         self._waiting.append(Sent(self._segments[file.number], file.path, anew=True))
         self._bytes += size
 
-    def _content(self, path: Path, digest: hashlib._Hash) -> Iterator[bytes]:
+    def _read_content(self, path: Path, digest: hashlib._Hash) -> Iterator[bytes]:
         try:
             fd = self._seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
             raise read_error(error, path) from error
         try:
             at = 0
-            while chunk := self._read(fd, at, path):
+            while chunk := self._read_chunk(fd, at, path):
                 digest.update(chunk)
                 yield chunk
                 at += len(chunk)
         finally:
             os.close(fd)
 
-    def _read(self, fd: int, at: int, path: Path) -> bytes:
+    def _read_chunk(self, fd: int, at: int, path: Path) -> bytes:
         """A chunk of a file here. What fails in it is the file, and not the URL that it is on its way to."""
         try:
-            return self._seam.call("file.read", os.pread, fd, _CHUNK, at)
+            return self._seam.call("file.read", os.pread, fd, _SEND_CHUNK_BYTES, at)
         except OSError as error:
             raise read_error(error, path) from error
 
-    def _saved(self) -> Iterator[Sent]:
+    def _save_manifest(self) -> Iterator[Sent]:
         """Write the manifest if it would say anything new; then give what it tells of."""
         if any(one.anew for one in self._waiting):
             segments = tuple(self._segments[number] for number in sorted(self._segments))
@@ -184,16 +191,16 @@ class Sending:
         done, self._waiting, self._bytes = self._waiting, [], 0
         yield from done
 
-    def _compare(self, file: SurveyedFile, there: ArchivedFile) -> None:
+    def _compare_segment(self, file: SurveyedFile, there: ArchivedFile) -> None:
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
             header = opened.header
         if header != there.file_header():
-            raise self._refused(
+            raise self._upload_error(
                 f"file {file.number:010d} of this journal differs from that in the archive",
                 "use another URL: the archive belongs to another journal, or to a copy that was continued separately",
             )
 
-    def _refused(self, why: str, hint: str) -> RefusedError:
+    def _upload_error(self, why: str, hint: str) -> RefusedError:
         return RefusedError("SOW-JRN-085", why, place=str(self.target), hint=hint)
 
 
@@ -213,13 +220,13 @@ def verify(directory: RemotePath, segment: ArchivedFile) -> None:
         raise other_file(place, f"sha256 {digest.hexdigest()}", segment.sha256)
 
 
-def _beginning(file: JournalFile) -> KnownState:
+def _beginning_state(file: JournalFile) -> KnownState:
     header = file.header
     end = Position(file.number, header.blocks_offset, header.first_txid - 1)
     return KnownState.of(from_checkpoint(file.checkpoint(), end, header.chain, header.version))
 
 
-class _Facts:
+class _WalkFacts:
     """What a walk through a file tells of it."""
 
     def __init__(self) -> None:
@@ -232,7 +239,7 @@ class _Facts:
         """Count a group in."""
         first = group[0]
         begins = first.header.first_txid == first.header.group and not first.header.is_gap
-        if begins and (not self.index or first.offset >= self.index[-1][1] + APART):
+        if begins and (not self.index or first.offset >= self.index[-1][1] + MANIFEST_PLACE_INTERVAL_BYTES):
             self.index.append((first.header.group - 1, first.offset))
         self.gaps += sum(ref.header.is_gap for ref in group)
         if group[-1].header.is_abort:
@@ -250,11 +257,11 @@ class _Facts:
                 self.topics[row.topic] = row.last_txid, row.last_time
 
 
-def _facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
+def _collect_facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
     """What a walk through a file tells of it; size and digest are told by sending it."""
     header = file.header
     walker = Walker(file, header.blocks_offset, header.first_txid - 1, is_last=False, chain=header.chain)
-    found = _Facts()
+    found = _WalkFacts()
     for group in walker.groups():
         assert isinstance(group, list)  # without resync, damage raises
         found.add(group)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sowctl.journal.block import TopicState
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.format import PACKED, Topic
+from sowctl.journal.format import PACKED_SUFFIXES, Topic
 from sowctl.journal.listing import list_files
 from sowctl.journal.state import NO_TOPIC, JournalState
 from sowctl.remote.place import on_disk
@@ -45,7 +45,7 @@ class SurveyedFile(Struct, frozen=True):
     @property
     def is_packed(self) -> bool:
         """Whether what is read is compressed."""
-        return self.path.suffix in PACKED
+        return self.path.suffix in PACKED_SUFFIXES
 
     @property
     def is_finished(self) -> bool:
@@ -58,9 +58,9 @@ class SurveyedFile(Struct, frozen=True):
 
     def last_of(self, topic: Topic) -> int:
         """The txid of the last entry of a topic in it or before it; 0 for none."""
-        return self._state(topic).last_txid
+        return self._topic_state(topic).last_txid
 
-    def _state(self, topic: Topic) -> TopicState:
+    def _topic_state(self, topic: Topic) -> TopicState:
         return NO_TOPIC if self.behind is None else self.behind.topics.get(topic, NO_TOPIC)
 
 
@@ -82,11 +82,11 @@ def survey(directory: Path, instance: str, seam: Seam, archive: Path | None = No
                 SurveyedFile(
                     info.number,
                     copies,
-                    sum(map(_stored, copies)),
+                    sum(map(_get_file_size, copies)),
                     info.first_txid,
                     info.last_txid,
                     None if following is None else following.created,
-                    _latest(behind, info.first_txid),
+                    _find_latest_time(behind, info.first_txid),
                     behind,
                 )
             )
@@ -95,7 +95,7 @@ def survey(directory: Path, instance: str, seam: Seam, archive: Path | None = No
         folder.close()
 
 
-def _latest(behind: JournalState | None, first_txid: int) -> Micros:
+def _find_latest_time(behind: JournalState | None, first_txid: int) -> Micros:
     """The latest time of a file's entries: that of the last entry of each topic that has one in it."""
     # Times do not go back within a topic, so its last entry is its latest.
     if behind is None:
@@ -103,7 +103,7 @@ def _latest(behind: JournalState | None, first_txid: int) -> Micros:
     return max((known.last_time for known in behind.topics.values() if known.last_txid >= first_txid), default=0)
 
 
-def _stored(path: Path) -> int:
+def _get_file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sowctl.messages.base import (
-    REPLACED,
+    REPLACEMENT_CHARACTER,
     Extractor,
     HalfPair,
     KeyExtractor,
@@ -36,14 +36,16 @@ class CompositeGlobalType(CompositeType):
         """A reader of ``slots``: the parts of a batch go to their types together."""
         # With one readable part there is nothing to join, so its own reader answers for the batch.
         if sum(kind.filterable for kind in self.parts) == 1:
-            return self._of_one_part(slots)
+            return self._make_single_part_extractor(slots)
         refused: Row = (None,) * len(slots)
         # Read as lists: the values of all parts together are those of the message.
-        plain = [Slot(slot.path, slot.text, True) for slot in slots if _subscript(slot.path) is None]
+        plain = [Slot(slot.path, slot.text, True) for slot in slots if _find_subscript(slot.path) is None]
         readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
         # A subscript counts through all parts, which no part can do by itself: these paths are read message by message.
         subscripted = {
-            at: self._subscripted(slot) for at, slot in enumerate(slots) if _subscript(slot.path) is not None
+            at: self._make_subscript_reader(slot)
+            for at, slot in enumerate(slots)
+            if _find_subscript(slot.path) is not None
         }
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
@@ -55,9 +57,9 @@ class CompositeGlobalType(CompositeType):
             for index, parts in enumerate(taken):
                 # Slots without a subscript come from the columns of the parts, in their order; the others are read for
                 # this message.
-                merged = iter(_joined([row[index] for row in found], len(plain)))
+                merged = iter(_join_part_rows([row[index] for row in found], len(plain)))
                 values = [subscripted[at](parts) if at in subscripted else next(merged) for at in range(len(slots))]
-                rows.append(tuple([_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
+                rows.append(tuple([_slot_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
             return with_refused(rows, refusals, refused)
 
         return extract
@@ -70,16 +72,20 @@ class CompositeGlobalType(CompositeType):
             rows, refusals = read(payloads)
             texts = [tuple([text_of(value) for value in row]) for row in rows]
             # A part says what of a text is half a pair; only U+FFFD can be one, and hardly a key has that.
-            doubtful = [at for at, row in enumerate(texts) if any(one is not None and REPLACED in one for one in row)]
+            doubtful = [
+                at
+                for at, row in enumerate(texts)
+                if any(one is not None and REPLACEMENT_CHARACTER in one for one in row)
+            ]
             for at in doubtful:
-                fields = self._halves(payloads[at], paths)
+                fields = self._find_surrogate_fields(payloads[at], paths)
                 if fields:
                     refusals.append(half_pair(at, fields, texts[at]))
             return texts, sorted(refusals, key=lambda refusal: refusal.index)
 
         return extract
 
-    def _halves(self, payload: bytes, paths: Sequence[Path]) -> list[str]:
+    def _find_surrogate_fields(self, payload: bytes, paths: Sequence[Path]) -> list[str]:
         """The fields whose first value, in the part that has it, holds half a surrogate pair."""
         parts = self.split(payload)[0]
         found = []
@@ -104,7 +110,9 @@ class CompositeGlobalType(CompositeType):
             top = parse_spans(part).value
             for name, value in top.items() if isinstance(top, dict) else ():
                 found.setdefault(name, []).append(part[value.start : value.end])
-        return b"{" + b",".join([quoted(name) + b":" + _one(values) for name, values in found.items()]) + b"}"
+        return (
+            b"{" + b",".join([quoted(name) + b":" + _combine_values(values) for name, values in found.items()]) + b"}"
+        )
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a field may stand in several parts."""
@@ -123,7 +131,7 @@ class CompositeGlobalType(CompositeType):
         """Raises UsageError ``SOW-MSG-005``."""
         raise without_fields(self.name, "to write")
 
-    def _of_one_part(self, slots: Sequence[Slot]) -> Extractor:
+    def _make_single_part_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """The reader where only one part can have fields: that of its type."""
         number = next(number for number, kind in enumerate(self.parts) if kind.filterable)
         read = self.parts[number].extractor(slots)
@@ -140,7 +148,7 @@ class CompositeGlobalType(CompositeType):
 
         return extract
 
-    def _subscripted(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
+    def _make_subscript_reader(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
         """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""
 
         def read(parts: Sequence[bytes]) -> Values:
@@ -156,12 +164,12 @@ class CompositeGlobalType(CompositeType):
     def _part_of(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
         """The part in which the first value at ``path`` stands, and the path there; None where no part has any."""
         # Only the first subscript counts through the parts; those behind it count below the value that it has found.
-        steps, at = path.steps, _subscript(path)
+        steps, at = path.steps, _find_subscript(path)
         last = len(steps) - 1 if at is None else at
         above = (*steps[:last], Step(steps[last].name))
         position = 0 if at is None else steps[at].index or 0
         for number, (kind, part) in enumerate(zip(self.parts, parts, strict=True)):
-            count = self._count(kind, part, above)
+            count = self._count_part_values(kind, part, above)
             # The subscript counts through the parts: those before have used up their share of it.
             if position < count:
                 local = path if at is None else Path((*steps[:at], Step(steps[at].name, position), *steps[at + 1 :]))
@@ -169,7 +177,7 @@ class CompositeGlobalType(CompositeType):
             position -= count
         return None
 
-    def _count(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
+    def _count_part_values(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
         """How many values and objects one part has at a path, which its JSON view tells for every type."""
         from sowctl.messages.json.exact import parse
 
@@ -179,7 +187,7 @@ class CompositeGlobalType(CompositeType):
         return len(collected([parse(kind.view(part))], steps))
 
 
-def _one(values: Sequence[bytes]) -> bytes:
+def _combine_values(values: Sequence[bytes]) -> bytes:
     """One JSON value for the values of several parts: one array of them all, in which arrays are opened."""
     if len(values) == 1:
         return values[0]
@@ -188,12 +196,12 @@ def _one(values: Sequence[bytes]) -> bytes:
     return b"[" + b",".join([item for item in items if item]) + b"]"
 
 
-def _subscript(path: Path) -> int | None:
+def _find_subscript(path: Path) -> int | None:
     """The first step with a subscript."""
     return next((at for at, step in enumerate(path.steps) if step.index is not None), None)
 
 
-def _joined(rows: Sequence[Row], width: int) -> list[Values]:
+def _join_part_rows(rows: Sequence[Row], width: int) -> list[Values]:
     """One value list per slot of those of all parts; a part that cannot be read has None."""
     merged = []
     for at in range(width):
@@ -204,7 +212,7 @@ def _joined(rows: Sequence[Row], width: int) -> list[Values]:
     return merged
 
 
-def _answer(value: Values, slot: Slot) -> SlotValue:
+def _slot_answer(value: Values, slot: Slot) -> SlotValue:
     if slot.listed or value.dropped or len(value.items) > 1:
         return value
     return value.items[0] if value.items else None

@@ -31,10 +31,14 @@ class CompositeLocalType(CompositeType):
         nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
         # A path of one step names a whole part, which is an object: it has no value, but it is not NULL either.
-        wholes = [(at, self._number(slot.path)) for at, slot in enumerate(slots) if len(slot.path.steps) == 1]
+        wholes = [(at, self._part_number(slot.path)) for at, slot in enumerate(slots) if len(slot.path.steps) == 1]
         asked = []
         for number, kind in enumerate(self.parts):
-            places = [at for at, slot in enumerate(slots) if self._number(slot.path) == number and _below(slot.path)]
+            places = [
+                at
+                for at, slot in enumerate(slots)
+                if self._part_number(slot.path) == number and _strip_part_step(slot.path)
+            ]
             below = [Slot(Path(slots[at].path.steps[1:]), slots[at].text, slots[at].listed) for at in places]
             if places:
                 asked.append((number, places, kind.extractor(below)))
@@ -65,7 +69,9 @@ class CompositeLocalType(CompositeType):
         """A reader of the texts of first values."""
         asked = []
         for number, kind in enumerate(self.parts):
-            places = [at for at, path in enumerate(paths) if self._number(path) == number and _below(path)]
+            places = [
+                at for at, path in enumerate(paths) if self._part_number(path) == number and _strip_part_step(path)
+            ]
             if places:
                 asked.append((number, places, kind.key_texts([Path(paths[at].steps[1:]) for at in places])))
         nothing: KeyTexts = (None,) * len(paths)
@@ -101,7 +107,7 @@ class CompositeLocalType(CompositeType):
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
         parts, rest = self.opened(payload)
-        kept = [self._selected(number, part, select_list) for number, part in enumerate(parts)]
+        kept = [self._select_part(number, part, select_list) for number, part in enumerate(parts)]
         # The bytes behind the last part have no path: only what is said of everything reaches them.
         everything = next((include for include, names in select_list if not names), True)
         # Nothing went, so the payload stays as it is, byte by byte.
@@ -116,7 +122,7 @@ class CompositeLocalType(CompositeType):
         """
         old, rest = self.opened(base, "base")
         new, new_rest = self.opened(delta, "delta")
-        merged = [self._merged(number, old[number], part, set_nulls) for number, part in enumerate(new)]
+        merged = [self._merge_part(number, old[number], part, set_nulls) for number, part in enumerate(new)]
         # Bytes behind the last part replace those of the base, where the delta has any.
         return base if merged == old and new_rest in (b"", rest) else joined(merged, new_rest or rest)
 
@@ -140,23 +146,23 @@ class CompositeLocalType(CompositeType):
         below: list[list[tuple[tuple[str, ...], SlotValue]]] = [[] for _ in self.parts]
         for names, value in fields:
             # The part does not know its number: its fields begin behind the first step.
-            below[self._written(names)].append((names[1:], value))
+            below[self._written_part(names)].append((names[1:], value))
         return joined([kind.build(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b"")
 
-    def _number(self, path: Path) -> int | None:
+    def _part_number(self, path: Path) -> int | None:
         """The part that a path leads into."""
         first = path.steps[0]
-        return None if first.index else self._part(first.name)
+        return None if first.index else self._parse_part_name(first.name)
 
-    def _part(self, name: str) -> int | None:
+    def _parse_part_name(self, name: str) -> int | None:
         """The part of a first step: its number in decimal digits, without leading zeros."""
         # One spelling for each part: /00/a and /0/a would otherwise be two destinations of one place.
         if name.isascii() and name.isdecimal() and len(name) < 7 and str(int(name)) == name:
             return int(name) if int(name) < len(self.parts) else None
         return None
 
-    def _written(self, names: Sequence[str]) -> int:
-        number = self._part(names[0])
+    def _written_part(self, names: Sequence[str]) -> int:
+        number = self._parse_part_name(names[0])
         if number is None or len(names) < 2:
             raise UsageError(
                 NO_SUCH_FIELD,
@@ -168,12 +174,12 @@ class CompositeLocalType(CompositeType):
     def _by_part(self, writes: Sequence[Write]) -> dict[int, list[Write]]:
         found: dict[int, list[Write]] = {}
         for write in writes:
-            number = self._written(write.destination.names)
+            number = self._written_part(write.destination.names)
             below = Path(write.destination.steps[1:])
             found.setdefault(number, []).append(Write(below, write.value, write.remove))
         return found
 
-    def _selected(self, number: int, part: bytes, select_list: SelectList) -> bytes:
+    def _select_part(self, number: int, part: bytes, select_list: SelectList) -> bytes:
         """What stays of one part; what is said of the part itself comes before what is said of all."""
         own = [(include, names[1:]) for include, names in select_list if names and names[0] == str(number)]
         own += [(include, names) for include, names in select_list if not names]
@@ -182,7 +188,7 @@ class CompositeLocalType(CompositeType):
             return kind.select(part, own)
         return part if next((include for include, names in own if not names), True) else b""
 
-    def _merged(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
+    def _merge_part(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
         kind = self.parts[number]
         # An empty part of a delta says nothing of its part.
         if not new or not kind.mergeable:
@@ -197,5 +203,5 @@ class CompositeLocalType(CompositeType):
             return new if problem.facts.get("part") == "base" and not kind.check([new]) else old
 
 
-def _below(path: Path) -> bool:
+def _strip_part_step(path: Path) -> bool:
     return len(path.steps) > 1

@@ -14,7 +14,7 @@ from typing import TypeVar
 from sowctl.errors import ConfigError
 from sowctl.messages.base import (
     BAD_DEFINITION,
-    MALFORMED,
+    MALFORMED_CODE,
     Extractor,
     KeyExtractor,
     MessageType,
@@ -28,7 +28,7 @@ from sowctl.values.fields import Refusal, Slot
 from sowctl.values.paths import Path
 
 T = TypeVar("T")
-_PREFIX = 4
+_LENGTH_PREFIX_BYTES = 4
 
 
 class CompositeType(ABC):
@@ -111,7 +111,7 @@ class CompositeType(ABC):
             if position == len(payload):
                 parts.append(b"")
                 continue
-            start = position + _PREFIX
+            start = position + _LENGTH_PREFIX_BYTES
             end = start + int.from_bytes(payload[position:start])
             # The length itself may be cut off: then fewer than four bytes were read, and ``end`` says nothing.
             if start > len(payload) or end > len(payload):
@@ -119,7 +119,7 @@ class CompositeType(ABC):
                     f"part {number} has {end - start:,} bytes by its length" if start <= len(payload) else "a length"
                 )
                 words += f" at byte {position:,}, and the message ends at {len(payload):,}"
-                raise PayloadRefused(MALFORMED, words, position)
+                raise PayloadRefused(MALFORMED_CODE, words, position)
             parts.append(payload[start:end])
             position = end
         return parts, payload[position:]
@@ -134,7 +134,7 @@ class CompositeType(ABC):
 
 def joined(parts: Sequence[bytes], rest: bytes) -> bytes:
     """The payload of these parts."""
-    return b"".join([len(part).to_bytes(_PREFIX) + part for part in parts]) + rest
+    return b"".join([len(part).to_bytes(_LENGTH_PREFIX_BYTES) + part for part in parts]) + rest
 
 
 def with_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     NO_FIELDS,
     Extractor,
     KeyExtractor,
@@ -36,7 +36,7 @@ class BinaryType:
     json_text = rooted = False
     typed = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "binary" if definition is None else definition.name
         self.max_message = max_message
 

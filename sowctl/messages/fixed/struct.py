@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import (
-    MALFORMED,
-    MAX_MESSAGE,
+    MALFORMED_CODE,
+    MAX_MESSAGE_BYTES,
     NO_FIELDS,
     Extractor,
     KeyExtractor,
@@ -40,7 +40,7 @@ class StructType:
     line_framed = json_text = rooted = False
     typed = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "struct" if definition is None else definition.name
         self.max_message = max_message
         given, place = ((), "") if definition is None else (definition.fields, definition.place)
@@ -48,29 +48,29 @@ class StructType:
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
-        readers = [self._reader(slot.path, slot.listed) for slot in slots]
+        readers = [self._make_field_reader(slot.path, slot.listed) for slot in slots]
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
-            self._checked(payload)
+            self._check_size(payload)
             return tuple([read(payload) for read in readers])
 
         return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a number's is its canonical text."""
-        readers = [self._reader(path, False) for path in paths]
+        readers = [self._make_field_reader(path, False) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
-            self._checked(payload)
+            self._check_size(payload)
             return tuple([text_of(read(payload)) for read in readers])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are too short."""
-        return read_each(payloads, self._checked, b"")[1]
+        return read_each(payloads, self._check_size, b"")[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
@@ -79,7 +79,7 @@ class StructType:
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """The new message: a struct has all its fields. Raises InputError."""
-        if problem := self._problem(delta):
+        if problem := self._find_size_problem(delta):
             raise input_error(problem, "delta")
         return delta
 
@@ -95,9 +95,9 @@ class StructType:
         """One line of JSON; a message that is too short as the Base64 form of its bytes."""
         from sowctl.messages.nested.view import base64_line, json_line
 
-        if self._problem(payload):
+        if self._find_size_problem(payload):
             return base64_line(payload)
-        return json_line(self._tree(payload), lambda item: item)
+        return json_line(self._build_tree(payload), lambda item: item)
 
     members_view = view
 
@@ -105,26 +105,30 @@ class StructType:
         """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
         from sowctl.messages.nested.view import base64_line, exact_line
 
-        return base64_line(payload) if self._problem(payload) else exact_line(self._tree(payload), lambda item: item)
+        return (
+            base64_line(payload)
+            if self._find_size_problem(payload)
+            else exact_line(self._build_tree(payload), lambda item: item)
+        )
 
-    def _problem(self, payload: bytes) -> PayloadRefused | None:
+    def _find_size_problem(self, payload: bytes) -> PayloadRefused | None:
         if len(payload) < self._size:
             words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"
-            return PayloadRefused(MALFORMED, words, len(payload))
+            return PayloadRefused(MALFORMED_CODE, words, len(payload))
         return too_large(payload, self.max_message)
 
-    def _checked(self, payload: bytes) -> bytes:
+    def _check_size(self, payload: bytes) -> bytes:
         """``payload`` itself. Raises PayloadRefused."""
-        if problem := self._problem(payload):
+        if problem := self._find_size_problem(payload):
             raise problem
         return payload
 
-    def _reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
+    def _make_field_reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
         """What finds the value list at ``path``: the values of all fields of that name, in order."""
         names, index = path.names, path.steps[-1].index
         # Objects stand alone here: on the way any subscript but 0 leads nowhere.
         if any(step.index for step in path.steps[:-1]):
-            return lambda payload: _listed([], listed)
+            return lambda payload: _wrap_listed([], listed)
         fields = [field for field in self._fields if field.path.names == names]
         # A name that only has fields below it is an object: it has no value and is not NULL.
         inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
@@ -141,9 +145,9 @@ class StructType:
             return single
         # All fields of one name are one value list, and the subscript counts through it.
         part = slice(None) if index is None else slice(index, index + 1)
-        return lambda payload: _listed([value for field in fields for value in field.read(payload)][part], listed)
+        return lambda payload: _wrap_listed([value for field in fields for value in field.read(payload)][part], listed)
 
-    def _tree(self, payload: bytes) -> Tree:
+    def _build_tree(self, payload: bytes) -> Tree:
         """The message as nested objects."""
         found: dict[tuple[str, ...], list[Scalar]] = {}
         for field in self._fields:
@@ -154,7 +158,7 @@ class StructType:
         return tree
 
 
-def _listed(values: list[Scalar], listed: bool) -> SlotValue:
+def _wrap_listed(values: list[Scalar], listed: bool) -> SlotValue:
     if listed or len(values) > 1:
         return Values(tuple(values))
     return values[0] if values else None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 TOO_LONG = "SOW-INP-001"
-TRUNCATED = "SOW-INP-002"
+TRUNCATED_CODE = "SOW-INP-002"
 FRAME_TOO_LONG = "SOW-INP-003"
 RETURNS_ALONE = "SOW-INP-007"
 

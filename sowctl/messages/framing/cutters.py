@@ -16,22 +16,22 @@ from sowctl.messages.framing.chunks import (
     FRAME_TOO_LONG,
     RETURNS_ALONE,
     TOO_LONG,
-    TRUNCATED,
+    TRUNCATED_CODE,
     Chunk,
     Places,
     RefusedFrame,
 )
-from sowctl.messages.framing.encodings import MARK
+from sowctl.messages.framing.encodings import UTF8_BOM
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
-BOM = MARK
+BYTE_ORDER_MARK = UTF8_BOM
 RETURNS_WORDS = "the input has carriage returns but no line feed, so it would be one message"
-_BLANK = re.compile(rb"[ \t]*+")
+_BLANK_PATTERN = re.compile(rb"[ \t]*+")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
-_PREFIX = 4
-_SLACK = len(BOM) + 1
+_LENGTH_PREFIX_BYTES = 4
+_LINE_SLACK_BYTES = len(BYTE_ORDER_MARK) + 1
 """Bytes that an incomplete piece may have beyond the longest message: a BOM before it and a CR behind it."""
 
 
@@ -53,39 +53,39 @@ class SeparatedCutter:
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if self._skipping is not None:
-            return self._skip(data)
+            return self._skip_long_message(data)
         # Everything up to the last separator is complete; the rest waits for more data.
         cut = data.rfind(self.separator) + 1
         # The end of the input: what is held is the last message, which needs no separator.
         if not data:
             block = b"".join(self._parts)
-            self._hold(b"")
+            self._hold_incomplete(b"")
         elif not cut:
             self._parts.append(data)
             self._held += len(data)
             # A message that never ends must not fill the memory: it is refused now and passed over.
-            if self._held > self.max_message + _SLACK:
-                self._give_up()
+            if self._held > self.max_message + _LINE_SLACK_BYTES:
+                self._refuse_long_message()
             return None
         else:
             block = b"".join((*self._parts, data[:cut]))
-            self._hold(data[cut:])
-        return self._chunk(block) if block else None
+            self._hold_incomplete(data[cut:])
+        return self._cut_chunk(block) if block else None
 
-    def _hold(self, rest: bytes) -> None:
+    def _hold_incomplete(self, rest: bytes) -> None:
         self._parts = [rest] if rest else []
         self._held = len(rest)
 
-    def _give_up(self) -> None:
+    def _refuse_long_message(self) -> None:
         words = f"the message has more than {self.max_message:,} bytes"
         if self.separator == b"\n" and b"\r" in self._parts[0]:
             words += "; its lines end in carriage returns, which do not separate messages"
         # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
         self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
         self._start += self._held
-        self._hold(b"")
+        self._hold_incomplete(b"")
 
-    def _skip(self, data: bytes) -> Chunk | None:
+    def _skip_long_message(self, data: bytes) -> Chunk | None:
         """Drop ``data`` up to the end of a message that is too long, then go on as usual."""
         cut = data.find(self.separator) + 1
         # Still inside the message that is passed over: none of it is kept.
@@ -105,7 +105,7 @@ class SeparatedCutter:
         rest.refused.insert(0, refused)
         return rest
 
-    def _chunk(self, block: bytes) -> Chunk:
+    def _cut_chunk(self, block: bytes) -> Chunk:
         start, number = self._start, self._number
         ended = block.endswith(self.separator)
         self._start += len(block)
@@ -196,7 +196,7 @@ class LineCutter(SeparatedCutter):
         if not pieces or min(pieces)[:1] > b" ":
             return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
         # The least line may only begin like a blank one, so each is looked at.
-        kept = [index for index, piece in enumerate(pieces) if not _BLANK.fullmatch(piece)]
+        kept = [index for index, piece in enumerate(pieces) if not _BLANK_PATTERN.fullmatch(piece)]
         count = len(pieces)
 
         def places() -> Places:
@@ -214,7 +214,7 @@ class LengthCutter:
         self.max_message = max_message
         self._parts: list[bytes] = []
         self._held = 0
-        self._wanted = _PREFIX
+        self._wanted = _LENGTH_PREFIX_BYTES
         self._start = 0
         self._number = 1
 
@@ -223,7 +223,7 @@ class LengthCutter:
         if not data:
             # Bytes of an unfinished frame are left, and nothing more comes: the input was cut.
             if self._held:
-                self.error = self._truncated()
+                self.error = self._build_truncated_error()
             return None
         self._parts.append(data)
         self._held += len(data)
@@ -231,7 +231,7 @@ class LengthCutter:
         if self._held < self._wanted:
             return None
         buffer = b"".join(self._parts)
-        payloads, used = self._cut(buffer)
+        payloads, used = self._cut_messages(buffer)
         start, number = self._start, self._number
         self._parts = [buffer[used:]] if used < len(buffer) else []
         self._held = len(buffer) - used
@@ -239,16 +239,16 @@ class LengthCutter:
         self._number += len(payloads)
         if not payloads:
             return None
-        return Chunk(payloads, lambda: counted(number, offsets(start, payloads, _PREFIX)), self._start)
+        return Chunk(payloads, lambda: counted(number, offsets(start, payloads, _LENGTH_PREFIX_BYTES)), self._start)
 
-    def _cut(self, buffer: bytes) -> tuple[list[bytes], int]:
+    def _cut_messages(self, buffer: bytes) -> tuple[list[bytes], int]:
         payloads: list[bytes] = []
         position = 0
         while True:
-            begin = position + _PREFIX
+            begin = position + _LENGTH_PREFIX_BYTES
             # The next length is not complete yet.
             if begin > len(buffer):
-                self._wanted = _PREFIX
+                self._wanted = _LENGTH_PREFIX_BYTES
                 return payloads, position
             size = int.from_bytes(buffer[position:begin], "big")
             # Nothing tells where the next frame begins once a length cannot be believed, so the input ends here.
@@ -257,19 +257,20 @@ class LengthCutter:
                 return payloads, position
             # How much the next frame needs is known now, so nothing is joined before that much has come.
             if begin + size > len(buffer):
-                self._wanted = _PREFIX + size
+                self._wanted = _LENGTH_PREFIX_BYTES + size
                 return payloads, position
             position = begin + size
             payloads.append(buffer[begin:position])
 
-    def _truncated(self) -> InputError:
+    def _build_truncated_error(self) -> InputError:
         have = b"".join(self._parts)
-        if len(have) < _PREFIX:
-            words = f"the input ends after {len(have)} of the {_PREFIX} bytes of a length"
+        if len(have) < _LENGTH_PREFIX_BYTES:
+            words = f"the input ends after {len(have)} of the {_LENGTH_PREFIX_BYTES} bytes of a length"
         else:
-            size = int.from_bytes(have[:_PREFIX], "big")
-            words = f"the input ends after {len(have) - _PREFIX:,} of the {size:,} bytes of message {self._number:,}"
-        return InputError(TRUNCATED, words, offset=self._start, number=self._number)
+            size = int.from_bytes(have[:_LENGTH_PREFIX_BYTES], "big")
+            found = len(have) - _LENGTH_PREFIX_BYTES
+            words = f"the input ends after {found:,} of the {size:,} bytes of message {self._number:,}"
+        return InputError(TRUNCATED_CODE, words, offset=self._start, number=self._number)
 
     def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
         hint = "the maximum size of a message is exceeded; if the input is framed differently, use --framing"
@@ -292,10 +293,10 @@ class EnvelopeCutter:
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         chunk = self._lines.feed(data)
-        return None if chunk is None else _opened(chunk, self.max_message)
+        return None if chunk is None else _open_chunk(chunk, self.max_message)
 
 
-def _opened(chunk: Chunk, max_message: int) -> Chunk:
+def _open_chunk(chunk: Chunk, max_message: int) -> Chunk:
     from sowctl.messages.framing.envelope import EnvelopeRefused, open_envelope  # msgspec loads for envelopes alone
 
     payloads: list[bytes] = []
@@ -349,7 +350,7 @@ def mark_size(block: bytes) -> int:
     In front of an XML declaration of another encoding it stays: the two contradict each other, which only who reads
     the message can tell, and without the mark the declaration would be believed.
     """
-    if not block.startswith(BOM):
+    if not block.startswith(BYTE_ORDER_MARK):
         return 0
-    declared = _XML_ENCODING.match(block, len(BOM))
-    return len(BOM) if declared is None or declared[1].lower() in (b"utf-8", b"utf8") else 0
+    declared = _XML_ENCODING.match(block, len(BYTE_ORDER_MARK))
+    return len(BYTE_ORDER_MARK) if declared is None or declared[1].lower() in (b"utf-8", b"utf8") else 0

@@ -10,9 +10,9 @@ from sowctl.errors import InputError
 HEAD_BYTES = 4
 """As many bytes of an input tell its encoding."""
 WRONG_ENCODING = "SOW-INP-006"
-MARK = b"\xef\xbb\xbf"
+UTF8_BOM = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
-_MARKS = (
+_UNSUPPORTED_BOMS = (
     (b"\xff\xfe\0\0", "UTF-32"),
     (b"\0\0\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
@@ -25,7 +25,7 @@ def find_encoding(head: bytes, *, marks_alone: bool = False) -> str | None:
 
     ``marks_alone``: only a byte order mark tells it, because zero bytes have a meaning in this input.
     """
-    for mark, name in _MARKS:
+    for mark, name in _UNSUPPORTED_BOMS:
         if head.startswith(mark):
             return name
     if marks_alone or len(head) < HEAD_BYTES:

@@ -29,7 +29,7 @@ WRONG_KIND = "SOW-INP-013"
 NO_DATA = "SOW-INP-014"
 BAD_BASE64 = "SOW-INP-015"
 
-_U64 = 1 << 64
+_UINT64_RANGE = 1 << 64
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -53,22 +53,22 @@ class Envelope(msgspec.Struct, gc=False):
     message_bookmark: str | None = None
 
 
-class _Line(Envelope, gc=False, forbid_unknown_fields=True):
+class _EnvelopeLine(Envelope, gc=False, forbid_unknown_fields=True):
     """A whole line."""
 
     data: msgspec.Raw = msgspec.Raw(b"")
     data_base64: str | None = None
 
 
-_METADATA = Envelope.__struct_fields__
-_NAMES = _Line.__struct_fields__
-_metadata = attrgetter(*_METADATA)
-_MEMBER = re.compile(rb'"([^"]*+)"\s*+:')
+_METADATA_FIELDS = Envelope.__struct_fields__
+_MEMBER_NAMES = _EnvelopeLine.__struct_fields__
+_get_metadata = attrgetter(*_METADATA_FIELDS)
+_MEMBER_PATTERN = re.compile(rb'"([^"]*+)"\s*+:')
 """Finds every member name where quotes alternate between opening and closing ones and no name starts with a colon."""
-_CONTAINERS = (b"{", b"[")
+_CONTAINER_OPENERS = (b"{", b"[")
 """First bytes of data that cannot be taken for a member name when the data is cut out of its line."""
-_COUNTS = ("sequence", "txid")
-_DECODE = msgspec.json.Decoder(_Line).decode
+_COUNT_FIELDS = ("sequence", "txid")
+_decode_line = msgspec.json.Decoder(_EnvelopeLine).decode
 
 
 class EnvelopeRefused(ValueError):
@@ -84,7 +84,7 @@ class EnvelopeRefused(ValueError):
 def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     """The message in ``line`` and its metadata (without the data). Raises :class:`EnvelopeRefused`."""
     try:
-        whole = _DECODE(line)
+        whole = _decode_line(line)
         # msgspec does not look at the encoding of what it hands over raw, so the line is decoded once more.
         if not line.isascii():
             line.decode()
@@ -93,7 +93,7 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     # Only an object or array is surely told from a member name below; any other data, and data that may be nested too
     # deeply, is read exactly.
     payload = bytes(whole.data)
-    if payload[:1] not in _CONTAINERS or whole.data_base64 is not None or is_deep(payload):
+    if payload[:1] not in _CONTAINER_OPENERS or whole.data_base64 is not None or is_deep(payload):
         return open_exactly(line)
     # Mostly the data is the last member and stands right before the closing brace; else it is searched from the right.
     at = len(line) - len(payload) - 1
@@ -102,12 +102,12 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     # msgspec takes the last of repeated members and tells nothing of it, so the names in the rest of the line are
     # counted. A name with an escape might be spelled in two ways, so a backslash sends the line to the exact reader.
     rest = line[:at] + line[at + len(payload) :]
-    names = _MEMBER.findall(rest)
+    names = _MEMBER_PATTERN.findall(rest)
     if b"\\" in rest or len(set(names)) != len(names):
         return open_exactly(line)
-    if not (0 <= (whole.sequence or 0) < _U64 and 0 <= (whole.txid or 0) < _U64):
+    if not (0 <= (whole.sequence or 0) < _UINT64_RANGE and 0 <= (whole.txid or 0) < _UINT64_RANGE):
         return open_exactly(line)
-    return payload, Envelope(*_metadata(whole))
+    return payload, Envelope(*_get_metadata(whole))
 
 
 def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
@@ -121,40 +121,40 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
         raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope must be a JSON object")
     members: dict[str, Spanned] = root.value
     for name in members:
-        if name not in _NAMES:
-            known = " ".join(_NAMES)
+        if name not in _MEMBER_NAMES:
+            known = " ".join(_MEMBER_NAMES)
             raise EnvelopeRefused(UNKNOWN_MEMBER, f"unknown member {name!r} of an envelope; valid members: {known}")
     if repeated:
         raise EnvelopeRefused(REPEATED_MEMBER, f"duplicate member {repeated[0]!r} of an envelope")
     values = {
-        name: _value(name, member.value)
+        name: _check_metadata_value(name, member.value)
         for name, member in members.items()
         if name != "data" and member.value is not None
     }
     text = values.pop("data_base64", None)
     if values.get("operation") in (None, "publish") or text is not None or "data" in members:
-        payload = _data(line, members.get("data"), text)
+        payload = _decode_data(line, members.get("data"), text)
     else:
         payload = b""
-    return payload, Envelope(*[values.get(name) for name in _METADATA])  # type: ignore[arg-type]  # _value saw to the kinds
+    return payload, Envelope(*[values.get(name) for name in _METADATA_FIELDS])  # type: ignore[arg-type]  # _value saw to the kinds
 
 
-def _value(name: str, value: object) -> str | int | float:
+def _check_metadata_value(name: str, value: object) -> str | int | float:
     # Two halves that differ read alike, so metadata that holds one would stand for several texts.
-    if isinstance(value, str) and name not in _COUNTS:
+    if isinstance(value, str) and name not in _COUNT_FIELDS:
         if without_halves(value) != value:
             raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope has {HALF_WORDS}")
         return value
     if isinstance(value, Number):
         if name == "expiration" and isfinite(value.value):
             return value.value
-        if name in _COUNTS and isinstance(value.value, int) and value.value >= 0:
+        if name in _COUNT_FIELDS and isinstance(value.value, int) and value.value >= 0:
             return value.value
-    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNTS, "an integer, at least 0")
+    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNT_FIELDS, "an integer, at least 0")
     raise EnvelopeRefused(WRONG_KIND, f"the member {name!r} of an envelope must be {wanted.get(name, 'a string')}")
 
 
-def _data(line: bytes, data: Spanned | None, text: str | int | float | None) -> bytes:
+def _decode_data(line: bytes, data: Spanned | None, text: str | int | float | None) -> bytes:
     if data is not None and text is not None:
         raise EnvelopeRefused(NO_DATA, "an envelope has either data or data_base64, not both")
     if data is not None:

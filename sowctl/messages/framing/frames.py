@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from sowctl.errors import InputError, StorageError, UsageError
-from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.framing.chunks import Chunk, Cutter
-from sowctl.messages.framing.encodings import HEAD_BYTES, MARK, WRONG_ENCODING, refuse_encoding
+from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, WRONG_ENCODING, refuse_encoding
 
 FRAMINGS = ("lines", "nul", "length", "envelope")
-CHUNK = 1 << 20
+READ_CHUNK_BYTES = 1 << 20
 TAGGED_KINDS = frozenset({"fix", "nvfix"})
 """Kinds of message types that take any bytes for names and values, so that nothing else refuses a wrong encoding."""
 UTF8_KINDS = TAGGED_KINDS | {"json"}
 """Kinds whose messages are UTF-8; those of XML say their encodings themselves, and binary ones have none."""
 
 UNKNOWN_FRAMING = "SOW-INP-004"
-UNREADABLE = "SOW-INP-005"
+UNREADABLE_CODE = "SOW-INP-005"
 LONGEST_WAIT = 0.5
 """Longest single wait for input in seconds; handlers of signals run between two of them."""
 
@@ -63,8 +63,8 @@ class FrameReader:
         source: int | BinaryIO,
         framing: str,
         *,
-        max_message: int = MAX_MESSAGE,
-        chunk: int = CHUNK,
+        max_message: int = MAX_MESSAGE_BYTES,
+        chunk: int = READ_CHUNK_BYTES,
         name: str = "input",
         kind: str | None = None,
     ) -> None:
@@ -78,8 +78,10 @@ class FrameReader:
         self.descriptor = source if isinstance(source, int) else None
         """What is read, where that is a file descriptor."""
         self._chunk = chunk
-        self._cutter = _cutter(framing, max_message, kind)
-        self._read = _poller(source, chunk) if isinstance(source, int) else _reader(source, chunk)
+        self._cutter = _make_cutter(framing, max_message, kind)
+        self._read = (
+            _make_descriptor_poller(source, chunk) if isinstance(source, int) else _make_stream_reader(source, chunk)
+        )
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
         """What is complete by now; None if nothing became complete within ``timeout`` seconds or at the end.
@@ -102,7 +104,7 @@ class FrameReader:
         except OSError as problem:
             self.ended = True
             reason = problem.strerror or str(problem)
-            raise StorageError(UNREADABLE, f"cannot read the input: {reason}", place=self._name) from problem
+            raise StorageError(UNREADABLE_CODE, f"cannot read the input: {reason}", place=self._name) from problem
         # Nothing came in time, which is not the end: the caller may look after other things and ask again.
         if data is None:
             return None
@@ -121,7 +123,7 @@ class FrameReader:
         self._head += data[: HEAD_BYTES - len(self._head)]
         try:
             refuse_encoding(self._head, self._name, marks_alone=self._has_zeros)
-            if self._keeps_mark and self._head.startswith(MARK):
+            if self._keeps_mark and self._head.startswith(UTF8_BOM):
                 words = "the input begins with a byte order mark, which would be a part of its first name"
                 raise InputError(
                     WRONG_ENCODING, words, place=self._name, hint="remove the byte order mark: tail -c +4 FILE"
@@ -139,7 +141,7 @@ class FrameReader:
                 return
 
 
-def _cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
+def _make_cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
     from sowctl.messages.framing import cutters
 
     if framing == "lines":
@@ -153,13 +155,13 @@ def _cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
     raise UsageError(UNKNOWN_FRAMING, f"unknown framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
 
 
-def _reader(stream: BinaryIO, chunk: int) -> Callable[[float | None], bytes | None]:
+def _make_stream_reader(stream: BinaryIO, chunk: int) -> Callable[[float | None], bytes | None]:
     # read1() gives what is there; read() would wait until the whole chunk is full.
     read = getattr(stream, "read1", stream.read)
     return lambda timeout: read(chunk)
 
 
-def _poller(descriptor: int, chunk: int) -> Callable[[float | None], bytes | None]:
+def _make_descriptor_poller(descriptor: int, chunk: int) -> Callable[[float | None], bytes | None]:
     """Reads what is there, up to ``chunk`` bytes; None if nothing came in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN | select.POLLPRI)

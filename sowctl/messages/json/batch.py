@@ -20,7 +20,7 @@ from sowctl.messages.json.shape import flatten, members_named
 
 T = TypeVar("T")
 Column = list[Any]
-FAILURES = (ValueError, RecursionError)
+DECODE_ERRORS = (ValueError, RecursionError)
 """What decoding raises for a payload that it refuses."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -80,7 +80,7 @@ def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX
         # Raw values are checked for syntax and not made into objects.
         for _ in map(_decode_raw, payloads):
             pass
-    except FAILURES:
+    except DECODE_ERRORS:
         # Only a batch that holds a bad payload is decoded a second time, one by one, to learn which.
         decode_each(_decode_raw, payloads, found, None)
     return found
@@ -92,7 +92,7 @@ def decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed:
     for index, payload in enumerate(payloads):
         try:
             results.append(decode(payload))
-        except FAILURES:
+        except DECODE_ERRORS:
             results.append(blank)
             failed.add(index)
     return results

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.messages.json.shapes import LINE, KnownShapes, MadeShape, Match, Shape, Text
-from sowctl.messages.json.template import LISTED, Template, Unshaped
+from sowctl.messages.json.template import ARRAY_MARKER, Template, Unshaped
 from sowctl.messages.shaped import Piece, SlotColumn
 from sowctl.values.fields import Number, Row, Slot
 from sowctl.values.spelled import Spelled
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     Numbers = numpy.ndarray[Any, Any]
 
-FEWEST = 256
+MIN_TEMPLATE_MESSAGES = 256
 """Messages below which decoding them takes less time. Three fields of orders of 220 bytes, CPU, decoded and by shapes:
 64: 0.08 and 0.21 ms; 256: 0.27 and 0.31; 1,024: 1.1 and 0.6; 16,384: 26 and 8."""
-WIDEST = 32
+MAX_WORD_STRING_BYTES = 32
 """Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
-_WORD = 8
+_WORD_BYTES = 8
 
 
 Columns = list[SlotColumn]
@@ -44,11 +44,11 @@ class ShapedSlots:
         self._slots = slots
         self._exact = exact
         self._max_message = max_message
-        self._shapes: KnownShapes[Columns] = KnownShapes(self._learn)
+        self._shapes: KnownShapes[Columns] = KnownShapes(self._learn_template)
 
     def wait(self, messages: int) -> bool:
         """See :class:`~sowctl.messages.shaped.ShapedReader`."""
-        return messages < FEWEST or self._shapes.wait()
+        return messages < MIN_TEMPLATE_MESSAGES or self._shapes.wait()
 
     def read(self, messages: Sequence[bytes], lines: Lines | None = None) -> tuple[list[Piece], Numbers] | None:
         """See :class:`~sowctl.messages.shaped.ShapedReader`."""
@@ -67,13 +67,16 @@ class ShapedSlots:
         if any(len(message) > self._max_message for message in text.messages):
             raise Unshaped
 
-    def _learn(self, message: bytes) -> MadeShape[Columns]:
+    def _learn_template(self, message: bytes) -> MadeShape[Columns]:
         template = Template(message)
         wanted: dict[int, Wanted] = {}
-        places = [_place(slot, template, wanted) for slot in self._slots]
+        places = [_find_slot_place(slot, template, wanted) for slot in self._slots]
 
         def build(match: Match) -> Columns:
-            return [_column(place, template, match, slot) for place, slot in zip(places, self._slots, strict=True)]
+            return [
+                _build_slot_column(place, template, match, slot)
+                for place, slot in zip(places, self._slots, strict=True)
+            ]
 
         shape = Shape(template, wanted)
         alone = shape.match(Text(message + LINE, [message]), None)
@@ -81,7 +84,7 @@ class ShapedSlots:
         if not alone.size or expected is None:
             raise Unshaped
         found = [column.values()[0] for column in build(alone)]
-        if list(map(_told, found)) != list(map(_told, expected)):
+        if list(map(_comparable_form, found)) != list(map(_comparable_form, expected)):
             raise Unshaped
         return MadeShape(shape, build)
 
@@ -93,12 +96,12 @@ def shaped_slots(slots: Sequence[Slot], exact: Exact, max_message: int) -> Shape
     return ShapedSlots(slots, exact, max_message)
 
 
-def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | None:
+def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | None:
     """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises Unshaped."""
     node: Any = template.tree
     for step in slot.path.steps:
         # A scalar has no members; those of an array are several values.
-        if node is LISTED:
+        if node is ARRAY_MARKER:
             raise Unshaped
         node = node.get(step.name) if isinstance(node, dict) else None
     if node is None:
@@ -112,13 +115,13 @@ def _place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | N
     return node
 
 
-def _column(place: int | None, template: Template, match: Match, slot: Slot) -> SlotColumn:
+def _build_slot_column(place: int | None, template: Template, match: Match, slot: Slot) -> SlotColumn:
     if place is None:
         return SlotColumn(match.size, "nothing")
     column = match.values[place]
     data = column.data
     if data is None:
-        return SlotColumn(match.size, "texts", *_coded(match.raw, *column.places))
+        return SlotColumn(match.size, "texts", *_encode_strings(match.raw, *column.places))
     if template.slots[place].kind == "word":
         return SlotColumn(match.size, "words", data)
     if data.dtype.kind != "f":
@@ -129,24 +132,24 @@ def _column(place: int | None, template: Template, match: Match, slot: Slot) -> 
     return SlotColumn(match.size, "doubles", data, spelled=spelled)
 
 
-def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:
+def _encode_strings(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:
     """A code for each string, and the strings."""
     import numpy as np
 
     sizes = ends - begins
     longest = int(sizes.max(initial=0))
-    if longest > WIDEST:
+    if longest > MAX_WORD_STRING_BYTES:
         cut = list(map(raw.__getitem__, map(slice, begins.tolist(), ends.tolist())))
         known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
         return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
     # A number of eight bytes for every place of the text, and masks that leave the last so many of them.
-    words = np.ndarray((len(raw) - _WORD + 1,), "<u8", raw, 0, (1,))
-    keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD + 1)], "u8")
+    words = np.ndarray((len(raw) - _WORD_BYTES + 1,), "<u8", raw, 0, (1,))
+    keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD_BYTES + 1)], "u8")
     codes = np.zeros(len(sizes), "i8")
     # Eight characters at a time from the end of all strings. In front of a string its mask leaves zeros, wherever in
     # the text the word lies; no string has a zero, so those of other lengths stay apart.
-    for passed in range(0, max(longest, 1), _WORD):
-        part = words[ends - _WORD - passed] & keep[np.clip(sizes - passed, 0, _WORD)]
+    for passed in range(0, max(longest, 1), _WORD_BYTES):
+        part = words[ends - _WORD_BYTES - passed] & keep[np.clip(sizes - passed, 0, _WORD_BYTES)]
         more = np.unique(part, return_inverse=True)[1]
         # Two codes become one number, and these are numbered anew: there are never more of them than strings.
         codes = more if not passed else np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)[1]
@@ -155,7 +158,7 @@ def _coded(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[by
     return codes, [raw[begin:end] for begin, end in zip(begins[some].tolist(), ends[some].tolist(), strict=True)]
 
 
-def _told(value: Any) -> object:
+def _comparable_form(value: Any) -> object:
     """A value in a form in which only equal values of one type and one spelling are equal."""
     if isinstance(value, Number):
         return "number", repr(value)

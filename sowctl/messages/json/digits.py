@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     Numbers = numpy.ndarray[Any, Any]
 
-LONGEST = 18
+MAX_INTEGER_DIGITS = 18
 """Digits of the longest whole number that is read; every number of so many digits fits 64 bits."""
-EXACT = 15
+MAX_EXACT_DIGITS = 15
 """Digits of the longest other number; a whole number of so many digits is below 2**53."""
-_ALL = 0x0101010101010101
-_KEEP = [(1 << 64) - (1 << (64 - 8 * size)) for size in range(9)]
+_BYTE_ONES = 0x0101010101010101
+_KEEP_MASKS = [(1 << 64) - (1 << (64 - 8 * size)) for size in range(9)]
 """Of a word of eight characters, the lowest address first: the last ``size`` of them."""
-_FILL = [0x30 * _ALL & ~keep for keep in _KEEP]
+_FILL_MASKS = [0x30 * _BYTE_ONES & ~keep for keep in _KEEP_MASKS]
 
 
 def whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
@@ -32,53 +32,53 @@ def whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers
     before every place.
     """
 
-    ends, size, negative, lead, good = _bounded(chars, begins, ends, LONGEST)
+    ends, size, negative, lead, good = _measure_digits(chars, begins, ends, MAX_INTEGER_DIGITS)
     good &= ~lead | (size == 1)
-    value, digits = _run(words, ends, size)
+    value, digits = _parse_digit_run(words, ends, size)
     good &= digits
-    return _signed(value.view("i8"), negative, good), good
+    return _apply_sign(value.view("i8"), negative, good), good
 
 
 def doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """The same for numbers with a point or without, as doubles."""
     import numpy as np
 
-    ends, size, negative, lead, good = _bounded(chars, begins, ends, EXACT + 1)
-    behind = _behind_point(_before(words, ends, np.minimum(size, 8)))
+    ends, size, negative, lead, good = _measure_digits(chars, begins, ends, MAX_EXACT_DIGITS + 1)
+    behind = _behind_point(_load_word_before(words, ends, np.minimum(size, 8)))
     if int(size.max(initial=0)) > 8:
-        far = _behind_point(_before(words, ends - 8, np.clip(size - 8, 0, 8)))
+        far = _behind_point(_load_word_before(words, ends - 8, np.clip(size - 8, 0, 8)))
         behind = np.where((behind < 0) & (far >= 0), far + 8, behind)
     pointed = behind >= 0
     fraction = np.maximum(behind, 0)
     before = size - fraction - pointed
     # A number neither begins nor ends with its point, and has no zero in front of other digits.
-    good &= (behind != 0) & (before > 0) & (before + fraction <= EXACT)
+    good &= (behind != 0) & (before > 0) & (before + fraction <= MAX_EXACT_DIGITS)
     before = np.maximum(before, 0)
     good &= ~lead | (before == 1)
-    front, digits = _run(words, ends - fraction - pointed, before)
+    front, digits = _parse_digit_run(words, ends - fraction - pointed, before)
     good &= digits
-    back, digits = _run(words, ends, fraction)
+    back, digits = _parse_digit_run(words, ends, fraction)
     good &= digits
-    powers = np.array([10**power for power in range(EXACT + 2)], "u8")[fraction]
+    powers = np.array([10**power for power in range(MAX_EXACT_DIGITS + 2)], "u8")[fraction]
     found = (front * powers + back).astype("f8") / powers.astype("f8")
-    return _signed(found, negative, good), good
+    return _apply_sign(found, negative, good), good
 
 
-def _run(words: Numbers, ends: Numbers, size: Numbers) -> tuple[Numbers, Numbers]:
+def _parse_digit_run(words: Numbers, ends: Numbers, size: Numbers) -> tuple[Numbers, Numbers]:
     """The numbers that so many digits before each end are, and where all of them are digits."""
     import numpy as np
 
     longest = int(size.max(initial=0))
-    last = _before(words, ends, size if longest <= 8 else np.minimum(size, 8))
-    good, value = _digits(last), _value(last)
+    last = _load_word_before(words, ends, size if longest <= 8 else np.minimum(size, 8))
+    good, value = _is_digit_word(last), _decode_digit_word(last)
     for passed in range(8, longest, 8):
-        head = _before(words, ends - passed, np.clip(size - passed, 0, 8))
-        good &= _digits(head)
-        value += _value(head) * np.uint64(10**passed)
+        head = _load_word_before(words, ends - passed, np.clip(size - passed, 0, 8))
+        good &= _is_digit_word(head)
+        value += _decode_digit_word(head) * np.uint64(10**passed)
     return value, good
 
 
-def _bounded(
+def _measure_digits(
     chars: Numbers, begins: Numbers, ends: Numbers, most: int
 ) -> tuple[Numbers, Numbers, Numbers | None, Numbers, Numbers]:
     """Where digits end, how many characters they are, what is negative, has a zero in front, may be a number.
@@ -101,7 +101,7 @@ def _bounded(
     return ends, size, negative, first == 0x30, good
 
 
-def _signed(value: Numbers, negative: Numbers | None, good: Numbers) -> Numbers:
+def _apply_sign(value: Numbers, negative: Numbers | None, good: Numbers) -> Numbers:
     import numpy as np
 
     if negative is None:
@@ -111,34 +111,34 @@ def _signed(value: Numbers, negative: Numbers | None, good: Numbers) -> Numbers:
     return np.where(negative, -value, value)
 
 
-def _before(words: Numbers, ends: Numbers, size: Numbers) -> Numbers:
+def _load_word_before(words: Numbers, ends: Numbers, size: Numbers) -> Numbers:
     """The ``size`` characters (0 to 8) before each end, with zeros in front of them."""
     import numpy as np
 
     loaded: Numbers = words[ends - 8]
     shortest, longest = int(size.min(initial=8)), int(size.max(initial=8))
     if shortest < 8 or longest < 8:
-        loaded &= np.array(_KEEP, "u8")[size]
-        loaded |= np.array(_FILL, "u8")[size]
+        loaded &= np.array(_KEEP_MASKS, "u8")[size]
+        loaded |= np.array(_FILL_MASKS, "u8")[size]
     return loaded
 
 
-def _digits(word: Numbers) -> Numbers:
+def _is_digit_word(word: Numbers) -> Numbers:
     """Whether all eight characters are digits."""
     import numpy as np
 
-    high = np.uint64(0xF0 * _ALL)
+    high = np.uint64(0xF0 * _BYTE_ONES)
     # A digit has 3 in its upper half, and still has it with 6 added. A carry only leaves a character that has not.
-    tops = (word & high) | (((word + np.uint64(0x06 * _ALL)) & high) >> np.uint64(4))
-    good: Numbers = tops == np.uint64(0x33 * _ALL)
+    tops = (word & high) | (((word + np.uint64(0x06 * _BYTE_ONES)) & high) >> np.uint64(4))
+    good: Numbers = tops == np.uint64(0x33 * _BYTE_ONES)
     return good
 
 
-def _value(word: Numbers) -> Numbers:
+def _decode_digit_word(word: Numbers) -> Numbers:
     """The number that eight digits are: pairs, fours, then all eight are put together, in every lane at once."""
     import numpy as np
 
-    word = (word & np.uint64(0x0F * _ALL)) * np.uint64(2561) >> np.uint64(8)
+    word = (word & np.uint64(0x0F * _BYTE_ONES)) * np.uint64(2561) >> np.uint64(8)
     word = (word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601) >> np.uint64(16)
     return (word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32)
 
@@ -150,8 +150,8 @@ def _behind_point(word: Numbers) -> Numbers:
     """
     import numpy as np
 
-    other = word ^ np.uint64(0x2E * _ALL)
-    zero = (other - np.uint64(_ALL)) & ~other & np.uint64(0x80 * _ALL)
+    other = word ^ np.uint64(0x2E * _BYTE_ONES)
+    zero = (other - np.uint64(_BYTE_ONES)) & ~other & np.uint64(0x80 * _BYTE_ONES)
     zero &= ~zero + np.uint64(1)  # the lowest is exact; a second point is no digit
     places: Numbers = np.bitwise_count(zero - np.uint64(1)) >> np.uint8(3)
     return np.where(zero == 0, -1, 7 - places.astype("i8"))

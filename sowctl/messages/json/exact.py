@@ -17,31 +17,31 @@ import re
 from itertools import accumulate, chain
 from typing import NoReturn, TypeAlias, cast
 
-from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8, TOO_DEEP, PayloadRefused
 from sowctl.values.fields import Number
 
-_SPACE = re.compile(rb"[ \t\n\r]*+")
+_SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
 # Possessive quantifiers (*+, ++) never give characters back: every pattern passes over a payload once, whatever it
 # holds.
-_PLAIN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
-_STRING = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+_PLAIN_STRING_PATTERN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
+_STRING_PATTERN = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
 _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_PIECE = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+"){1,4096}+', re.DOTALL)
+_DEPTH_PIECE_PATTERN = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+"){1,4096}+', re.DOTALL)
 """Some strings and what stands between them."""
-_LONG = 1 << 18
+_DEPTH_SCAN_PIECE_BYTES = 1 << 18
 """Bytes of a payload whose depth is looked for in pieces."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
-_RISE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
-_STEP = (-1, 1)
-_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
-_WORD = re.compile(rb"[A-Za-z]++")
+_DEPTH_CHANGE_TABLE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
+_DEPTH_STEPS = (-1, 1)
+_NUMBER_PATTERN = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
+_WORD_PATTERN = re.compile(rb"[A-Za-z]++")
 # Two escapes of code units side by side are taken together, because only both can tell whether they are a pair.
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
-_HALF = re.compile("[\ud800-\udfff]")
-_SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_WORDS: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
-_DIGITS = 20
+_ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
+_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
+_SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_WORD_VALUES: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
+_MAX_INTEGER_CHARACTERS = 20
 """Digits and sign of the longest integer that may be in range."""
 
 Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | Number | bool | None
@@ -69,12 +69,12 @@ def parse(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, hal
 
     ``halves``: surrogates without their partner stay in values (not in names), so that the caller can tell them apart.
     """
-    return _Reader(payload, max_depth, spans=False, last=last, halves=halves).json()
+    return _ExactReader(payload, max_depth, spans=False, last=last, halves=halves).json()
 
 
 def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False) -> Spanned:
     """The value with places: every value is a :class:`Spanned`; names are plain. Raises :class:`JsonRefused`."""
-    return _Reader(payload, max_depth, spans=True, last=last).spanned()
+    return _ExactReader(payload, max_depth, spans=True, last=last).spanned()
 
 
 def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, list[str]]:
@@ -82,7 +82,7 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[Spanned, 
 
     Surrogates without their partner stay in values.
     """
-    reader = _Reader(payload, max_depth, spans=True, halves=True)
+    reader = _ExactReader(payload, max_depth, spans=True, halves=True)
     return reader.spanned(), reader.repeated
 
 
@@ -93,15 +93,19 @@ def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
         return False
     # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth. The pieces end
     # where no string does not, so that a long payload with many strings is not taken apart as a whole.
-    pieces = (piece[0] for piece in _PIECE.finditer(payload)) if len(payload) > _LONG else (payload,)
-    brackets = (_ANY_STRING.sub(b"", piece).translate(_RISE, _NO_BRACKETS) for piece in pieces)
-    return max(accumulate(map(_STEP.__getitem__, chain.from_iterable(brackets))), default=0) > max_depth
+    pieces = (
+        (piece[0] for piece in _DEPTH_PIECE_PATTERN.finditer(payload))
+        if len(payload) > _DEPTH_SCAN_PIECE_BYTES
+        else (payload,)
+    )
+    brackets = (_ANY_STRING.sub(b"", piece).translate(_DEPTH_CHANGE_TABLE, _NO_BRACKETS) for piece in pieces)
+    return max(accumulate(map(_DEPTH_STEPS.__getitem__, chain.from_iterable(brackets))), default=0) > max_depth
 
 
 def number_of(text: bytes) -> int | float:
     """The value of a JSON number: an Integer if it has neither point nor exponent and is in range, else a Double."""
     # int() takes time that grows with the square of the digits; no longer number can be in range.
-    if len(text) <= _DIGITS and text.lstrip(b"-").isdigit():
+    if len(text) <= _MAX_INTEGER_CHARACTERS and text.lstrip(b"-").isdigit():
         value = int(text)
         if -(1 << 63) <= value < 1 << 64:
             return value
@@ -114,19 +118,19 @@ def unescape(raw: bytes, *, halves: bool = False) -> str:
     # Most strings have no escape and need no search.
     if "\\" not in text:
         return text
-    text = _ESCAPE.sub(_character, text)
+    text = _ESCAPE_PATTERN.sub(_decode_escape, text)
     return text if halves else without_halves(text)
 
 
 def without_halves(text: str) -> str:
     """``text`` with U+FFFD for every surrogate, which in the text of a string is one without its partner."""
-    return text if text.isascii() else _HALF.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE_PATTERN.sub("\ufffd", text)
 
 
-def _character(match: re.Match[str]) -> str:
+def _decode_escape(match: re.Match[str]) -> str:
     first, second, short = match.groups()
     if short is not None:
-        return _SHORT[short]
+        return _SHORT_ESCAPES[short]
     unit = int(first, 16)
     # Two escapes are one character only as a high surrogate followed by a low one; any other pair stays two units.
     if second is not None:
@@ -137,7 +141,7 @@ def _character(match: re.Match[str]) -> str:
     return chr(unit)
 
 
-class _Reader:
+class _ExactReader:
     """One pass over one payload, with the open containers on a list instead of the Python stack."""
 
     def __init__(
@@ -202,14 +206,14 @@ class _Reader:
             if head == b"{":
                 self.member_name()
             return False, None
-        number = _NUMBER.match(self.payload, start)
+        number = _NUMBER_PATTERN.match(self.payload, start)
         if number is not None:
             return True, self.number(number)
-        word = _WORD.match(self.payload, start)
+        word = _WORD_PATTERN.match(self.payload, start)
         # The whole word is compared, so nullx is refused as itself and not behind null.
-        if word is not None and word[0] in _WORDS:
+        if word is not None and word[0] in _WORD_VALUES:
             self.position = word.end()
-            return True, self.made(start, _WORDS[word[0]])
+            return True, self.made(start, _WORD_VALUES[word[0]])
         return self.fail(start, f"a value is expected, not {self.found(word)}")
 
     def add(self, value: object) -> tuple[bool, object]:
@@ -256,7 +260,9 @@ class _Reader:
     def string(self) -> bytes:
         """What stands between the quotes of the string at the position; the position moves behind it."""
         # Strings without an escape, which most are, by the simpler pattern.
-        match = _PLAIN.match(self.payload, self.position) or _STRING.match(self.payload, self.position)
+        match = _PLAIN_STRING_PATTERN.match(self.payload, self.position) or _STRING_PATTERN.match(
+            self.payload, self.position
+        )
         if match is not None:
             self.position = match.end()
             return match[1]
@@ -282,7 +288,7 @@ class _Reader:
         return Spanned(start, self.position, value) if self.spans else value
 
     def skip_space(self) -> None:
-        match = _SPACE.match(self.payload, self.position)
+        match = _SPACE_PATTERN.match(self.payload, self.position)
         if match is not None:
             self.position = match.end()
 
@@ -296,7 +302,7 @@ class _Reader:
         character = self.payload[self.position : self.position + 4].decode(errors="ignore")[:1]
         return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
 
-    def fail(self, offset: int, message: str, code: str = MALFORMED) -> NoReturn:
+    def fail(self, offset: int, message: str, code: str = MALFORMED_CODE) -> NoReturn:
         # The offset counts bytes, the column characters.
         before = self.payload[:offset]
         line = before.count(b"\n") + 1

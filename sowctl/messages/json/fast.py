@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 
 from sowctl.messages.base import HalfPair
-from sowctl.messages.json.batch import FAILURES, Column, JsonBatch, Members, decode_each, suspects
+from sowctl.messages.json.batch import DECODE_ERRORS, Column, JsonBatch, Members, decode_each, suspects
 from sowctl.messages.json.plan import FieldPlan, PlannedField
 from sowctl.messages.json.shape import holders
 from sowctl.values.fields import Number, Refusal
@@ -81,7 +81,7 @@ class FastReader(Generic[T]):
         """
         if not payloads:
             return [], []
-        parts, others, refusals = self._read(payloads, joined)
+        parts, others, refusals = self._decode_columns(payloads, joined)
         passing = cast("Iterable[T]", zip(*parts, strict=True) if parts else repeat((), len(payloads)))
         if not others:
             return passing, refusals
@@ -94,7 +94,7 @@ class FastReader(Generic[T]):
         """What :meth:`once` gives, as a column for each value of a row; the columns are not to be changed."""
         if not payloads:
             return [[] for _ in self.plan.leaves], []
-        parts, others, refusals = self._read(payloads, None)
+        parts, others, refusals = self._decode_columns(payloads, None)
         if others:
             # Two slots of one field may share a column, and differ in the rows that were read otherwise.
             parts = [list(part) for part in parts]
@@ -103,7 +103,7 @@ class FastReader(Generic[T]):
                     part[index] = value
         return parts, refusals
 
-    def _read(
+    def _decode_columns(
         self, payloads: Sequence[bytes], joined: bytes | None
     ) -> tuple[list[Column], dict[int, T], list[Refusal]]:
         """The columns of all rows, the rows that hold instead of theirs, by number, and the refusals."""
@@ -115,9 +115,9 @@ class FastReader(Generic[T]):
         # All payloads in one C loop; only where one of them fails are they tried one by one, to learn which.
         try:
             batch.structs = list(map(self._decode, payloads))
-        except FAILURES:
+        except DECODE_ERRORS:
             batch.structs = decode_each(self._decode, payloads, batch.exact, self._blank)
-        columns = self._all_columns(batch)
+        columns = self._decode_all_columns(batch)
         self._find_duplicates(batch, columns)
         # The columns may move payloads to the exact reader too, such as those with -0: so the test comes after them.
         parts = self._make([columns[leaf].values for leaf in self.plan.leaves], batch)
@@ -141,7 +141,7 @@ class FastReader(Generic[T]):
                 batch.escaped = True
                 batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
 
-    def _all_columns(self, batch: JsonBatch) -> dict[PlannedField, Members]:
+    def _decode_all_columns(self, batch: JsonBatch) -> dict[PlannedField, Members]:
         """The values of every field, UNSET where it is absent."""
         columns: dict[PlannedField, Members] = {}
         for field in self.plan.fields:
@@ -186,10 +186,10 @@ class FastReader(Generic[T]):
                     if payload.count(needle) != sum([one.count(i) for one in members]) and i not in known
                 ]
                 if len(fields) == 1 and fields[0].parent is None:
-                    doubtful = self._still_there(batch, doubtful, fields[0], needle, mask)
+                    doubtful = self._is_member_left(batch, doubtful, fields[0], needle, mask)
                 batch.tree.update(doubtful)
 
-    def _still_there(
+    def _is_member_left(
         self, batch: JsonBatch, doubtful: list[int], field: PlannedField, needle: bytes, mask: bytes
     ) -> list[int]:
         """Those in which the outermost object may have the field twice.
@@ -207,7 +207,7 @@ class FastReader(Generic[T]):
     def _read_tree(self, payload: bytes) -> T | None:
         try:
             tree = self._decode_tree(payload)
-        except FAILURES:
+        except DECODE_ERRORS:
             return None
         # A name may also occur as a value or below what no path leads to: counting it in the whole tree, or as a name
         # before a colon, must account for every occurrence. Else some object has it twice: only the exact reader knows.

@@ -24,9 +24,9 @@ from msgspec import UNSET
 
 from sowctl.values.paths import Path
 
-_UNCOUNTABLE = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
-_MASK = b"\x7f"
-_ANY = Union[None, bool, int, float, str, list[Any], dict[str, Any]]  # noqa: UP007
+_UNCOUNTABLE_PATTERN = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
+_MASK_BYTE = b"\x7f"
+_ANY_VALUE_TYPE = Union[None, bool, int, float, str, list[Any], dict[str, Any]]  # noqa: UP007
 
 
 class PlannedField:
@@ -71,13 +71,13 @@ class FieldPlan:
             field.terminal = True
             field.spelled |= text
             self.leaves.append(field)
-        self.struct = _struct(top, self.fields)
+        self.struct = _define_struct(top, self.fields)
         self.names = sorted({field.name for field in self.fields})
-        self.needles = [_quoted(name.encode()) for name in self.names]
+        self.needles = [_quote_name(name.encode()) for name in self.names]
         # As long as the name, so that offsets stay; DEL is in no countable name, so the mask is no wanted one.
-        self.masks = [_quoted(_MASK * len(name.encode())) for name in self.names]
+        self.masks = [_quote_name(_MASK_BYTE * len(name.encode())) for name in self.names]
         self.tokens = [re.compile(re.escape(needle) + rb"[ \t\r\n]*+:") for needle in self.needles]
-        self.escapes = _escapes(self.names)
+        self.escapes = _compile_name_escapes(self.names)
         self.ascii = all(name.isascii() for name in self.names)
 
 
@@ -86,12 +86,12 @@ def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> FieldPlan | Non
 
     ``spelled``, for each path: whether its numbers are wanted as they are written, so that a float hook must see them.
     """
-    if any(_UNCOUNTABLE.search(name) for path in paths for name in path.names):
+    if any(_UNCOUNTABLE_PATTERN.search(name) for path in paths for name in path.names):
         return None
     return FieldPlan(paths, spelled if any(spelled) else [True] * len(paths))  # without a hook it makes no difference
 
 
-def _struct(members: dict[str, PlannedField], order: list[PlannedField]) -> Any:
+def _define_struct(members: dict[str, PlannedField], order: list[PlannedField]) -> Any:
     """The Struct type for ``members``; their fields are numbered and appended to ``order``, parents first."""
     parts: list[tuple[str, Any, Any]] = []
     for number, field in enumerate(members.values()):
@@ -101,24 +101,24 @@ def _struct(members: dict[str, PlannedField], order: list[PlannedField]) -> Any:
         # Without a declared type msgspec makes whatever stands there, and asks the hook for its numbers.
         kind: Any = object
         if field.below and not field.terminal:
-            field.kind = _struct(field.below, order)
+            field.kind = _define_struct(field.below, order)
             # Everything but an object is decoded as it is: it holds no member, and an array may hold objects.
             kind = Union[field.kind, None, bool, int, float, str, list]  # noqa: UP007
         elif field.below:
             # The object itself is wanted too, so it is decoded whole, as a dict; the members are looked up in that.
-            _struct(field.below, order)
+            _define_struct(field.below, order)
         elif not field.spelled:
             # msgspec asks the hook for numbers of no declared type only, which takes as long as all the rest
-            kind = _ANY
+            kind = _ANY_VALUE_TYPE
         parts.append((attribute, kind, msgspec.field(default=UNSET, name=field.name)))
     return msgspec.defstruct("Wanted", parts, gc=False)
 
 
-def _quoted(name: bytes) -> bytes:
+def _quote_name(name: bytes) -> bytes:
     return b'"' + name + b'"'
 
 
-def _escapes(names: Sequence[str]) -> re.Pattern[bytes]:
+def _compile_name_escapes(names: Sequence[str]) -> re.Pattern[bytes]:
     """Finds every ``\\u`` escape that could be part of one of ``names``."""
     units: set[str] = set()
     # A name beyond the Basic Multilingual Plane is escaped as two units: each of them makes a payload suspect.

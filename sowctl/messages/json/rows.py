@@ -14,12 +14,12 @@ from sowctl.messages.base import KeyTexts
 from sowctl.messages.json.batch import Column, JsonBatch
 from sowctl.messages.json.fast import FastReader
 from sowctl.messages.json.plan import make_plan
-from sowctl.messages.json.shape import BEYOND, LOWEST, key_text, resolve, slot_value, value_list
+from sowctl.messages.json.shape import INTEGER_LIMIT, MIN_INTEGER, key_text, resolve, slot_value, value_list
 from sowctl.values.fields import Number, Refusal, Row, Slot, Values
 from sowctl.values.paths import Path
 
-_SCALARS = frozenset({str, bool, float, int, Number, type(None), UnsetType})
-_ABSENT = Values(())
+_SCALAR_TYPES = frozenset({str, bool, float, int, Number, type(None), UnsetType})
+_ABSENT_VALUE = Values(())
 
 
 def row_reader(
@@ -78,8 +78,8 @@ def key_reader(
 
 def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> Column:
     """The slot values for a column of decoded ones. ``signed``: a zero may have been written ``-0``."""
-    if _leads_nowhere(slot.path):
-        return [_ABSENT if slot.listed else None] * len(column)
+    if _is_dead_path(slot.path):
+        return [_ABSENT_VALUE if slot.listed else None] * len(column)
     kinds = batch.kinds_of(column)
     # The decoder makes of -0 the int 0, whose text would be 0: such zeros keep their text in the exact reader.
     if signed and int in kinds:
@@ -90,19 +90,19 @@ def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> 
         column = [value.value if type(value) is Number else value for value in column]
         kinds = kinds - {Number} | {float}
     # The common case, which pays for the columns: scalars alone are slot values as they are, with no pass in Python.
-    if not slot.listed and not index and kinds <= _SCALARS and _in_range(column, kinds):
+    if not slot.listed and not index and kinds <= _SCALAR_TYPES and _in_range(column, kinds):
         if UnsetType not in kinds:
             return column
         return [None if value is UNSET else value for value in column]
     if signed and list in kinds:
         _leave_lists(column, batch)
-    absent = _ABSENT if slot.listed else None
+    absent = _ABSENT_VALUE if slot.listed else None
     return [absent if value is UNSET else slot_value(*value_list(value, index), slot) for value in column]
 
 
 def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> list[bytes | None]:
     """The key texts for a column of decoded values."""
-    if _leads_nowhere(path):
+    if _is_dead_path(path):
         return [None] * len(column)
     kinds = set(map(type, column))
     if signed and int in kinds:
@@ -120,7 +120,7 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
     return [None if value is UNSET else key_text(value_list(value, index)[0]) for value in column]
 
 
-def _leads_nowhere(path: Path) -> bool:
+def _is_dead_path(path: Path) -> bool:
     """Whether only an array on the way could satisfy a subscript; such payloads are not read by columns."""
     return any(step.index for step in path.steps[:-1])
 
@@ -131,7 +131,7 @@ def _in_range(column: Column, kinds: set[type]) -> bool:
         return True
     numbers = column if kinds == {int} else [value for value in column if type(value) is int]
     # Integers outside are Doubles in the language; JSON itself knows no limit.
-    return bool(min(numbers) >= LOWEST and max(numbers) < BEYOND)
+    return bool(min(numbers) >= MIN_INTEGER and max(numbers) < INTEGER_LIMIT)
 
 
 def _leave_zeros(column: Column, batch: JsonBatch) -> None:

@@ -13,7 +13,7 @@ from sowctl.messages.json.exact import is_deep
 from sowctl.messages.json.text import quoted
 from sowctl.values.rawmembers import RawColumns, RawMembers, in_parts, raw_columns, raw_items, raw_members
 
-_quoted = lru_cache(1024)(quoted)
+_quoted_name = lru_cache(1024)(quoted)
 
 
 class Selection:
@@ -38,8 +38,8 @@ class Selection:
                 return b"{%b}" % b",".join(kept)
             if not payload.isascii():
                 payload.decode()
-            return _kept_members(_members(payload), self._root, True) or b"{}"
-        except (_Doubtful, UnicodeDecodeError):
+            return _kept_members(_decode_members(payload), self._root, True) or b"{}"
+        except (_NeedsExactReader, UnicodeDecodeError):
             return None
 
     def all_of(self, payloads: Sequence[bytes]) -> list[bytes] | None:
@@ -54,30 +54,30 @@ class Selection:
         try:
             b"\n".join(payloads).decode()
             kept = _kept_columns(columns, self._root, True)
-        except (_Doubtful, UnicodeDecodeError):
+        except (_NeedsExactReader, UnicodeDecodeError):
             return None
         return None if kept is None else kept or [b"{}"] * len(payloads)
 
 
-class _Doubtful(Exception):
+class _NeedsExactReader(Exception):
     """Only the exact reader can tell."""
 
 
-def _members(text: bytes) -> RawMembers:
+def _decode_members(text: bytes) -> RawMembers:
     found = raw_members(text)
     if found is None:
-        raise _Doubtful
+        raise _NeedsExactReader
     return found
 
 
-def _kept(raw: msgspec.Raw, directive: PathDirective, include: bool) -> bytes | None:
+def _select_value(raw: msgspec.Raw, directive: PathDirective, include: bool) -> bytes | None:
     value = bytes(raw)
-    if value[:1] == b"{" and (members := _members(value)):
+    if value[:1] == b"{" and (members := _decode_members(value)):
         return _kept_members(members, directive, include)
     include = include if directive.include is None else directive.include
     if value[:1] == b"[" and (items := raw_items(value)):
         # The same directives hold for every element, because a path leads through arrays.
-        parts = [part for item in items if (part := _kept(item, directive, include)) is not None]
+        parts = [part for item in items if (part := _select_value(item, directive, include)) is not None]
         return b"[" + b",".join(parts) + b"]" if parts else None
     return value if include else None
 
@@ -96,7 +96,7 @@ def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) 
             if kept is None:
                 return None
         if kept:
-            front += b",%b:%%b" % _quoted(name).replace(b"%", b"%%")
+            front += b",%b:%%b" % _quoted_name(name).replace(b"%", b"%%")
             parts.append(kept)
     if not parts:
         return []
@@ -106,14 +106,15 @@ def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) 
 def _kept_values(
     column: Sequence[msgspec.Raw], directive: PathDirective, include: bool
 ) -> Sequence[bytes | msgspec.Raw] | None:
-    """What stays of the values of one member, as :func:`_kept` says of each; None where it stays of some only."""
+    """What stays of the values of one member, as :func:`_select_value` says of each; None where it stays of some
+    only."""
     if {value[:1] for value in map(bytes, column)}.isdisjoint((b"{", b"[")):
         # Of scalars a path below says nothing.
         return column if (include if directive.include is None else directive.include) else ()
     inner = raw_columns(column)
     if inner is not None:
         return _kept_columns(inner, directive, include)
-    each = [_kept(value, directive, include) for value in column]
+    each = [_select_value(value, directive, include) for value in column]
     found = [value for value in each if value is not None]
     return found if not found or len(found) == len(each) else None
 
@@ -125,9 +126,9 @@ def _kept_members(members: RawMembers, directive: PathDirective, include: bool) 
     below = directive.below
     for name, raw in members.items():
         if name in below:
-            kept = _kept(raw, below[name], include)
+            kept = _select_value(raw, below[name], include)
             if kept is not None:
-                parts += (_quoted(name), b":", kept, b",")
+                parts += (_quoted_name(name), b":", kept, b",")
         elif include:
-            parts += (_quoted(name), b":", raw, b",")
+            parts += (_quoted_name(name), b":", raw, b",")
     return b"{" + b"".join(parts[:-1]) + b"}" if parts else None

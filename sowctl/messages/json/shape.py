@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Step
 
-LOWEST = -(1 << 63)
-BEYOND = 1 << 64
+MIN_INTEGER = -(1 << 63)
+INTEGER_LIMIT = 1 << 64
 
 
 def resolve(root: object, steps: Sequence[Step]) -> tuple[list[object], bool]:
@@ -82,7 +82,7 @@ def scalar(item: object, *, text: bool) -> Scalar:
             return item
         return item.value
     # msgspec reads an integer of any size; beyond the range of Integers it is a Double.
-    if type(item) is int and not LOWEST <= item < BEYOND:
+    if type(item) is int and not MIN_INTEGER <= item < INTEGER_LIMIT:
         digits = str(item)
         return Number(float(digits), digits.encode()) if text else float(digits)
     return item  # type: ignore[return-value]  # containers were dropped before

@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 class SlotData(NamedTuple):
-    """The values of a slot. ``data`` are numbers, or codes of words (:data:`~sowctl.messages.shaped.WORDS`), None of
-    strings; strings and spelled numbers lie from ``begins`` to ``ends`` in the text of a match."""
+    """The values of a slot. ``data`` are numbers, or codes of words (:data:`~sowctl.messages.shaped.WORD_VALUES`),
+    None of strings; strings and spelled numbers lie from ``begins`` to ``ends`` in the text of a match."""
 
     data: Numbers | None
     begins: Numbers | None = None
@@ -49,35 +49,35 @@ class SlotData(NamedTuple):
         return self.begins, self.ends
 
 
-KEPT = 8
+MAX_TEMPLATES = 8
 """Shapes that are remembered."""
-TRIED = 3
+MAX_TEMPLATE_ATTEMPTS = 3
 """Messages of a text of which a shape is made, if those that are known leave any."""
 LONGEST_REST = 64
 """Most texts that go to the decoder as a whole after one in which shapes were of little use."""
-MARGIN = 24
+TEXT_PADDING_BYTES = 24
 """Bytes of padding before and behind a text, so that words may be read across its ends."""
 LINE, _BEHIND = b"\n", b"\1"
 """What ends a message, and what ends a value among those of a message: neither can stand in a string of JSON."""
-_LEAST = 0x20
+_MIN_VALUE_BYTE = 0x20
 """Of the text of a match, no value has a byte below this one, and what ends values is below it."""
-_FOUND = 0x7B
+_MATCHED_MARKER_BYTE = 0x7B
 """The bracket that a message begins with, and the replacement of one that has the shape."""
-_CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
+_WORD_CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
 _NEVER_UTF, _NEVER_UCP = 0x1000, 0x0800
 _ALL_ALONE = 0x0100 | 0x0400 | 0x0002_0000
 """Substitute every match, nothing for a group that has none, and give the replacements alone."""
 Wanted: TypeAlias = "Literal['whole', 'pointed', 'spelled', 'any']"
 """Of a slot of numbers: 64-bit integers of those without a point; doubles of those with one, or these and their texts;
 doubles of all."""
-_NUMBERS = {
+_NUMBER_PATTERNS = {
     "whole": rb"[-0-9]++",
     "pointed": rb"[-0-9]++\.[0-9]++",
     "spelled": rb"[-0-9]++\.[0-9]++",
     "any": rb"[-0-9.]++",
 }
 """Patterns of wanted numbers, just strict enough to find their ends: reading the digits tells what is no number."""
-_PATTERNS = {
+_SLOT_PATTERNS = {
     # Bytes from 0x80 on are characters, since the whole text is UTF-8.
     "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
     "number": rb"-?(?!0[0-9])[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+",
@@ -152,7 +152,7 @@ class Shape:
         # Replacements that depend on whether a group took part would tell it, too, and take longer.
         parts = [rb"\G\x20*+(?:(\{)"]
         for place, (slot, fixed) in enumerate(zip(template.slots, template.fixed, strict=False)):
-            parts += [exactly(fixed[1:] if not place else fixed), self._slot(place, slot)]
+            parts += [exactly(fixed[1:] if not place else fixed), self._slot_pattern(place, slot)]
         last = template.fixed[-1]
         parts += [exactly(last if template.slots else last[1:]), rb"|[^\n]*+)\n"]
         values = _BEHIND.join([b"$%d" % (number + 2) for number in range(len(self._places))])
@@ -163,10 +163,10 @@ class Shape:
         except _cy.LibraryError:
             raise Unshaped from None
 
-    def _slot(self, place: int, slot: TemplateSlot) -> bytes:
+    def _slot_pattern(self, place: int, slot: TemplateSlot) -> bytes:
         if place not in self.wanted:
-            return _PATTERNS[slot.kind]
-        return b"(%b)" % (_NUMBERS[self.wanted[place]] if slot.kind == "number" else _PATTERNS[slot.kind])
+            return _SLOT_PATTERNS[slot.kind]
+        return b"(%b)" % (_NUMBER_PATTERNS[self.wanted[place]] if slot.kind == "number" else _SLOT_PATTERNS[slot.kind])
 
     def match(self, text: Text, rows: Numbers | None) -> Match:
         """Which of ``rows`` (None: all) have this shape, and their values.
@@ -179,25 +179,27 @@ class Shape:
             left = self._engine.substitute(self._code, self._replacement, text.lines_of(rows), 0, _ALL_ALONE)[0]
         except self._engine.LibraryError:
             raise Unshaped from None
-        margin = bytes(MARGIN)
+        margin = bytes(TEXT_PADDING_BYTES)
         raw = b"".join([margin, left, margin])
         chars = np.frombuffer(raw, "u1")
         width = max(len(self._places), 1)
-        stops: Numbers = np.flatnonzero(chars[MARGIN:-MARGIN] < _LEAST) + MARGIN
+        stops: Numbers = (
+            np.flatnonzero(chars[TEXT_PADDING_BYTES:-TEXT_PADDING_BYTES] < _MIN_VALUE_BYTE) + TEXT_PADDING_BYTES
+        )
         # Every line was replaced by one. Where there are as many lines as messages, each is a message, and no match has
         # bytes of two.
         if len(stops) != width * (len(text) if rows is None else len(rows)):
             raise Unshaped
         # A value begins behind the end of the one before; the first one of a message behind the bracket that tells it.
         starts: Numbers = np.empty_like(stops)
-        starts[:1] = MARGIN
+        starts[:1] = TEXT_PADDING_BYTES
         starts[1:] = stops[:-1] + 1
         begins, ends = starts.reshape(-1, width), stops.reshape(-1, width)
-        good = chars[begins[:, 0]] == _FOUND
+        good = chars[begins[:, 0]] == _MATCHED_MARKER_BYTE
         begins[:, 0] += good
         words = np.ndarray((len(raw) - 7,), "<u8", raw, 0, (1,))
         values = {
-            place: self._read(place, chars, words, begins[:, number], ends[:, number], good)
+            place: self._read_slot(place, chars, words, begins[:, number], ends[:, number], good)
             for number, place in enumerate(self._places)
         }
         size = int(np.count_nonzero(good))
@@ -213,12 +215,12 @@ class Shape:
         else:
             found = np.flatnonzero(good[order])
             chosen = order if whole else order[found]
-        values = {place: _chosen(column, chosen) for place, column in values.items()}
+        values = {place: _select_rows(column, chosen) for place, column in values.items()}
         if rows is not None:
             found = rows[found]
         return Match(None if whole and rows is None else found, size, values, raw)
 
-    def _read(
+    def _read_slot(
         self, place: int, chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers, good: Numbers
     ) -> SlotData:
         """The values of a slot; clears ``good`` where there is none."""
@@ -229,7 +231,7 @@ class Shape:
             return SlotData(None, begins, ends)
         if slot.kind == "word":
             table = np.zeros(256, "u1")
-            table[list(_CODES)] = list(_CODES.values())
+            table[list(_WORD_CODES)] = list(_WORD_CODES.values())
             return SlotData(table[chars[begins]])
         read = whole_numbers if self.wanted[place] == "whole" else doubles
         numbers, fits = read(chars, words, begins, ends)
@@ -270,7 +272,7 @@ class KnownShapes(Generic[T]):
     def read(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers] | None:
         """What shapes make of their messages, and which are left, in order; None where that is too many."""
         try:
-            found, left = self._match(text)
+            found, left = self._match_known(text)
         except Unshaped:
             self.rest()
             return None
@@ -284,12 +286,12 @@ class KnownShapes(Generic[T]):
         """Leave the next texts to the decoder: data that shapes do not fit is tried more and more seldom."""
         self._pause = self._resting = min(LONGEST_REST, 2 * self._pause + 1)
 
-    def _match(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers]:
+    def _match_known(self, text: Text) -> tuple[list[ShapeResult[T]], Numbers]:
         import numpy as np
 
         some: list[ShapeResult[T]] = []
         left = np.arange(len(text))
-        tries = TRIED
+        tries = MAX_TEMPLATE_ATTEMPTS
         waiting = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
         while len(left):
             if not waiting:
@@ -297,7 +299,7 @@ class KnownShapes(Generic[T]):
                     break
                 tries -= 1
                 # A message at two thirds of those that are left, then at one third, then the first one.
-                fresh = self._fresh(text.message(int(left[len(left) * tries // TRIED])))
+                fresh = self._learn_from(text.message(int(left[len(left) * tries // MAX_TEMPLATE_ATTEMPTS])))
                 if fresh is None:
                     continue
                 waiting.append(fresh)
@@ -314,15 +316,15 @@ class KnownShapes(Generic[T]):
             left = np.flatnonzero(waits)
         return some, left
 
-    def _fresh(self, message: bytes) -> MadeShape[T] | None:
+    def _learn_from(self, message: bytes) -> MadeShape[T] | None:
         try:
             made = self._learn(message)
         except Unshaped:
             return None
         best = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
-        self._known = [*best[: KEPT - 1], made]
+        self._known = [*best[: MAX_TEMPLATES - 1], made]
         return made
 
 
-def _chosen(column: SlotData, rows: Numbers) -> SlotData:
+def _select_rows(column: SlotData, rows: Numbers) -> SlotData:
     return SlotData(*[None if part is None else part[rows] for part in column])

@@ -15,15 +15,15 @@ from msgspec import Struct
 from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.json.exact import is_deep
 
-LARGEST = 4096
+MAX_TEMPLATE_BYTES = 4096
 """Bytes of the largest message that a shape is made of."""
 MOST_SLOTS = 256
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
     rb"|(?P<word>true|false|null)|[{}\[\],:]| ++"
 )
-_WORDS = {b"true": True, b"false": False, b"null": None}
-LISTED = object()
+_WORD_VALUES = {b"true": True, b"false": False, b"null": None}
+ARRAY_MARKER = object()
 """Stands in the tree of a template for an array."""
 
 
@@ -40,14 +40,14 @@ class TemplateSlot(Struct):
 
 class Template:
     """One message taken apart. ``fixed`` are the bytes that stay the same, one piece more than ``slots``. ``tree``
-    has the members by name: the number of a slot, an object, or :data:`LISTED`. ``words`` has the word in each word
-    slot.
+    has the members by name: the number of a slot, an object, or :data:`ARRAY_MARKER`. ``words`` has the word in each
+    word slot.
 
     Raises Unshaped.
     """
 
     def __init__(self, message: bytes) -> None:
-        if len(message) > LARGEST or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
+        if len(message) > MAX_TEMPLATE_BYTES or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
             raise Unshaped
         self.slots: list[TemplateSlot] = []
         self.tree: dict[str, Any] = {}
@@ -57,14 +57,14 @@ class Template:
         self._name: str | None = None
         place = 0
         while place < len(message):
-            token = _TOKEN.match(message, place)
+            token = _TOKEN_PATTERN.match(message, place)
             if token is None or len(self.slots) > MOST_SLOTS:
                 raise Unshaped
             place = token.end()
-            self._take(token)
+            self._add_token(token)
         self.fixed = [bytes(piece) for piece in self._fixed]
 
-    def _take(self, token: re.Match[bytes]) -> None:
+    def _add_token(self, token: re.Match[bytes]) -> None:
         text = token[0]
         inside = self._open[-1] if self._open else None
         if token["text"] is not None:
@@ -77,37 +77,37 @@ class Template:
                     raise Unshaped
             else:
                 self._fixed[-1] += b'"'
-                self._slot("string")
+                self._add_slot("string")
                 self._fixed[-1] += b'"'
         elif token["number"] is not None:
-            self._slot("number")
+            self._add_slot("number")
             self.slots[-1].whole = not token["rest"]
         elif token["word"] is not None:
-            self.words[len(self.slots)] = _WORDS[text]
-            self._slot("word")
+            self.words[len(self.slots)] = _WORD_VALUES[text]
+            self._add_slot("word")
         else:
             self._fixed[-1] += text
-            self._structure(text)
+            self._add_structure(text)
 
-    def _slot(self, kind: Literal["string", "number", "word"]) -> None:
-        self._put(len(self.slots))
+    def _add_slot(self, kind: Literal["string", "number", "word"]) -> None:
+        self._set_member(len(self.slots))
         self.slots.append(TemplateSlot(kind))
         self._fixed.append(bytearray())
 
-    def _structure(self, text: bytes) -> None:
+    def _add_structure(self, text: bytes) -> None:
         if text == b"{":
             made: dict[str, Any] = {} if self._open else self.tree
-            self._put(made)
+            self._set_member(made)
             self._open.append(made)
         elif text == b"[":
-            self._put(LISTED)
+            self._set_member(ARRAY_MARKER)
             self._open.append(None)
         elif text in (b"}", b"]"):
             if not self._open:
                 raise Unshaped
             self._open.pop()
 
-    def _put(self, value: Any) -> None:
+    def _set_member(self, value: Any) -> None:
         """What was just read is the value of the last name, unless it is in a list."""
         inside = self._open[-1] if self._open else None
         if inside is not None and self._name is not None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from sowctl.values.compare import choose_kind, double_text, is_shortest_text
 from sowctl.values.fields import Number, SlotValue
 
-_encoded = json.JSONEncoder(ensure_ascii=False).encode
+_encode_string = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def json_text(value: SlotValue) -> bytes:
@@ -29,12 +29,12 @@ def json_text(value: SlotValue) -> bytes:
         # NaN and the infinities are the numbers whose difference from themselves is not 0.
         return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
-    return _encoded(text).encode()
+    return _encode_string(text).encode()
 
 
 def quoted(text: str) -> bytes:
     """A JSON string."""
-    return _encoded(text).encode()
+    return _encode_string(text).encode()
 
 
 def member_start(name: str) -> bytes:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.messages.base import (
     MAX_DEPTH,
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     Extractor,
     HalfPair,
     KeyExtractor,
@@ -53,7 +53,7 @@ class JsonType:
 
     def __init__(
         self,
-        max_message: int = MAX_MESSAGE,
+        max_message: int = MAX_MESSAGE_BYTES,
         max_depth: int = MAX_DEPTH,
         *,
         fast: bool = True,
@@ -71,7 +71,7 @@ class JsonType:
         wanted = tuple(slots)
 
         def exact(index: int, payload: bytes) -> Row | Refusal:
-            tree = self._read(index, payload)
+            tree = self._parse_payload(index, payload)
             if isinstance(tree, Refusal):
                 return tree
             return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in wanted])
@@ -98,7 +98,7 @@ class JsonType:
         from sowctl.messages.json.columns import shaped_slots
 
         def exact(payload: bytes) -> Row | None:
-            tree = self._read(0, payload)
+            tree = self._parse_payload(0, payload)
             if isinstance(tree, Refusal):
                 return None
             return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in slots])
@@ -112,14 +112,14 @@ class JsonType:
         def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
             # Halves of surrogate pairs stay, because encoding them fails below: that is how a key that holds one is
             # noticed.
-            tree = self._read(index, payload, halves=True)
+            tree = self._parse_payload(index, payload, halves=True)
             if isinstance(tree, Refusal):
                 return tree
             found = [resolve(tree[0], path.steps)[0] for path in wanted]
             try:
                 return tuple(map(key_text, found))
             except UnicodeEncodeError:
-                return _with_halves(index, wanted, found)
+                return _needs_surrogate_check(index, wanted, found)
 
         if self.fast:
             from sowctl.messages.json.rows import key_reader
@@ -147,7 +147,7 @@ class JsonType:
             from sowctl.messages.json.batch import unreadable
 
             doubtful = sorted(unreadable(payloads, self.max_message, self.max_depth))
-        results = [self._read(index, payloads[index]) for index in doubtful]
+        results = [self._parse_payload(index, payloads[index]) for index in doubtful]
         return [result for result in results if isinstance(result, Refusal)]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
@@ -158,7 +158,7 @@ class JsonType:
             kept = self._selection_of(select_list)(payload)
             if kept is not None:
                 return kept
-        return selected(payload, self._spans(payload), select_list)
+        return selected(payload, self._parse_payload_spans(payload), select_list)
 
     def select_all(self, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
         """:meth:`select` of several payloads. Raises InputError for the first that cannot be read."""
@@ -180,14 +180,14 @@ class JsonType:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
         from sowctl.messages.json.write import merged
 
-        old, new = self._spans(base, "base"), self._spans(delta, "delta")
+        old, new = self._parse_payload_spans(base, "base"), self._parse_payload_spans(delta, "delta")
         return merged(base, old, delta, new, set_nulls=set_nulls)
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError."""
         from sowctl.messages.json.write import assigned
 
-        return assigned(payload, self._spans(payload), writes)
+        return assigned(payload, self._parse_payload_spans(payload), writes)
 
     def build(self, fields: Members) -> bytes:
         """An object of these fields."""
@@ -214,7 +214,7 @@ class JsonType:
 
     members_view = view
 
-    def _spans(self, payload: bytes, part: str | None = None) -> Spanned:
+    def _parse_payload_spans(self, payload: bytes, part: str | None = None) -> Spanned:
         """The values of one payload with their places. Raises InputError."""
         try:
             if problem := too_large(payload, self.max_message):
@@ -223,7 +223,7 @@ class JsonType:
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
 
-    def _read(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
+    def _parse_payload(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
         """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse`."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
@@ -234,7 +234,7 @@ class JsonType:
             return Refusal(index, problem.code, problem.message, problem.offset)
 
 
-def _with_halves(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> HalfPair:
+def _needs_surrogate_check(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> HalfPair:
     """The refusal of key fields that were ``found`` at ``paths``, some of which hold half a surrogate pair."""
     whole = [[without_halves(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
     fields = [str(path) for path, old, new in zip(paths, found, whole, strict=True) if old[:1] != new]

@@ -31,7 +31,7 @@ def selected(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
     # A list that only includes leaves nothing out.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
-    return (root.value and _kept(payload, root, directives(select_list), True)) or b"{}"
+    return (root.value and _select_node(payload, root, directives(select_list), True)) or b"{}"
 
 
 def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
@@ -41,7 +41,7 @@ def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: 
         return base if _is_null(new) and not set_nulls else delta
     # A copy: the values below stay spans of the payload, so what is not written keeps its bytes, numbers included.
     tree: dict[str, Node] = dict(old.value)
-    return _text(tree, base) if _overlay(tree, delta, new.value, set_nulls) else base
+    return _node_text(tree, base) if _overlay_members(tree, delta, new.value, set_nulls) else base
 
 
 def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
@@ -52,10 +52,10 @@ def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
     # In order: a later field may be written below or above an earlier one.
     for write in writes:
         if write.remove:
-            _remove(tree, write.destination.names)
+            _remove_member(tree, write.destination.names)
         else:
-            _put(tree, write.destination.names, json_text(write.value))
-    return _text(tree, payload)
+            _put_text(tree, write.destination.names, json_text(write.value))
+    return _node_text(tree, payload)
 
 
 def rebuilt(payload: bytes, node: Spanned) -> bytes:
@@ -76,11 +76,11 @@ def built(fields: Members) -> bytes:
         return b"{" + b",".join([member_start(name) + text for name, text in texts.items()]) + b"}"
     tree: dict[str, Node] = {}
     for names, value in fields:
-        _put(tree, names, json_text(value))
-    return _text(tree, b"")
+        _put_text(tree, names, json_text(value))
+    return _node_text(tree, b"")
 
 
-def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, include: bool) -> bytes | None:
+def _select_node(payload: bytes, node: Spanned, directive: PathDirective | None, include: bool) -> bytes | None:
     """What stays of one value, or None. Without a directive at or below it a value stays or goes whole."""
     # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
     # together.
@@ -91,7 +91,7 @@ def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, includ
     if isinstance(node.value, dict) and node.value:
         members = []
         for name, child in node.value.items():
-            kept = _kept(payload, child, directive.below.get(name), include)
+            kept = _select_node(payload, child, directive.below.get(name), include)
             if kept is not None:
                 # The value's bytes are copied from the payload; only what is around them is written anew.
                 members.append(quoted(name) + b":" + kept)
@@ -100,7 +100,7 @@ def _kept(payload: bytes, node: Spanned, directive: PathDirective | None, includ
         elements = []
         for child in node.value:
             # The same directives hold for every element, because a path leads through arrays.
-            kept = _kept(payload, child, directive, include)
+            kept = _select_node(payload, child, directive, include)
             if kept is not None:
                 elements.append(kept)
         return b"[" + b",".join(elements) + b"]" if elements else None
@@ -112,15 +112,15 @@ def _is_null(node: Spanned) -> bool:
     return node.value is None or node.value in ("", [], {})
 
 
-def _overlay(tree: dict[str, Node], delta: bytes, members: dict[str, Spanned], set_nulls: bool) -> bool:
+def _overlay_members(tree: dict[str, Node], delta: bytes, members: dict[str, Spanned], set_nulls: bool) -> bool:
     """Write members into an object; tells whether one counted."""
     changed = False
     for name, node in members.items():
         # An empty object says nothing about members. It replaces a scalar only where NULLs are set, as any other NULL
         # does.
         if isinstance(node.value, dict) and (node.value or _is_object(tree.get(name))):
-            below = _opened(tree.get(name))
-            if _overlay(below, delta, node.value, set_nulls):
+            below = _open_object(tree.get(name))
+            if _overlay_members(below, delta, node.value, set_nulls):
                 tree[name] = below
                 changed = True
         elif set_nulls or not _is_null(node):
@@ -133,36 +133,36 @@ def _is_object(node: Node | None) -> bool:
     return isinstance(node, dict) or (isinstance(node, Spanned) and isinstance(node.value, dict))
 
 
-def _opened(node: Node | None) -> dict[str, Node]:
+def _open_object(node: Node | None) -> dict[str, Node]:
     """The members of an object; of anything else none."""
     if isinstance(node, dict):
         return node
     return dict(node.value) if isinstance(node, Spanned) and isinstance(node.value, dict) else {}
 
 
-def _put(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
+def _put_text(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
     for name in names[:-1]:
-        below = _opened(tree.get(name))
+        below = _open_object(tree.get(name))
         tree[name] = below
         tree = below
     tree[names[-1]] = text
 
 
-def _remove(tree: dict[str, Node], names: Sequence[str]) -> None:
+def _remove_member(tree: dict[str, Node], names: Sequence[str]) -> None:
     for name in names[:-1]:
         # Nothing stands below a scalar, so there is nothing to remove.
         if not _is_object(tree.get(name)):
             return
         # An object is opened once and put in the place of its span, so that its members can be changed one by one.
-        below = _opened(tree[name])
+        below = _open_object(tree[name])
         tree[name] = below
         tree = below
     tree.pop(names[-1], None)
 
 
-def _text(node: Node, payload: bytes) -> bytes:
+def _node_text(node: Node, payload: bytes) -> bytes:
     if isinstance(node, bytes):
         return node
     if isinstance(node, Spanned):
         return payload[node.start : node.end]
-    return b"{" + b",".join([quoted(name) + b":" + _text(child, payload) for name, child in node.items()]) + b"}"
+    return b"{" + b",".join([quoted(name) + b":" + _node_text(child, payload) for name, child in node.items()]) + b"}"

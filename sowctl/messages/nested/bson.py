@@ -6,14 +6,14 @@ what is needed to ask for the type, so that its absence can be told in words.
 
 from __future__ import annotations
 
-from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE, missing_extra
+from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE_BYTES, missing_extra
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.nested.paths import depth_of
 from sowctl.messages.nested.type import TreeType, too_deep
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
 
-_OPENERS = b"\x03\x04\x0f"
+_DOCUMENT_KINDS = b"\x03\x04\x0f"
 """The kinds of elements that hold documents."""
 
 
@@ -25,7 +25,7 @@ class BsonType(TreeType):
 
     kind = "bson"
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         super().__init__(max_message, definition=definition)
         try:
             from sowctl.messages.nested import bsonlib
@@ -38,7 +38,7 @@ class BsonType(TreeType):
         tree = self._library.decode(payload)
         # The cheap tests come first: a document inside another takes seven bytes at least (its kind, an empty name, its
         # size, its end), and its kind is one of a few bytes. Only what passes both is measured.
-        if len(payload) > 7 * MAX_DEPTH and _openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
+        if len(payload) > 7 * MAX_DEPTH and _count_openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
             raise too_deep()
         return tree
 
@@ -51,5 +51,5 @@ class BsonType(TreeType):
         return self._library.scalar(item)
 
 
-def _openers(payload: bytes) -> int:
-    return len(payload) - len(payload.translate(None, _OPENERS))
+def _count_openers(payload: bytes) -> int:
+    return len(payload) - len(payload.translate(None, _DOCUMENT_KINDS))

@@ -9,7 +9,7 @@ from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, Int64, MaxKey, Min
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 
-from sowctl.messages.base import MALFORMED, NOT_UTF8, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8, PayloadRefused
 from sowctl.messages.nested.type import too_deep
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
@@ -23,24 +23,24 @@ class BsonMembers(dict[str, Any]):
     __setitem__ = dict.setdefault
 
 
-_OPTIONS: CodecOptions[Any] = CodecOptions(BsonMembers, datetime_conversion=DatetimeConversion.DATETIME_MS)
-_FAILURES = (BSONError, ValueError, TypeError, OverflowError)
+_CODEC_OPTIONS: CodecOptions[Any] = CodecOptions(BsonMembers, datetime_conversion=DatetimeConversion.DATETIME_MS)
+_BSON_ERRORS = (BSONError, ValueError, TypeError, OverflowError)
 
 
 def decode(payload: bytes) -> object:
     """The document of ``payload``. Raises PayloadRefused."""
     try:
-        tree: object = bson.decode(payload, _OPTIONS)
+        tree: object = bson.decode(payload, _CODEC_OPTIONS)
         # The library makes references of documents that have $ref and $id. To expressions they are documents like
         # others.
         return _without_references(tree) if b"$ref\0" in payload else tree
     except RecursionError:
         raise too_deep() from None
-    except _FAILURES as problem:
+    except _BSON_ERRORS as problem:
         # The C part of the library tells of a recursion that is too deep as an error of its own, in words alone.
         if "recursion" in str(problem):
             raise too_deep() from None
-        raise _refused(payload, problem) from None
+        raise _build_refusal(payload, problem) from None
 
 
 def encode(tree: Tree) -> bytes:
@@ -55,11 +55,11 @@ def encode(tree: Tree) -> bytes:
 
 def scalar(item: object) -> Scalar:
     """What a scalar of the library is as a slot value."""
-    convert = _KINDS.get(type(item))
+    convert = _KIND_CONVERSIONS.get(type(item))
     return cast(Scalar, item) if convert is None else cast(Scalar, convert(item))
 
 
-_KINDS: dict[type, Any] = {
+_KIND_CONVERSIONS: dict[type, Any] = {
     # A subclass of int in the library: as a plain int it takes the fast ways by type().
     Int64: int,
     Binary: bytes,
@@ -85,10 +85,10 @@ def _without_references(node: Any) -> Any:
     return [_without_references(child) for child in node] if isinstance(node, list) else node
 
 
-def _refused(payload: bytes, problem: Exception) -> PayloadRefused:
+def _build_refusal(payload: bytes, problem: Exception) -> PayloadRefused:
     from sowctl.messages.nested.bsonscan import fault
 
     offset, words = fault(payload)
     if "codec can't decode" in str(problem):
         return PayloadRefused(NOT_UTF8, "a text is not valid UTF-8", offset)
-    return PayloadRefused(MALFORMED, words or str(problem), offset)
+    return PayloadRefused(MALFORMED_CODE, words or str(problem), offset)

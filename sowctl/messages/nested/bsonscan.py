@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-_FIXED = {
+_FIXED_SIZES = {
     0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0,
 }  # fmt: skip
 """Bytes of the value of a kind of element."""
-_TEXTS = (0x02, 0x0D, 0x0E)
-_DOCUMENTS = (0x03, 0x04)
-_SMALLEST = 5
+_TEXT_KINDS = (0x02, 0x0D, 0x0E)
+_DOCUMENT_KINDS = (0x03, 0x04)
+_MIN_DOCUMENT_BYTES = 5
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     def __init__(self, offset: int, words: str | None) -> None:
         self.where = offset, words
 
@@ -19,91 +19,91 @@ class _Fault(Exception):
 def fault(payload: bytes) -> tuple[int | None, str | None]:
     """Offset and words of the first thing wrong, None where only the library can say."""
     try:
-        _walk(payload)
-    except _Fault as found:
+        _walk_document(payload)
+    except _FaultError as found:
         return found.where
     return None, None
 
 
-def _walk(payload: bytes) -> None:
-    if len(payload) < _SMALLEST:
-        raise _Fault(len(payload), f"a document has at least {_SMALLEST} bytes")
-    size = _integer(payload, 0)
+def _walk_document(payload: bytes) -> None:
+    if len(payload) < _MIN_DOCUMENT_BYTES:
+        raise _FaultError(len(payload), f"a document has at least {_MIN_DOCUMENT_BYTES} bytes")
+    size = _read_int32(payload, 0)
     if size != len(payload):
-        raise _Fault(0, f"the document says that it has {size:,} bytes; the message has {len(payload):,}")
+        raise _FaultError(0, f"the document says that it has {size:,} bytes; the message has {len(payload):,}")
     # Where each open document ends; the innermost is the last one.
     ends = [size]
     position = 4
     while ends:
         end = ends[-1]
         if position >= end:
-            raise _Fault(end, "a document does not end with a zero byte")
+            raise _FaultError(end, "a document does not end with a zero byte")
         start, kind = position, payload[position]
         # A zero byte ends a document, and its place must be the one that the size has promised.
         if kind == 0:
             if position + 1 != end:
-                raise _Fault(position, "a document ends before its last byte")
+                raise _FaultError(position, "a document ends before its last byte")
             ends.pop()
             position += 1
             continue
-        position = _text(payload, position + 1, end)
-        if kind in _DOCUMENTS:
+        position = _find_text_end(payload, position + 1, end)
+        if kind in _DOCUMENT_KINDS:
             # Checked before it is entered: a size that leads behind the document around it would send the walk astray.
-            inner = _integer(payload, position) if position + _SMALLEST <= end else 0
-            if inner < _SMALLEST or position + inner >= end:
-                raise _Fault(position, "the size of a document is wrong")
+            inner = _read_int32(payload, position) if position + _MIN_DOCUMENT_BYTES <= end else 0
+            if inner < _MIN_DOCUMENT_BYTES or position + inner >= end:
+                raise _FaultError(position, "the size of a document is wrong")
             ends.append(position + inner)
             position += 4
             continue
-        position = _value(payload, kind, position, end, start)
+        position = _find_value_end(payload, kind, position, end, start)
 
 
-def _value(payload: bytes, kind: int, position: int, end: int, start: int) -> int:
+def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: int) -> int:
     """Where the value of an element ends."""
-    if kind in _FIXED:
-        after = position + _FIXED[kind]
-    elif kind in _TEXTS or kind == 0x0C:
-        length = _integer(payload, position) if position + 4 < end else 0
+    if kind in _FIXED_SIZES:
+        after = position + _FIXED_SIZES[kind]
+    elif kind in _TEXT_KINDS or kind == 0x0C:
+        length = _read_int32(payload, position) if position + 4 < end else 0
         after = position + 4 + length
         if length < 1 or after >= end or payload[after - 1]:
-            raise _Fault(position, "the length of a string is wrong")
-        _utf8(payload, position + 4, after - 1)
+            raise _FaultError(position, "the length of a string is wrong")
+        _check_utf8(payload, position + 4, after - 1)
         # A DBPointer (0x0C) is a text with an ObjectId of 12 bytes behind it.
         after += 12 if kind == 0x0C else 0
     elif kind == 0x05:
         # Behind the length stands a byte with the kind of binary data, which the length does not count.
-        length = _integer(payload, position) if position + 4 < end else -1
+        length = _read_int32(payload, position) if position + 4 < end else -1
         if length < 0:
-            raise _Fault(position, "the length of binary data is wrong")
+            raise _FaultError(position, "the length of binary data is wrong")
         after = position + 5 + length
     elif kind == 0x0B:
         # A regular expression is two texts: the pattern and its options.
-        after = _text(payload, _text(payload, position, end), end)
+        after = _find_text_end(payload, _find_text_end(payload, position, end), end)
     elif kind == 0x0F:
         # Code with a scope counts its own length field; 14 bytes are the least that a text and a document can take.
-        after = position + max(_integer(payload, position), 14) if position + 4 < end else end
+        after = position + max(_read_int32(payload, position), 14) if position + 4 < end else end
     else:
-        raise _Fault(start, f"0x{kind:02x} is no kind of element")
+        raise _FaultError(start, f"0x{kind:02x} is no kind of element")
     if after >= end:
-        raise _Fault(position, "a value does not fit into its document")
+        raise _FaultError(position, "a value does not fit into its document")
     return after
 
 
-def _text(payload: bytes, position: int, end: int) -> int:
+def _find_text_end(payload: bytes, position: int, end: int) -> int:
     """Where the zero-terminated text at ``position`` ends."""
     zero = payload.find(b"\0", position, end)
     if zero < 0:
-        raise _Fault(position, "a name has no end")
-    _utf8(payload, position, zero)
+        raise _FaultError(position, "a name has no end")
+    _check_utf8(payload, position, zero)
     return zero + 1
 
 
-def _utf8(payload: bytes, start: int, end: int) -> None:
+def _check_utf8(payload: bytes, start: int, end: int) -> None:
     try:
         payload[start:end].decode()
     except UnicodeDecodeError as problem:
-        raise _Fault(start + problem.start, None) from None
+        raise _FaultError(start + problem.start, None) from None
 
 
-def _integer(payload: bytes, position: int) -> int:
+def _read_int32(payload: bytes, position: int) -> int:
     return int.from_bytes(payload[position : position + 4], "little", signed=True)

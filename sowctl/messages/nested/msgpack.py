@@ -12,13 +12,13 @@ from typing import Any, cast
 import msgpack
 from msgpack import ExtType, Timestamp
 
-from sowctl.messages.base import MALFORMED, MAX_DEPTH, NOT_UTF8, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8, PayloadRefused
 from sowctl.messages.nested.paths import depth_of
 from sowctl.messages.nested.type import TreeType, too_deep
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
 
-_OPENERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
+_CONTAINER_HEADS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 """The bytes that start a map or an array."""
 
 
@@ -43,22 +43,22 @@ class MsgpackType(TreeType):
             tree = msgpack.unpackb(payload, ext_hook=Extension)
             # The library takes the last of repeated names. The head says how many members there are: if all of them are
             # in a flat map, none was repeated, and the slower reading by pairs is spared.
-            if type(tree) is dict and (len(tree) != _members(payload) or _has_containers(tree)):
-                tree = msgpack.unpackb(payload, ext_hook=Extension, object_pairs_hook=_first)
+            if type(tree) is dict and (len(tree) != _count_map_members(payload) or _has_containers(tree)):
+                tree = msgpack.unpackb(payload, ext_hook=Extension, object_pairs_hook=_keep_first_members)
         except (ValueError, TypeError, RecursionError) as problem:
-            raise _refused(payload, problem) from None
+            raise _build_refusal(payload, problem) from None
         # Every container takes a head of its own, so most payloads are cleared by two counts without a walk.
-        if len(payload) > MAX_DEPTH and _openers(payload) > MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
+        if len(payload) > MAX_DEPTH and _count_openers(payload) > MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
             raise too_deep()
         return tree
 
     def encode(self, tree: Tree) -> bytes:
         """MessagePack in its shortest forms."""
         try:
-            return cast(bytes, msgpack.packb(tree, default=_extension))
-        except _ReservedCode:
+            return cast(bytes, msgpack.packb(tree, default=_decode_extension))
+        except _ReservedCodeError:
             packer = msgpack.Packer(autoreset=False)
-            _pack(packer, tree)
+            _pack_node(packer, tree)
             return cast(bytes, packer.bytes())
 
     def scalar(self, item: object) -> Scalar:
@@ -71,38 +71,38 @@ class MsgpackType(TreeType):
         return cast(Scalar, item)
 
 
-class _ReservedCode(Exception):
+class _ReservedCodeError(Exception):
     """A code below zero, which the class of the library does not take."""
 
 
-def _extension(item: object) -> ExtType:
+def _decode_extension(item: object) -> ExtType:
     if isinstance(item, Extension):
         # Codes below zero are reserved by the format, and a message may still hold one: what was read must be written
         # again.
         if item.code < 0:
-            raise _ReservedCode
+            raise _ReservedCodeError
         return ExtType(item.code, item.data)
     raise TypeError(f"a value of kind {type(item).__name__}")
 
 
-def _pack(packer: msgpack.Packer, node: object) -> None:
+def _pack_node(packer: msgpack.Packer, node: object) -> None:
     """Pack a tree piece by piece, which is slow but takes extensions of any code."""
     if isinstance(node, dict):
         packer.pack_map_header(len(node))
         for name, child in node.items():
             packer.pack(name)
-            _pack(packer, child)
+            _pack_node(packer, child)
     elif isinstance(node, list):
         packer.pack_array_header(len(node))
         for child in node:
-            _pack(packer, child)
+            _pack_node(packer, child)
     elif isinstance(node, Extension):
         packer.pack_ext_type(node.code, node.data)
     else:
         packer.pack(node)
 
 
-def _first(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _keep_first_members(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     # A dictionary as long as the pairs has met no name twice.
     members = dict(pairs)
     if len(members) == len(pairs):
@@ -113,7 +113,7 @@ def _first(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return members
 
 
-def _members(payload: bytes) -> int:
+def _count_map_members(payload: bytes) -> int:
     """How many members the map says that ``payload`` starts with."""
     head = payload[0]
     return head & 15 if head < 0x90 else int.from_bytes(payload[1 : 3 if head == 0xDE else 5])
@@ -124,11 +124,11 @@ def _has_containers(tree: dict[Any, Any]) -> bool:
     return dict in kinds or list in kinds
 
 
-def _openers(payload: bytes) -> int:
-    return len(payload) - len(payload.translate(None, _OPENERS))
+def _count_openers(payload: bytes) -> int:
+    return len(payload) - len(payload.translate(None, _CONTAINER_HEADS))
 
 
-def _refused(payload: bytes, problem: Exception) -> PayloadRefused:
+def _build_refusal(payload: bytes, problem: Exception) -> PayloadRefused:
     from sowctl.messages.nested.msgpackscan import fault
 
     if isinstance(problem, msgpack.StackError | RecursionError):
@@ -136,4 +136,4 @@ def _refused(payload: bytes, problem: Exception) -> PayloadRefused:
     offset, words = fault(payload)
     if isinstance(problem, UnicodeDecodeError):
         return PayloadRefused(NOT_UTF8, f"a string is not valid UTF-8: {problem.reason}", offset)
-    return PayloadRefused(MALFORMED, words or str(problem), offset)
+    return PayloadRefused(MALFORMED_CODE, words or str(problem), offset)

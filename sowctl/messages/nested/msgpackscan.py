@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-_FIXED = {
+_FIXED_SIZES = {
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4,
     0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
 }  # fmt: skip
 """Bytes after the head, where the head says it all."""
-_TEXTS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
-_COUNTED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)}
+_TEXT_LENGTH_BYTES = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+_LENGTH_LAYOUTS = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)}
 """Bytes of the length, and bytes beyond what the length says: the code of an extension type."""
-_MANY = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+_CONTAINER_LAYOUTS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the count, and values per item."""
 
 
@@ -35,7 +35,7 @@ def fault(payload: bytes) -> tuple[int | None, str | None]:
             return start, "byte 0xc1 starts no value"
         if named and not _is_name(head):
             return start, "the name of a member is no string"
-        position, inner, text = _step(payload, start, head)
+        position, inner, text = _step_over_value(payload, start, head)
         if position > len(payload):
             return start, f"a value of {position - start:,} bytes does not fit: {len(payload) - start:,} bytes are left"
         if text:
@@ -52,10 +52,10 @@ def fault(payload: bytes) -> tuple[int | None, str | None]:
 
 
 def _is_name(head: int) -> bool:
-    return 0xA0 <= head < 0xC0 or head in (0xC4, 0xC5, 0xC6, *_TEXTS)
+    return 0xA0 <= head < 0xC0 or head in (0xC4, 0xC5, 0xC6, *_TEXT_LENGTH_BYTES)
 
 
-def _step(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
+def _step_over_value(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
     """Where the value at ``at`` ends (of a container: its head), the values inside it, where its text starts or 0."""
     # Small integers of either sign are their own head.
     if head < 0x80 or head >= 0xE0:
@@ -66,13 +66,13 @@ def _step(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
         return at + 1, head & 15, 0
     if head < 0xC0:
         return at + 1 + (head & 31), 0, at + 1
-    if head in _FIXED:
-        return at + 1 + _FIXED[head], 0, 0
-    if head in _MANY:
-        width, values = _MANY[head]
+    if head in _FIXED_SIZES:
+        return at + 1 + _FIXED_SIZES[head], 0, 0
+    if head in _CONTAINER_LAYOUTS:
+        width, values = _CONTAINER_LAYOUTS[head]
         count = int.from_bytes(payload[at + 1 : at + 1 + width])
         return at + 1 + width, -2 * count if values == 2 else count, 0
-    width, more = (_TEXTS[head], 0) if head in _TEXTS else _COUNTED[head]
+    width, more = (_TEXT_LENGTH_BYTES[head], 0) if head in _TEXT_LENGTH_BYTES else _LENGTH_LAYOUTS[head]
     length = int.from_bytes(payload[at + 1 : at + 1 + width])
     body = at + 1 + width
-    return body + length + more, 0, body if head in _TEXTS else 0
+    return body + length + more, 0, body if head in _TEXT_LENGTH_BYTES else 0

@@ -1,8 +1,8 @@
 """Paths in decoded messages of the typed formats (``sowctl-expressions(7)``, IDENTIFIERS), compiled per slot.
 
 A tree is what the library of a format makes of a message: dictionaries (of any subclass), lists, and scalars. What a
-scalar of the library is as a slot value says the ``convert`` of the type; kinds in :data:`PLAIN` are themselves. Used
-by :mod:`sowctl.messages.nested.type` and by types that read parts of a message through it.
+scalar of the library is as a slot value says the ``convert`` of the type; kinds in :data:`PLAIN_TYPES` are
+themselves. Used by :mod:`sowctl.messages.nested.type` and by types that read parts of a message through it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sowctl.values.compare import text_of
 from sowctl.values.fields import Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
-PLAIN = frozenset({str, bool, int, float, bytes, NoneType})
+PLAIN_TYPES = frozenset({str, bool, int, float, bytes, NoneType})
 """Kinds that a slot value may have as they are; integers only if the format cannot hold more than 64 bits."""
 
 Read: TypeAlias = Callable[[object], SlotValue]
@@ -41,7 +41,7 @@ def reader(slot: Slot, convert: Convert) -> Read:
     def top(root: object) -> SlotValue:
         if isinstance(root, dict):
             value = root.get(name)
-            if type(value) in PLAIN:
+            if type(value) in PLAIN_TYPES:
                 return value
         return general(root)
 
@@ -54,7 +54,7 @@ def reader(slot: Slot, convert: Convert) -> Read:
             node = node.get(step)
         if isinstance(node, dict):
             value = node.get(name)
-            if type(value) in PLAIN:
+            if type(value) in PLAIN_TYPES:
                 return value
         return general(root)
 

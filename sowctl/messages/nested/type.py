@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from sowctl.errors import InputError
 from sowctl.messages.base import (
     MAX_DEPTH,
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     TOO_DEEP,
-    UNWRITABLE,
+    UNWRITABLE_CODE,
     Extractor,
     KeyExtractor,
     KeyTexts,
@@ -43,7 +43,7 @@ class TreeType(ABC):
     line_framed = json_text = rooted = False
     typed = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name
         self.max_message = max_message
 
@@ -92,35 +92,35 @@ class TreeType(ABC):
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the list leaves out; itself where nothing can go. Raises InputError."""
-        tree = self._opened(payload)
+        tree = self._open_payload(payload)
         # A list that leaves nothing out keeps the very bytes, which writing anew might change.
         if not isinstance(tree, dict) or all(include for include, _ in select_list):
             return payload
-        return self._encoded(selected(tree, directives(select_list)))
+        return self._encode_checked(selected(tree, directives(select_list)))
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by path; itself where none counts. Raises InputError."""
-        old, new = self._opened(base, "base"), self._opened(delta, "delta")
+        old, new = self._open_payload(base, "base"), self._open_payload(delta, "delta")
         if not isinstance(old, dict) or not isinstance(new, dict):
             # A message that is no map has no fields to merge by: it is replaced as a whole.
             return base if is_null(new) and not set_nulls else delta
-        return self._encoded(old) if overlay(old, new, set_nulls) else base
+        return self._encode_checked(old) if overlay(old, new, set_nulls) else base
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError."""
-        tree = self._opened(payload)
+        tree = self._open_payload(payload)
         # A message that is no map makes room for one, because its fields need a map to stand in.
         root = tree if isinstance(tree, dict) else {}
         write(root, writes, self.native)
-        return self._encoded(root)
+        return self._encode_checked(root)
 
     def build(self, fields: Members) -> bytes:
         """A message of these fields."""
-        return self._encoded(made(fields, self.native))
+        return self._encode_checked(made(fields, self.native))
 
     def made(self, tree: Tree) -> bytes:
         """A message of a whole tree, lists and binary data included. Raises InputError."""
-        return self._encoded(tree)
+        return self._encode_checked(tree)
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON; what cannot be read is shown as the Base64 form of its bytes."""
@@ -153,17 +153,17 @@ class TreeType(ABC):
                 return scalar
         return scalar
 
-    def _opened(self, payload: bytes, part: str | None = None) -> object:
+    def _open_payload(self, payload: bytes, part: str | None = None) -> object:
         try:
             return self.tree(payload)
         except PayloadRefused as problem:
             raise input_error(problem, part) from None
 
-    def _encoded(self, tree: Tree) -> bytes:
+    def _encode_checked(self, tree: Tree) -> bytes:
         try:
             return self.encode(tree)
         except (ValueError, TypeError, OverflowError) as problem:
-            raise InputError(UNWRITABLE, f"the new message cannot be written as {self.kind}: {problem}") from None
+            raise InputError(UNWRITABLE_CODE, f"the new message cannot be written as {self.kind}: {problem}") from None
 
 
 def too_deep() -> PayloadRefused:

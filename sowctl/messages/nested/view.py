@@ -23,10 +23,10 @@ def json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
         return shown(convert(item))
 
     try:
-        return _dump(tree, default)
+        return _dump_tree(tree, default)
     except (ValueError, TypeError):
         # The encoder stops at NaN and at names that are bytes: only such trees are copied and cleaned.
-        return _dump(_clean(tree, default), default)
+        return _dump_tree(_clean_tree(tree, default), default)
 
 
 def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
@@ -42,9 +42,9 @@ def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
         return shown(value)
 
     try:
-        return _dump(tree, default, allow_nan=True)
+        return _dump_tree(tree, default, allow_nan=True)
     except (ValueError, TypeError):
-        return _dump(_clean(tree, default, odd=float), default, allow_nan=True)
+        return _dump_tree(_clean_tree(tree, default, odd=float), default, allow_nan=True)
 
 
 def shown(value: Scalar) -> object:
@@ -59,24 +59,26 @@ def base64_line(payload: bytes) -> bytes:
     return b'"%b"' % b64encode(payload)
 
 
-def _dump(tree: object, default: Callable[[object], object], *, allow_nan: bool = False) -> bytes:
+def _dump_tree(tree: object, default: Callable[[object], object], *, allow_nan: bool = False) -> bytes:
     text = json.dumps(tree, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"), default=default)
     return text.encode(errors="replace")
 
 
-def _null(value: float) -> None:
+def _null_constant(value: float) -> None:
     """What NaN and infinities are in JSON."""
 
 
-def _clean(node: object, default: Callable[[object], object], odd: Callable[[float], float | None] = _null) -> object:
+def _clean_tree(
+    node: object, default: Callable[[object], object], odd: Callable[[float], float | None] = _null_constant
+) -> object:
     """The tree without names that are bytes; ``odd`` says what NaN and infinities are."""
     if isinstance(node, dict):
-        return {_name(name): _clean(child, default, odd) for name, child in node.items()}
+        return {_decode_name(name): _clean_tree(child, default, odd) for name, child in node.items()}
     if isinstance(node, list):
-        return [_clean(child, default, odd) for child in node]
+        return [_clean_tree(child, default, odd) for child in node]
     value = node if isinstance(node, str | int | float | None) else default(node)
     return odd(value) if isinstance(value, float) and not isfinite(value) else value
 
 
-def _name(name: object) -> str:
+def _decode_name(name: object) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)

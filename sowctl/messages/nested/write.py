@@ -20,7 +20,7 @@ Native: TypeAlias = Callable[[SlotValue], object]
 
 def selected(tree: Tree, directive: PathDirective) -> Tree:
     """The root object without what the list leaves out."""
-    return _object(tree, directive, True)
+    return _select_object(tree, directive, True)
 
 
 def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
@@ -33,10 +33,10 @@ def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
             # A new object of the delta is built member by member as well, so that its NULLs are left out.
             below = old if isinstance(old, dict) else type(value)()
             if overlay(below, value, set_nulls):
-                _set(base, name, below)
+                _set_member(base, name, below)
                 changed = True
         elif set_nulls or not is_null(value):
-            _set(base, name, value)
+            _set_member(base, name, value)
             changed = True
     return changed
 
@@ -50,7 +50,7 @@ def write(tree: Tree, writes: Sequence[Write], native: Native) -> None:
     """Write and remove constructed fields, in order; a scalar in the way of a path is replaced."""
     for one in writes:
         if one.remove:
-            _remove(tree, one.destination.names)
+            _remove_path(tree, one.destination.names)
         else:
             put(tree, one.destination.names, native(one.value))
 
@@ -61,9 +61,9 @@ def put(tree: Tree, names: Sequence[str], value: object) -> None:
         below = tree.get(name)
         if not isinstance(below, dict):
             below = {}
-            _set(tree, name, below)
+            _set_member(tree, name, below)
         tree = below
-    _set(tree, names[-1], value)
+    _set_member(tree, names[-1], value)
 
 
 def made(fields: Members, native: Native) -> Tree:
@@ -74,12 +74,12 @@ def made(fields: Members, native: Native) -> Tree:
     return tree
 
 
-def _set(tree: Tree, name: Any, value: object) -> None:
+def _set_member(tree: Tree, name: Any, value: object) -> None:
     """Set a member wholly, also of a dictionary in which the first setting counts."""
     dict.__setitem__(tree, name, value)
 
 
-def _remove(tree: Tree, names: Sequence[str]) -> None:
+def _remove_path(tree: Tree, names: Sequence[str]) -> None:
     for name in names[:-1]:
         below = tree.get(name)
         if not isinstance(below, dict):
@@ -88,26 +88,28 @@ def _remove(tree: Tree, names: Sequence[str]) -> None:
     tree.pop(names[-1], None)
 
 
-_GONE = object()
+_REMOVED_MARKER = object()
 
 
-def _kept(node: object, directive: PathDirective | None, include: bool) -> object:
+def _select_subtree(node: object, directive: PathDirective | None, include: bool) -> object:
     """What stays of one value. Without a directive at or below it a value stays or goes whole."""
     if directive is None:
-        return node if include else _GONE
+        return node if include else _REMOVED_MARKER
     if isinstance(node, dict) and node:
         # An object of which nothing stays goes, too; the root alone may be empty.
-        return _object(node, directive, include) or _GONE
+        return _select_object(node, directive, include) or _REMOVED_MARKER
     if isinstance(node, list) and node:
         # Elements share the decision of their list; members of objects among them have directives of their own.
         inner = include if directive.include is None else directive.include
-        kept = [part for part in (_kept(item, directive, inner) for item in node) if part is not _GONE]
-        return kept or _GONE
+        kept = [
+            part for part in (_select_subtree(item, directive, inner) for item in node) if part is not _REMOVED_MARKER
+        ]
+        return kept or _REMOVED_MARKER
     include = include if directive.include is None else directive.include
-    return node if include else _GONE
+    return node if include else _REMOVED_MARKER
 
 
-def _object(node: Tree, directive: PathDirective, include: bool) -> Tree:
+def _select_object(node: Tree, directive: PathDirective, include: bool) -> Tree:
     include = include if directive.include is None else directive.include
-    parts = ((name, _kept(child, directive.below.get(name), include)) for name, child in node.items())
-    return {name: part for name, part in parts if part is not _GONE}
+    parts = ((name, _select_subtree(child, directive.below.get(name), include)) for name, child in node.items())
+    return {name: part for name, part in parts if part is not _REMOVED_MARKER}

@@ -33,18 +33,18 @@ from sowctl.extras import missing_package
 from sowctl.messages.base import BAD_DEFINITION, MISSING_EXTRA
 from sowctl.messages.definition import TypeDefinition
 
-_LARGEST = 16 << 20
+_MAX_DEFINITION_BYTES = 16 << 20
 """Bytes that the file of a definition may have."""
-_LONGEST = 60
+_COMPILER_TIMEOUT_SECONDS = 60
 """Seconds that the compiler may take."""
-_HINT = (
+_COMPILE_HINT = (
     "compile the file: protoc --include_imports --descriptor_set_out=NAME.desc NAME.proto, and let ProtoFile name it"
 )
-_OPTION = re.compile("[-@]")
+_OPTION_PATTERN = re.compile("[-@]")
 _NO_PART = ("", ".", "..")
 """What the compiler takes in no name of a file; an absolute one begins with the first."""
-_ABSENT = re.compile(r"(?m)^(.+): File not found\.$")
-_FAULT = re.compile(r"(?m)^(.+?):(\d+):(\d+): (?!warning: )(.+)$")
+_FILE_NOT_FOUND_PATTERN = re.compile(r"(?m)^(.+): File not found\.$")
+_COMPILER_FAULT_PATTERN = re.compile(r"(?m)^(.+?):(\d+):(\d+): (?!warning: )(.+)$")
 
 
 @lru_cache(maxsize=64)
@@ -54,7 +54,7 @@ def message_class(definition: TypeDefinition) -> type[Message]:
     Raises ConfigError ``SOW-MSG-007`` for a definition that cannot be used, ``SOW-MSG-011`` for a ``.proto`` file where
     there is no compiler. An error is not kept: the file may be mended meanwhile.
     """
-    schema = _Schema(definition)
+    schema = _DefinitionFiles(definition)
     # A pool of its own: two definitions may have different messages by one full name.
     pool = descriptor_pool.DescriptorPool()
     found = schema.files()
@@ -64,17 +64,19 @@ def message_class(definition: TypeDefinition) -> type[Message]:
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as problem:
             raise schema.error(f"the schema {file.name!r} cannot be used: {problem}") from None
-    return cast("type[Message]", message_factory.GetMessageClass(_type(pool, schema, found)))
+    return cast("type[Message]", message_factory.GetMessageClass(_find_descriptor(pool, schema, found)))
 
 
-def _type(pool: descriptor_pool.DescriptorPool, schema: _Schema, found: Iterable[FileDescriptorProto]) -> Descriptor:
+def _find_descriptor(
+    pool: descriptor_pool.DescriptorPool, schema: _DefinitionFiles, found: Iterable[FileDescriptorProto]
+) -> Descriptor:
     name = schema.definition.proto_type.lstrip(".")
     if not name:
         raise schema.error("a protobuf message type needs a Type", "name the message, such as <Type>trade.Order</Type>")
     try:
         descriptor: Descriptor = pool.FindMessageTypeByName(name)
     except KeyError:
-        names = [known for file in found for known in _names(file.message_type, file.package)]
+        names = [known for file in found for known in _list_message_names(file.message_type, file.package)]
         near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
         raise schema.error(
             f"the schema has no message {name!r}", "it has " + ", ".join(near) if near else None
@@ -82,16 +84,16 @@ def _type(pool: descriptor_pool.DescriptorPool, schema: _Schema, found: Iterable
     return descriptor
 
 
-def _names(messages: Iterable[DescriptorProto], scope: str) -> Iterable[str]:
+def _list_message_names(messages: Iterable[DescriptorProto], scope: str) -> Iterable[str]:
     for message in messages:
         name = f"{scope}.{message.name}" if scope else message.name
         # The compiler makes a message of every map; it has no name in the schema as written.
         if not message.options.map_entry:
             yield name
-        yield from _names(message.nested_type, name)
+        yield from _list_message_names(message.nested_type, name)
 
 
-class _Schema:
+class _DefinitionFiles:
     """The files of one definition, each once, what they import before them."""
 
     def __init__(self, definition: TypeDefinition) -> None:
@@ -115,21 +117,21 @@ class _Schema:
         if not self.definition.proto_paths:
             hint = "add <ProtoPath>: the directory of the file; <ProtoPath>.</ProtoPath> is that of the configuration"
             raise self.error("a protobuf message type needs a ProtoPath", hint)
-        path, data = self._read(name)
+        path, data = self._read_definition(name)
         if name.endswith(".proto"):
             # the compiler writes what is imported before what imports it
-            return list(FileDescriptorSet.FromString(self._compiled(name, path)).file)
+            return list(FileDescriptorSet.FromString(self._compile_proto(name, path)).file)
         try:
-            return self._ordered({file.name: file for file in FileDescriptorSet.FromString(data).file})
+            return self._order_file_set({file.name: file for file in FileDescriptorSet.FromString(data).file})
         except DecodeError:
-            raise self.error(f"{name!r} is neither a .proto file nor a descriptor set", _HINT) from None
+            raise self.error(f"{name!r} is neither a .proto file nor a descriptor set", _COMPILE_HINT) from None
 
     def error(self, words: str, hint: str | None = None, code: str = BAD_DEFINITION) -> ConfigError:
         """An error of the definition."""
         words = f"message type {self.definition.name!r}: {words}"
         return ConfigError(code, words, place=self.definition.place or None, hint=hint)
 
-    def _ordered(self, given: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    def _order_file_set(self, given: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
         """The files of a set: other tools than the compiler write them in any order."""
         placed: dict[str, FileDescriptorProto] = {}
         for first in given:
@@ -137,7 +139,7 @@ class _Schema:
             above = [first]
             while above:
                 name = above[-1]
-                file = given.get(name) or _shipped(name)
+                file = given.get(name) or _find_shipped_file(name)
                 if file is None:
                     words = f"{name!r} is imported and not in the descriptor set"
                     raise self.error(words, "make the set with protoc --include_imports")
@@ -151,15 +153,17 @@ class _Schema:
                     above.append(waiting[0])
         return list(placed.values())
 
-    def _compiled(self, name: str, path: Path) -> bytes:
+    def _compile_proto(self, name: str, path: Path) -> bytes:
         """The descriptor set of a ``.proto`` file and of what it imports."""
         if find_spec("grpc_tools") is None:
             words = f"message type {self.definition.name!r}: a .proto file needs the package grpcio-tools, "
-            error = missing_package(MISSING_EXTRA, words + "which is not installed", "protobuf", more=f"or {_HINT}")
+            error = missing_package(
+                MISSING_EXTRA, words + "which is not installed", "protobuf", more=f"or {_COMPILE_HINT}"
+            )
             error.place = self.definition.place or None
             raise error
         mapped, virtual = self._mapped, name
-        if _OPTION.match(name) or any(part in _NO_PART for part in name.split("/")):
+        if _OPTION_PATTERN.match(name) or any(part in _NO_PART for part in name.split("/")):
             # no name that the compiler takes: the file itself is mapped to the last part of its name
             virtual = path.name.lstrip("-@")
             mapped = [(virtual, path), *mapped]
@@ -170,54 +174,56 @@ class _Schema:
                 if place.exists():
                     Path(folder, f"p{number}").symlink_to(place.absolute())
                     options.append(f"-I{alias}=p{number}")
-            ran = self._run([*options, "--include_imports", "--descriptor_set_out=set", virtual], folder)
+            ran = self._run_compiler([*options, "--include_imports", "--descriptor_set_out=set", virtual], folder)
             if ran.returncode:
-                raise self._refused(ran.stderr.decode(errors="replace"), [alias for alias, _ in mapped])
+                raise self._build_compiler_error(ran.stderr.decode(errors="replace"), [alias for alias, _ in mapped])
             return Path(folder, "set").read_bytes()
 
-    def _run(self, arguments: Sequence[str], folder: str) -> subprocess.CompletedProcess[bytes]:
+    def _run_compiler(self, arguments: Sequence[str], folder: str) -> subprocess.CompletedProcess[bytes]:
         # -P keeps the working directory out of the import path: a file there must not stand in for a module.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments]
         try:
-            return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST)
+            return subprocess.run(
+                command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILER_TIMEOUT_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired) as problem:
-            raise self.error(f"the compiler of grpcio-tools cannot be run: {problem}", _HINT) from None
+            raise self.error(f"the compiler of grpcio-tools cannot be run: {problem}", _COMPILE_HINT) from None
 
-    def _refused(self, told: str, aliases: Sequence[str]) -> ConfigError:
+    def _build_compiler_error(self, told: str, aliases: Sequence[str]) -> ConfigError:
         """What the compiler said, as one error: the first fault, with the name by which the file is imported."""
-        if absent := _ABSENT.search(told):
-            return self._missing(absent[1])
-        fault = _FAULT.search(told)
+        if absent := _FILE_NOT_FOUND_PATTERN.search(told):
+            return self._build_missing_error(absent[1])
+        fault = _COMPILER_FAULT_PATTERN.search(told)
         if fault is None:
             last = (told.strip().splitlines() or ["no reason was given"])[-1]
-            return self.error(f"the schema cannot be compiled: {last}", _HINT)
+            return self.error(f"the schema cannot be compiled: {last}", _COMPILE_HINT)
         # The compiler names files by the links that it was given; the words must name what the configuration calls
         # them.
         link, _, rest = fault[1].partition("/")
         alias = aliases[int(link[1:])] if re.fullmatch(r"p\d+", link) else link
         place = "/".join(part for part in (alias, rest) if part)
-        return self.error(f"{place}:{fault[2]}:{fault[3]}: {fault[4]}", _HINT)
+        return self.error(f"{place}:{fault[2]}:{fault[3]}: {fault[4]}", _COMPILE_HINT)
 
-    def _missing(self, name: str) -> ConfigError:
-        tried = list(dict.fromkeys(self._places(name)))
+    def _build_missing_error(self, name: str) -> ConfigError:
+        tried = list(dict.fromkeys(self._list_candidate_paths(name)))
         return self.error(f"there is no file {name!r}", "looked for " + ", ".join(map(str, tried[:3])))
 
-    def _read(self, name: str) -> tuple[Path, bytes]:
+    def _read_definition(self, name: str) -> tuple[Path, bytes]:
         """The file of the definition: where it is, and its bytes."""
-        place = next((place for place in self._places(name) if place.is_file()), None)
+        place = next((place for place in self._list_candidate_paths(name) if place.is_file()), None)
         if place is None:
-            raise self._missing(name)
+            raise self._build_missing_error(name)
         try:
             with place.open("rb") as stream:
                 # One byte more than allowed is enough to tell that the file is too large.
-                data = stream.read(_LARGEST + 1)
+                data = stream.read(_MAX_DEFINITION_BYTES + 1)
         except OSError as problem:
             raise self.error(f"{place} cannot be read: {problem.strerror}") from None
-        if len(data) > _LARGEST:
-            raise self.error(f"{place} has more than {_LARGEST:,} bytes")
+        if len(data) > _MAX_DEFINITION_BYTES:
+            raise self.error(f"{place} has more than {_MAX_DEFINITION_BYTES:,} bytes")
         return place, data
 
-    def _places(self, name: str) -> Iterable[Path]:
+    def _list_candidate_paths(self, name: str) -> Iterable[Path]:
         """Where a file may be: in the directories of ProtoPath, then at the name itself, as the compiler looks."""
         for alias, directory in self._mapped:
             if not alias:
@@ -226,7 +232,7 @@ class _Schema:
                 yield directory / name[len(alias) + 1 :]
 
 
-def _shipped(name: str) -> FileDescriptorProto | None:
+def _find_shipped_file(name: str) -> FileDescriptorProto | None:
     """A file that the library brings along, for descriptor sets that import it and do not hold it."""
     # Only modules of google.protobuf can be imported by such a name, whatever a file says.
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto").replace("/", ".")

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from sowctl.messages.base import MALFORMED, NOT_UTF8, PayloadRefused
-from sowctl.messages.nested.paths import PLAIN
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8, PayloadRefused
+from sowctl.messages.nested.paths import PLAIN_TYPES
 from sowctl.values.fields import Scalar, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
@@ -36,7 +36,7 @@ class Schema:
             return self._kind.FromString(payload)
         except DecodeError as problem:
             # The library has one error for both, which only its words tell apart.
-            code = NOT_UTF8 if "UTF-8" in str(problem) else MALFORMED
+            code = NOT_UTF8 if "UTF-8" in str(problem) else MALFORMED_CODE
             words = str(problem).rpartition(": ")[2]
             raise PayloadRefused(code, words[:1].lower() + words[1:], fault(payload)) from None
 
@@ -45,18 +45,18 @@ class Schema:
         steps = path.steps
         # One step without a subscript leads to one field, whose getter answers without a walk.
         if len(steps) == 1 and steps[0].index is None and not listed:
-            get = self._of(self._kind.DESCRIPTOR).get(steps[0].name)
+            get = self._field_getters(self._kind.DESCRIPTOR).get(steps[0].name)
             if get is None:
                 return lambda message: None
 
             def single(message: Message) -> SlotValue:
                 found = get(message)
-                if len(found) == 1 and type(found[0]) in PLAIN:
+                if len(found) == 1 and type(found[0]) in PLAIN_TYPES:
                     return _not_empty(found[0])
-                return _answer(found, False)
+                return _slot_answer(found, False)
 
             return single
-        return lambda message: _answer(self.collected([message], steps), listed)
+        return lambda message: _slot_answer(self.collected([message], steps), listed)
 
     def collected(self, nodes: Sequence[Any], steps: Sequence[Step]) -> Sequence[Any]:
         """All nodes at ``steps`` below ``nodes``, messages and maps included."""
@@ -65,7 +65,7 @@ class Schema:
             for node in nodes:
                 if isinstance(node, Message):
                     # A name that the schema does not have finds nothing, as in every other type.
-                    get = self._of(node.DESCRIPTOR).get(step.name)
+                    get = self._field_getters(node.DESCRIPTOR).get(step.name)
                     if get is not None:
                         found.extend(get(node))
                 elif isinstance(node, dict) and step.name in node:
@@ -76,10 +76,10 @@ class Schema:
     def tree(self, message: Message) -> dict[str, Any]:
         """The message as JSON shows it: what paths find."""
         tree: dict[str, Any] = {}
-        for name, get in self._of(message.DESCRIPTOR).items():
+        for name, get in self._field_getters(message.DESCRIPTOR).items():
             nodes = get(message)
             if nodes:
-                values = [self._shown(node) for node in nodes]
+                values = [self._json_form(node) for node in nodes]
                 tree[name] = values if _is_repeated(message.DESCRIPTOR.fields_by_name[name]) else values[0]
                 # A map is repeated on the wire and one object to paths.
                 if isinstance(nodes[0], dict):
@@ -88,7 +88,7 @@ class Schema:
 
     def merged(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
         """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
-        _make_way(old, new, set_nulls)
+        _clear_oneof(old, new, set_nulls)
         # Nothing in the delta counts, so the base keeps its very bytes.
         if not new.SerializePartialToString():
             return base
@@ -96,33 +96,33 @@ class Schema:
         # In a fixed order of map keys, so that equal messages have equal bytes.
         return cast(bytes, old.SerializePartialToString(deterministic=True))
 
-    def _shown(self, node: Any) -> Any:
+    def _json_form(self, node: Any) -> Any:
         if isinstance(node, Message):
             return self.tree(node)
         if isinstance(node, dict):
-            return {name: self._shown(value) for name, value in node.items()}
+            return {name: self._json_form(value) for name, value in node.items()}
         return node.decode(errors="replace") if isinstance(node, bytes) else node
 
-    def _of(self, descriptor: Descriptor) -> dict[str, Get]:
+    def _field_getters(self, descriptor: Descriptor) -> dict[str, Get]:
         """The fields of a message type."""
         fields = self._fields.get(descriptor.full_name)
         if fields is None:
-            fields = {field.name: _getter(field) for field in descriptor.fields}
+            fields = {field.name: _make_getter(field) for field in descriptor.fields}
             self._fields[descriptor.full_name] = fields
         return fields
 
 
-def _getter(field: FieldDescriptor) -> Get:
+def _make_getter(field: FieldDescriptor) -> Get:
     name = field.name
-    convert = _converter(field)
+    convert = _make_converter(field)
     if _is_map(field):
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
-        inner = _converter(value)
+        inner = _make_converter(value)
         shown = _key_text(key)
 
         def members(message: Any) -> Sequence[Any]:
             found = getattr(message, name)
-            return ({shown(each): inner(found[each]) for each in _keys(found)},) if found else ()
+            return ({shown(each): inner(found[each]) for each in _decoded_keys(found)},) if found else ()
 
         return members
     if _is_repeated(field):
@@ -136,7 +136,7 @@ def _getter(field: FieldDescriptor) -> Get:
     return lambda message: (convert(getattr(message, name)),)
 
 
-def _converter(field: FieldDescriptor) -> Callable[[Any], Any]:
+def _make_converter(field: FieldDescriptor) -> Callable[[Any], Any]:
     """What a value of a field is as a node."""
     if field.enum_type is None:
         return lambda value: value
@@ -151,7 +151,7 @@ def _key_text(field: FieldDescriptor) -> Callable[[Any], str]:
     return str
 
 
-def _keys(members: Any) -> list[Any]:
+def _decoded_keys(members: Any) -> list[Any]:
     """The keys of a map but for those that are not UTF-8: they come as bytes, by which the library finds no value."""
     return [key for key in members if not isinstance(key, bytes)]
 
@@ -180,7 +180,7 @@ def _not_empty(value: Any) -> Scalar:
     return None if value == "" or value == b"" else cast(Scalar, value)
 
 
-def _answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
+def _slot_answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
     items: list[Scalar] = [_not_empty(node) for node in nodes if not isinstance(node, Message | dict)]
     dropped = len(items) != len(nodes)
     if listed or dropped or len(items) > 1:
@@ -188,7 +188,7 @@ def _answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
     return items[0] if items else None
 
 
-def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
+def _clear_oneof(old: Message, new: Message, set_nulls: bool) -> None:
     """Take out of ``old`` what ``new`` replaces and merging would add to, and of ``new`` what changes nothing."""
     for field, value in new.ListFields():
         name = field.name
@@ -196,16 +196,16 @@ def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
         if field.is_extension:
             continue
         if _is_map(field):
-            _make_way_in_map(getattr(old, name), value, set_nulls)
+            _clear_oneof_in_map(getattr(old, name), value, set_nulls)
         elif _is_repeated(field):
             # MergeFrom() would append to a repeated field, and a delta replaces arrays.
             old.ClearField(name)
         elif field.message_type is not None:
             if old.HasField(name):
-                _make_way(getattr(old, name), value, set_nulls)
+                _clear_oneof(getattr(old, name), value, set_nulls)
             # There is no old message to merge with; the NULLs inside must go all the same.
             elif not set_nulls:
-                _make_way(type(value)(), value, set_nulls)
+                _clear_oneof(type(value)(), value, set_nulls)
             if not set_nulls and not value.SerializePartialToString():
                 new.ClearField(name)
         # The empty String is NULL; zeros and False are values that a proto2 message says on purpose.
@@ -213,15 +213,15 @@ def _make_way(old: Message, new: Message, set_nulls: bool) -> None:
             new.ClearField(name)
 
 
-def _make_way_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: bool) -> None:
+def _clear_oneof_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: bool) -> None:
     """Merge the messages of a map one by one, since the library replaces them."""
-    for key in _keys(new):
+    for key in _decoded_keys(new):
         value = new[key]
         if isinstance(value, Message) and key in old:
             # MergeFrom() replaces the entry of a map, so old and new are merged here and put where it takes them from.
             both = type(value)()
             both.CopyFrom(old[key])
-            _make_way(both, value, set_nulls)
+            _clear_oneof(both, value, set_nulls)
             both.MergeFrom(value)
             value.CopyFrom(both)
 
@@ -231,12 +231,12 @@ def fault(payload: bytes) -> int | None:
     position = 0
     while position < len(payload):
         start = position
-        position, tag = _varint(payload, position)
+        position, tag = _read_varint(payload, position)
         kind = tag & 7
         if kind == 0:
-            position, _ = _varint(payload, position)
+            position, _ = _read_varint(payload, position)
         elif kind == 2:
-            position, length = _varint(payload, position)
+            position, length = _read_varint(payload, position)
             position += length
         elif kind in (1, 5):
             position += 8 if kind == 1 else 4
@@ -250,7 +250,7 @@ def fault(payload: bytes) -> int | None:
     return None
 
 
-def _varint(payload: bytes, position: int) -> tuple[int, int]:
+def _read_varint(payload: bytes, position: int) -> tuple[int, int]:
     """Where a varint ends, beyond the payload if it does not, and its value."""
     value = 0
     # A varint has ten bytes at most; one that goes on is a fault.

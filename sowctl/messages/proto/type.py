@@ -12,7 +12,7 @@ from typing import Any
 from sowctl.errors import ConfigError, UsageError
 from sowctl.messages.base import (
     BAD_DEFINITION,
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     NO_FIELDS,
     Extractor,
     KeyExtractor,
@@ -45,7 +45,7 @@ class ProtobufType:
     line_framed = json_text = rooted = False
     typed = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "protobuf" if definition is None else definition.name
         self.max_message = max_message
         if definition is None:
@@ -68,7 +68,7 @@ class ProtobufType:
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
-            message = self._message(payload)
+            message = self._parse_message(payload)
             return tuple([read(message) for read in readers])
 
         return lambda payloads: read_each(payloads, row, refused)
@@ -79,14 +79,14 @@ class ProtobufType:
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
-            message = self._message(payload)
+            message = self._parse_message(payload)
             return tuple([text_of(read(message)) for read in readers])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no messages."""
-        return read_each(payloads, self._message, None)[1]
+        return read_each(payloads, self._parse_message, None)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a message without a field has its default value."""
@@ -124,7 +124,7 @@ class ProtobufType:
         from sowctl.messages.nested.view import base64_line, json_line
 
         try:
-            return json_line(self._schema.tree(self._message(payload)), lambda item: item)
+            return json_line(self._schema.tree(self._parse_message(payload)), lambda item: item)
         except PayloadRefused:
             return base64_line(payload)
 
@@ -135,10 +135,10 @@ class ProtobufType:
         from sowctl.messages.nested.view import base64_line, exact_line
 
         try:
-            return exact_line(self._schema.tree(self._message(payload)), lambda item: item)
+            return exact_line(self._schema.tree(self._parse_message(payload)), lambda item: item)
         except PayloadRefused:
             return base64_line(payload)
 
-    def _message(self, payload: bytes) -> Any:
+    def _parse_message(self, payload: bytes) -> Any:
         """The message of the library. Raises PayloadRefused."""
         return self._schema.decode(sized(payload, self.max_message))

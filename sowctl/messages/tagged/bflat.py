@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.messages.base import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     Extractor,
     KeyExtractor,
     KeyTexts,
@@ -39,60 +39,60 @@ class BflatType:
     line_framed = json_text = rooted = False
     typed = True
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "bflat" if definition is None else definition.name
         self.max_message = max_message
 
     def extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
-        asked = [(_flat(slot.path), slot.path.steps[0].index, slot.listed) for slot in slots]
+        asked = [(_flat_tag(slot.path), slot.path.steps[0].index, slot.listed) for slot in slots]
         wanted = frozenset(tag for tag, _, _ in asked if tag is not None)
         refused: Row = (None,) * len(asked)
 
         def row(payload: bytes) -> Row:
-            found = self._found(payload, wanted)
+            found = self._find_tags(payload, wanted)
             return tuple([_slot_value(found.get(tag, []), index, listed) for tag, index, listed in asked])
 
         return lambda payloads: read_each(payloads, row, refused)
 
     def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
-        asked = [(_flat(path), path.steps[0].index or 0) for path in paths]
+        asked = [(_flat_tag(path), path.steps[0].index or 0) for path in paths]
         wanted = frozenset(tag for tag, _ in asked if tag is not None)
         refused: KeyTexts = (None,) * len(asked)
 
         def texts(payload: bytes) -> KeyTexts:
-            found = self._found(payload, wanted)
+            found = self._find_tags(payload, wanted)
             return tuple([text_of(Values(tuple(found.get(tag, [])[at : at + 1]))) for tag, at in asked])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no fields one after the other."""
-        return read_each(payloads, lambda payload: len(self._found(payload, frozenset())), 0)[1]
+        return read_each(payloads, lambda payload: len(self._find_tags(payload, frozenset())), 0)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out. Raises InputError."""
-        kept = selected(self._fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
-        return _text(kept)
+        kept = selected(self._read_fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
+        return _join_fields(kept)
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by tag. Raises InputError."""
-        result = merged(self._fields(base, "base"), self._fields(delta, "delta"), set_nulls=set_nulls)
-        return base if result is None else _text(result)
+        result = merged(self._read_fields(base, "base"), self._read_fields(delta, "delta"), set_nulls=set_nulls)
+        return base if result is None else _join_fields(result)
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError; UsageError for paths of several steps."""
         changes = []
         for write in writes:
             tag = tag_of(write.destination.names, self.name)
-            changes.append((tag, None if write.remove else _field(tag, write.value)))
-        return _text(assigned(self._fields(payload), changes))
+            changes.append((tag, None if write.remove else _make_field(tag, write.value)))
+        return _join_fields(assigned(self._read_fields(payload), changes))
 
     def build(self, fields: Members) -> bytes:
         """A message of these fields. Raises UsageError for paths of several steps."""
         made = [(tag_of(names, self.name), value) for names, value in fields]
-        return _text(assigned([], [(tag, _field(tag, value)) for tag, value in made]))
+        return _join_fields(assigned([], [(tag, _make_field(tag, value)) for tag, value in made]))
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object, arrays for several values; a string with Base64 where the bytes cannot be read."""
@@ -120,14 +120,14 @@ class BflatType:
 
     members_view = view
 
-    def _found(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
+    def _find_tags(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
         """The values of the wanted tags. Raises PayloadRefused."""
         found: dict[bytes | None, list[Scalar]] = {}
         for field in scan(sized(payload, self.max_message), wanted):
             found.setdefault(field.tag, []).extend(field.values)
         return found
 
-    def _fields(self, payload: bytes, part: str | None = None) -> list[TaggedField]:
+    def _read_fields(self, payload: bytes, part: str | None = None) -> list[TaggedField]:
         """The fields. Raises InputError."""
         try:
             fields = scan(sized(payload, self.max_message))
@@ -136,7 +136,7 @@ class BflatType:
             raise input_error(problem, part) from None
 
 
-def _flat(path: Path) -> bytes | None:
+def _flat_tag(path: Path) -> bytes | None:
     """The tag that a path names; None where no field can be there."""
     return path.steps[0].name.encode("utf-8", "surrogateescape") if len(path.steps) == 1 else None
 
@@ -154,10 +154,10 @@ def _is_null(field: Scanned) -> bool:
     return all(value is None or value == "" or value == b"" for value in field.values)
 
 
-def _field(tag: bytes, value: SlotValue) -> TaggedField:
+def _make_field(tag: bytes, value: SlotValue) -> TaggedField:
     scalar = plain(choose_kind(value))
     return TaggedField(tag, encoded(tag, scalar), scalar is None)
 
 
-def _text(fields: Sequence[TaggedField]) -> bytes:
+def _join_fields(fields: Sequence[TaggedField]) -> bytes:
     return b"".join([field.raw for field in fields])

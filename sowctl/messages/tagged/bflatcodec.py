@@ -12,25 +12,25 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from sowctl.messages.base import MALFORMED, MAX_FIELDS, PayloadRefused, too_many_fields
+from sowctl.messages.base import MALFORMED_CODE, MAX_FIELDS, PayloadRefused, too_many_fields
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
 NULL, STRING, BINARY, INT8, INT16, INT32, INT64, DOUBLE, DATETIME, LEB128 = range(10)
-_NAMES = ("null", "string", "binary", "int8", "int16", "int32", "int64", "double", "datetime", "leb128")
-_SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 8, 0)
+_TYPE_NAMES = ("null", "string", "binary", "int8", "int16", "int32", "int64", "double", "datetime", "leb128")
+_TYPE_SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 8, 0)
 """Bytes of a value where they are always as many."""
-_WIDTHS = ((INT8, 1), (INT16, 2), (INT32, 4), (INT64, 8))
-_DOUBLE = struct.Struct("<d")
-_ARRAY = 0x80
+_INTEGER_WIDTHS = ((INT8, 1), (INT16, 2), (INT32, 4), (INT64, 8))
+_DOUBLE_LAYOUT = struct.Struct("<d")
+_ARRAY_FLAG = 0x80
 _TEXTS, _NUMBERS, _SIMPLE = STRING << 3, INT8 << 3, LEB128 << 3
 """First bytes from which on there are texts, numbers, and values of a length that only reading tells."""
 _LONGEST_LENGTH = 10
 _LONGEST_LEB = 19
 _MOST_NULLS = 1 << 16
 """Values of arrays of NULL that a message may have: they take no room, so its size says nothing of their number."""
-_LOWEST = -(1 << 63)
-_BEYOND = 1 << 64
+_MIN_INTEGER = -(1 << 63)
+_INTEGER_LIMIT = 1 << 64
 
 
 class Scanned(Struct, frozen=True):
@@ -57,7 +57,7 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
         if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:
             after = start + 1 + size
             if not _TEXTS <= head < _NUMBERS:
-                position = after + _SIZES[head >> 3]
+                position = after + _TYPE_SIZES[head >> 3]
             elif after < end and payload[after] < 0x80:
                 position = after + 1 + payload[after]
             else:
@@ -65,41 +65,41 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
             if position <= end:
                 continue
             # Cut off, or a long text: the code below knows all cases.
-        kind, tag, position = _named(payload, start)
+        kind, tag, position = _read_field_head(payload, start)
         count = 1
-        if head & _ARRAY:
-            count, position = _length(payload, position)
+        if head & _ARRAY_FLAG:
+            count, position = _read_length(payload, position)
             nulls += count if kind == NULL else 0
             # Checked before anything is made: every value but NULL takes a byte at least, so a count beyond the rest is
             # a lie.
             if nulls > _MOST_NULLS or (kind != NULL and count > end - position):
-                raise PayloadRefused(MALFORMED, f"an array of {count} values is longer than its message", start)
+                raise PayloadRefused(MALFORMED_CODE, f"an array of {count} values is longer than its message", start)
         if wanted is None or tag in wanted:
-            values, position = _values(payload, position, kind, count)
+            values, position = _read_values(payload, position, kind, count)
             fields.append(Scanned(tag, start, position, values))
         else:
-            position = _skipped(payload, position, kind, count)
+            position = _skip_values(payload, position, kind, count)
         # Slices of bytes stop at the end in silence, so the end is compared behind every value.
         if position > end:
-            raise PayloadRefused(MALFORMED, f"the message ends inside a value of type {_NAMES[kind]}", start)
+            raise PayloadRefused(MALFORMED_CODE, f"the message ends inside a value of type {_TYPE_NAMES[kind]}", start)
     return fields
 
 
-def _named(payload: bytes, start: int) -> tuple[int, bytes, int]:
+def _read_field_head(payload: bytes, start: int) -> tuple[int, bytes, int]:
     """Type and tag of the field that begins at ``start``, and the position behind them."""
     # Four bits could name sixteen types; the format has ten.
     kind = (payload[start] >> 3) & 15
     size, position = payload[start] & 7, start + 1
     if kind > LEB128:
-        raise PayloadRefused(MALFORMED, f"there is no type {kind} of fields", start)
+        raise PayloadRefused(MALFORMED_CODE, f"there is no type {kind} of fields", start)
     if not size:
-        size, position = _length(payload, position)
+        size, position = _read_length(payload, position)
     if position + size > len(payload):
-        raise PayloadRefused(MALFORMED, "the message ends inside a tag", start)
+        raise PayloadRefused(MALFORMED_CODE, "the message ends inside a tag", start)
     return kind, payload[position : position + size], position + size
 
 
-def _length(payload: bytes, position: int) -> tuple[int, int]:
+def _read_length(payload: bytes, position: int) -> tuple[int, int]:
     """An unsigned LEB128 number, and the position behind it."""
     value = shift = 0
     # A length without an end must not make Python build a huge number.
@@ -109,10 +109,10 @@ def _length(payload: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + 1
         shift += 7
-    raise PayloadRefused(MALFORMED, "a length does not end", position)
+    raise PayloadRefused(MALFORMED_CODE, "a length does not end", position)
 
 
-def _leb128(payload: bytes, position: int) -> tuple[int, int]:
+def _read_leb128(payload: bytes, position: int) -> tuple[int, int]:
     """A signed LEB128 number, and the position behind it."""
     value = shift = 0
     for at in range(position, min(position + _LONGEST_LEB, len(payload))):
@@ -122,49 +122,49 @@ def _leb128(payload: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             # Bit 6 of the last byte is the sign of the whole number.
             return value - (1 << shift) if byte & 0x40 else value, at + 1
-    raise PayloadRefused(MALFORMED, "a leb128 number does not end", position)
+    raise PayloadRefused(MALFORMED_CODE, "a leb128 number does not end", position)
 
 
-def _skipped(payload: bytes, position: int, kind: int, count: int) -> int:
+def _skip_values(payload: bytes, position: int, kind: int, count: int) -> int:
     """The position behind ``count`` values."""
-    size = _SIZES[kind]
+    size = _TYPE_SIZES[kind]
     # Values of a fixed size are passed over by one multiplication; NULLs take no room.
     if size or kind == NULL:
         return position + size * count
     for _ in range(count):
         if kind == LEB128:
-            position = _leb128(payload, position)[1]
+            position = _read_leb128(payload, position)[1]
         else:
-            size, position = _length(payload, position)
+            size, position = _read_length(payload, position)
             position += size
             if position > len(payload):
                 return position
     return position
 
 
-def _values(payload: bytes, position: int, kind: int, count: int) -> tuple[list[Scalar], int]:
+def _read_values(payload: bytes, position: int, kind: int, count: int) -> tuple[list[Scalar], int]:
     """``count`` values and the position behind them, beyond the end where they are cut off."""
     if kind == NULL:
         return [None] * count, position
     values: list[Scalar] = []
     for _ in range(count):
         if kind == LEB128:
-            number, position = _leb128(payload, position)
+            number, position = _read_leb128(payload, position)
             # A number beyond the range of Integers is a Double, as everywhere in the language.
-            values.append(number if _LOWEST <= number < _BEYOND else float(number))
+            values.append(number if _MIN_INTEGER <= number < _INTEGER_LIMIT else float(number))
             continue
-        size = _SIZES[kind]
+        size = _TYPE_SIZES[kind]
         if not size:
-            size, position = _length(payload, position)
+            size, position = _read_length(payload, position)
         raw = payload[position : position + size]
         position += size
         if position > len(payload):
             return values, position
-        values.append(_value(kind, raw))
+        values.append(_decode_value(kind, raw))
     return values, position
 
 
-def _value(kind: int, raw: bytes) -> Scalar:
+def _decode_value(kind: int, raw: bytes) -> Scalar:
     if kind == STRING:
         try:
             return raw.decode()
@@ -173,7 +173,7 @@ def _value(kind: int, raw: bytes) -> Scalar:
     if kind == BINARY:
         return raw
     if kind == DOUBLE:
-        number: float = _DOUBLE.unpack(raw)[0]
+        number: float = _DOUBLE_LAYOUT.unpack(raw)[0]
         return number
     whole = int.from_bytes(raw, "little", signed=True)
     return format_milliseconds(whole) if kind == DATETIME else whole
@@ -182,12 +182,12 @@ def _value(kind: int, raw: bytes) -> Scalar:
 def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes:
     """One field with a scalar: integers in the smallest width, Booleans as 1 and 0, bytes that are no text binary."""
     if value is None:
-        return _head(NULL, tag)
+        return _encode_head(NULL, tag)
     if isinstance(value, float):
-        return _head(DOUBLE, tag) + _DOUBLE.pack(value)
+        return _encode_head(DOUBLE, tag) + _DOUBLE_LAYOUT.pack(value)
     # A Boolean is an int of Python and is written as 1 or 0, because the format has no Booleans.
     if isinstance(value, int):
-        return _whole(tag, int(value))
+        return _encode_integer(tag, int(value))
     raw = value.encode() if isinstance(value, str) else value
     kind = STRING
     if isinstance(value, bytes):
@@ -196,31 +196,31 @@ def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes
         except UnicodeDecodeError:
             # Everything that is UTF-8 is written as a string, whichever way it came.
             kind = BINARY
-    return _head(kind, tag) + _uleb128(len(raw)) + raw
+    return _encode_head(kind, tag) + _encode_uleb128(len(raw)) + raw
 
 
-def _whole(tag: bytes, value: int) -> bytes:
+def _encode_integer(tag: bytes, value: int) -> bytes:
     # The smallest width that holds the number, with its sign.
-    for kind, width in _WIDTHS:
+    for kind, width in _INTEGER_WIDTHS:
         if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
-            return _head(kind, tag) + value.to_bytes(width, "little", signed=True)
+            return _encode_head(kind, tag) + value.to_bytes(width, "little", signed=True)
     parts = bytearray()
     # The last byte carries seven bits with the sign among them, so it holds -64 to 63.
     while not -64 <= value < 64:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
     parts.append(value & 0x7F)
-    return _head(LEB128, tag) + bytes(parts)
+    return _encode_head(LEB128, tag) + bytes(parts)
 
 
-def _head(kind: int, tag: bytes) -> bytes:
+def _encode_head(kind: int, tag: bytes) -> bytes:
     # A short tag has its length in the first byte; 0 there says that the length follows.
     if 0 < len(tag) < 8:
         return bytes([kind << 3 | len(tag)]) + tag
-    return bytes([kind << 3]) + _uleb128(len(tag)) + tag
+    return bytes([kind << 3]) + _encode_uleb128(len(tag)) + tag
 
 
-def _uleb128(value: int) -> bytes:
+def _encode_uleb128(value: int) -> bytes:
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -18,9 +18,9 @@ _MOST_DIGITS = 18
 _EXACT_DIGITS = 15
 """Digits of which a double keeps all."""
 _NUMBER_BYTES = b"0123456789+-.eE"
-_STARTS = frozenset(bytes([byte]) for byte in b"0123456789+-. \t\r\n")
-_ZERO = ord("0")
-_ABSENT = Values(())
+_NUMBER_START_BYTES = frozenset(bytes([byte]) for byte in b"0123456789+-. \t\r\n")
+_ZERO_DIGIT = ord("0")
+_ABSENT_VALUE = Values(())
 
 
 class JoinedPayloads:
@@ -82,7 +82,7 @@ def tag_of(path: Path, separator: bytes) -> bytes | None:
 def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
     """What a slot is in every payload."""
     tag = tag_of(slot.path, joined.separator)
-    absent = _ABSENT if slot.listed else None
+    absent = _ABSENT_VALUE if slot.listed else None
     if tag is None:
         return [absent] * joined.count
     index = slot.path.steps[0].index
@@ -141,31 +141,31 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     # Only digits, and few enough for an Integer: the most common numbers are converted by one C loop.
     if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MOST_DIGITS:
         # A leading zero, or digits that a double does not keep, are lost in the number, so its text must be kept.
-        if text and (longest > _EXACT_DIGITS or any(value[0] == _ZERO and len(value) > 1 for value in values)):
+        if text and (longest > _EXACT_DIGITS or any(value[0] == _ZERO_DIGIT and len(value) > 1 for value in values)):
             return [make_untyped_number(int(value), value) for value in values]
         return list(map(int, values))
     if filled and not whole.translate(None, _NUMBER_BYTES):
-        doubles = _doubles(values, whole)
+        doubles = _infer_doubles(values, whole)
         if doubles is not None:
             return list(map(Number, doubles, values, repeat(False))) if text else doubles  # type: ignore[return-value]  # floats
-    texts = _texts(values, separator, filled)
+    texts = _infer_texts(values, separator, filled)
     # Nothing begins as a number does, so there is no number.
-    if {value[:1] for value in values}.isdisjoint(_STARTS):
+    if {value[:1] for value in values}.isdisjoint(_NUMBER_START_BYTES):
         return texts
     return [
-        string if raw[:1] not in _STARTS else _scalar(raw, string, text)
+        string if raw[:1] not in _NUMBER_START_BYTES else _infer_scalar(raw, string, text)
         for raw, string in zip(values, texts, strict=True)
     ]
 
 
-def _scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
+def _infer_scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
     reading = numeric_reading(raw)
     if reading is None:
         return string
     return make_untyped_number(reading, raw) if text else reading
 
 
-def _doubles(values: list[bytes], whole: bytes) -> list[float] | None:
+def _infer_doubles(values: list[bytes], whole: bytes) -> list[float] | None:
     """Doubles, if all texts are such; ``whole`` is all of them and has nothing but the bytes of numbers.
 
     Of those alone ``float`` reads exactly what is a number. No number has two points, so as many points as texts that
@@ -179,7 +179,7 @@ def _doubles(values: list[bytes], whole: bytes) -> list[float] | None:
         return None
 
 
-def _texts(values: list[bytes], separator: bytes, filled: bool) -> list[Scalar]:
+def _infer_texts(values: list[bytes], separator: bytes, filled: bool) -> list[Scalar]:
     """Strings, as text where they are UTF-8; the separator is in none of them."""
     if not values:
         return []

@@ -32,10 +32,10 @@ def merged(base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nul
     # An array counts if any of its values does; then all of them are written, the NULLs too.
     if not set_nulls:
         news = {tag: fields for tag, fields in news.items() if not all(field.null for field in fields)}
-    return _replaced(base, news) if news else None
+    return _replace_fields(base, news) if news else None
 
 
-def _replaced(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]]) -> list[TaggedField]:
+def _replace_fields(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]]) -> list[TaggedField]:
     """The fields of each tag in the place of the first old one, else at the end."""
     result: list[TaggedField] = []
     written: set[bytes] = set()
@@ -57,7 +57,7 @@ def assigned(fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, Tagged
     """``fields`` after writes in order: the one field that a tag has then, or None where it goes."""
     result = list(fields)
     for tag, new in writes:
-        result = _replaced(result, {tag: [] if new is None else [new]})
+        result = _replace_fields(result, {tag: [] if new is None else [new]})
     return result
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sowctl.messages.base import MAX_MESSAGE
+from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.tagged.tagvalue import TagValueType
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class FixType(TagValueType):
 
     kind = "fix"
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         super().__init__(max_message, definition=definition)
         self._named = definition is not None and definition.tag_names
 

@@ -6,7 +6,7 @@ Numbers and names are those of the field dictionary of FIX 4.4 as the FIX Tradin
 
 from __future__ import annotations
 
-_NAMES = """
+_TAG_NAMES_TEXT = """
 1 Account|2 AdvId|3 AdvRefID|4 AdvSide|5 AdvTransType|6 AvgPx|7 BeginSeqNo|8 BeginString|9 BodyLength|10 CheckSum
 11 ClOrdID|12 Commission|13 CommType|14 CumQty|15 Currency|16 EndSeqNo|17 ExecID|18 ExecInst|19 ExecRefID
 20 ExecTransType|21 HandlInst|22 SecurityIDSource|23 IOIID|25 IOIQltyInd|26 IOIRefID|27 IOIQty|28 IOITransType
@@ -89,6 +89,7 @@ _NAMES = """
 """
 
 TAG_NAMES: dict[bytes, str] = {
-    number.encode(): name for number, name in (entry.split() for entry in _NAMES.strip().replace("\n", "|").split("|"))
+    number.encode(): name
+    for number, name in (entry.split() for entry in _TAG_NAMES_TEXT.strip().replace("\n", "|").split("|"))
 }
 """The name of each tag, by its digits."""

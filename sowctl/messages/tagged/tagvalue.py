@@ -13,9 +13,9 @@ from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import (
     BAD_DEFINITION,
     MAX_FIELDS,
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     NO_SUCH_FIELD,
-    UNWRITABLE,
+    UNWRITABLE_CODE,
     Extractor,
     KeyExtractor,
     KeyTexts,
@@ -44,7 +44,7 @@ class TagValueType:
     line_framed = True
     json_text = rooted = typed = False
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name
         self.max_message = max_message
         self.separator = b"\x01" if definition is None else definition.field_separator
@@ -60,7 +60,7 @@ class TagValueType:
         refused: Row = (None,) * len(wanted)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            readable, refusals = self._readable(payloads)
+            readable, refusals = self._blank_refused(payloads)
             # Without slots there are no columns to make rows of, but each payload still has a row.
             if not wanted:
                 return [()] * len(payloads), refusals
@@ -78,7 +78,7 @@ class TagValueType:
         wanted = tuple(paths)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
-            readable, refusals = self._readable(payloads)
+            readable, refusals = self._blank_refused(payloads)
             if not wanted:
                 return [()] * len(payloads), refusals
             joined = JoinedPayloads(readable, self.separator)
@@ -88,35 +88,35 @@ class TagValueType:
 
     def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """Only the size and the number of fields can be wrong."""
-        return self._readable(payloads)[1]
+        return self._blank_refused(payloads)[1]
 
     def select(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out; every field stays as it is."""
-        fields, end = self._fields(payload)
+        fields, end = self._split_fields(payload)
         # A tag that is no UTF-8 must survive the comparison with names, which are texts.
         kept = selected(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
-        return payload if len(kept) == len(fields) else self._text(kept, end)
+        return payload if len(kept) == len(fields) else self._join_fields(kept, end)
 
     def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by tag. Raises InputError for a message that is too large."""
-        fields, end = self._fields(base, "base")
-        result = merged(fields, self._fields(delta, "delta")[0], set_nulls=set_nulls)
-        return base if result is None else self._text(result, end)
+        fields, end = self._split_fields(base, "base")
+        result = merged(fields, self._split_fields(delta, "delta")[0], set_nulls=set_nulls)
+        return base if result is None else self._join_fields(result, end)
 
     def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError and, for a tag that cannot be, UsageError."""
-        fields, end = self._fields(payload)
+        fields, end = self._split_fields(payload)
         changes = []
         for write in writes:
-            tag = self._tag(write.destination.names)
-            changes.append((tag, None if write.remove else self._field(tag, write.value)))
-        return self._text(assigned(fields, changes), end) if changes else payload
+            tag = self._tag_of_path(write.destination.names)
+            changes.append((tag, None if write.remove else self._make_tag_field(tag, write.value)))
+        return self._join_fields(assigned(fields, changes), end) if changes else payload
 
     def build(self, fields: Members) -> bytes:
         """A message of these fields, each with the separator behind it. Raises as :meth:`assign`."""
-        tags = [self._tag(names) for names, _ in fields]
-        made = [(tag, self._field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
-        return self._text(assigned([], made), self.separator)
+        tags = [self._tag_of_path(names) for names, _ in fields]
+        made = [(tag, self._make_tag_field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
+        return self._join_fields(assigned([], made), self.separator)
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
@@ -148,7 +148,7 @@ class TagValueType:
         """Whether a field of this tag can be written."""
         return bool(tag) and b"=" not in tag and self.separator not in tag
 
-    def _readable(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
+    def _blank_refused(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
         """The payloads with nothing in the place of those that are too large, and why they are."""
         # A field takes at least its separator: a payload of so few bytes cannot have too many fields.
         if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
@@ -156,21 +156,21 @@ class TagValueType:
         # Refused payloads are emptied and not removed, so that rows stay in step with the payloads.
         readable, refusals = list(payloads), []
         for index, payload in enumerate(payloads):
-            if problem := self._problem(payload):
+            if problem := self._find_payload_problem(payload):
                 readable[index] = b""
                 refusals.append(Refusal(index, problem.code, problem.message, problem.offset))
         return readable, refusals
 
-    def _problem(self, payload: bytes) -> PayloadRefused | None:
+    def _find_payload_problem(self, payload: bytes) -> PayloadRefused | None:
         if problem := too_large(payload, self.max_message):
             return problem
         # Counting separators bounds the fields before any is made of the bytes.
         many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
         return too_many_fields() if many else None
 
-    def _fields(self, payload: bytes, part: str | None = None) -> tuple[list[TaggedField], bytes]:
+    def _split_fields(self, payload: bytes, part: str | None = None) -> tuple[list[TaggedField], bytes]:
         """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
-        if problem := self._problem(payload):
+        if problem := self._find_payload_problem(payload):
             raise input_error(problem, part)
         pieces = payload.split(self.separator)
         # Remembered, so that a message without a last separator is written back without one.
@@ -184,25 +184,25 @@ class TagValueType:
             fields.append(TaggedField(tag if equals else None, piece, not value))
         return fields, self.separator if ended else b""
 
-    def _text(self, fields: Sequence[TaggedField], end: bytes) -> bytes:
+    def _join_fields(self, fields: Sequence[TaggedField], end: bytes) -> bytes:
         return self.separator.join([field.raw for field in fields]) + end if fields else b""
 
-    def _tag(self, names: Sequence[str]) -> bytes:
+    def _tag_of_path(self, names: Sequence[str]) -> bytes:
         tag = tag_of(names, self.name)
         if self.may_write(tag):
             return tag
         raise UsageError(NO_SUCH_FIELD, f"a message of type {self.name} can have no field /{names[0]}")
 
-    def _field(self, tag: bytes, value: SlotValue) -> TaggedField:
-        text = _written(value)
+    def _make_tag_field(self, tag: bytes, value: SlotValue) -> TaggedField:
+        text = _field_bytes(value)
         # There is no escape: written as it is, the value would end early and its rest would be another field.
         if self.separator in text:
             words = f"the value for /{tag.decode()} holds the byte 0x{self.separator.hex()} that ends a field"
-            raise InputError(UNWRITABLE, words, hint="replace it in the expression")
+            raise InputError(UNWRITABLE_CODE, words, hint="replace it in the expression")
         return TaggedField(tag, tag + b"=" + text, not text)
 
 
-def _written(value: SlotValue) -> bytes:
+def _field_bytes(value: SlotValue) -> bytes:
     """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, computed NaN and infinities 0."""
     scalar = first(value)
     # NaN and the infinities are the numbers whose difference from themselves is not 0. What a message says keeps its

@@ -11,15 +11,15 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from sowctl.messages.base import MALFORMED, TOO_DEEP, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, TOO_DEEP, PayloadRefused
 
 MAX_XML_DEPTH = 64
 """Elements that may stand inside one another."""
 
-SPACE = " \t\r\n"
-MARK = b"\xef\xbb\xbf"
+XML_SPACE = " \t\r\n"
+UTF8_BOM = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
-ENCODING = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""")
+ENCODING_PATTERN = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9._-]+)""")
 """An XML declaration up to its encoding, which is the second group."""
 
 
@@ -30,18 +30,18 @@ def new_parser() -> expat.XMLParserType:
     # handler joins what it gets.
     parser.buffer_text = True
     # Refused when it begins, before any entity could be declared or expanded.
-    parser.StartDoctypeDeclHandler = _doctype
+    parser.StartDoctypeDeclHandler = _refuse_doctype
     return parser
 
 
 def refuse_contradiction(payload: bytes) -> None:
     """Raises PayloadRefused for a mark of UTF-8 before a declaration of another encoding: a fatal error by XML 1.0,
     section 4.3.3, of which the parser would believe the declaration."""
-    if payload.startswith(MARK):
-        named = ENCODING.match(payload, len(MARK))
+    if payload.startswith(UTF8_BOM):
+        named = ENCODING_PATTERN.match(payload, len(UTF8_BOM))
         if named is not None and named[2].lower() not in (b"utf-8", b"utf8"):
             words = f"a byte order mark of UTF-8 stands before a declaration of {named[2].decode()}"
-            raise PayloadRefused(MALFORMED, words, named.start(2))
+            raise PayloadRefused(MALFORMED_CODE, words, named.start(2))
 
 
 def run(parser: expat.XMLParserType, payload: bytes) -> None:
@@ -52,7 +52,7 @@ def run(parser: expat.XMLParserType, payload: bytes) -> None:
     except expat.ExpatError as problem:
         words = expat.ErrorString(problem.code)
         place = f"line {problem.lineno}, column {problem.offset + 1}"
-        raise PayloadRefused(MALFORMED, f"{words} ({place})", max(parser.ErrorByteIndex, 0)) from None
+        raise PayloadRefused(MALFORMED_CODE, f"{words} ({place})", max(parser.ErrorByteIndex, 0)) from None
     except PayloadRefused as problem:
         # A handler knows what is wrong, the parser knows where.
         problem.offset = max(parser.CurrentByteIndex, 0)
@@ -60,11 +60,11 @@ def run(parser: expat.XMLParserType, payload: bytes) -> None:
     # expat asks Python for encodings that it does not know. Python has not all of them, and expat takes none in which a
     # character may have several bytes.
     except (ValueError, LookupError) as problem:
-        raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
+        raise PayloadRefused(MALFORMED_CODE, f"the encoding cannot be read: {problem}", 0) from None
 
 
-def _doctype(name: str, system: str | None, public: str | None, internal: bool) -> NoReturn:
-    raise PayloadRefused(MALFORMED, "a document type is not allowed in a message")
+def _refuse_doctype(name: str, system: str | None, public: str | None, internal: bool) -> NoReturn:
+    raise PayloadRefused(MALFORMED_CODE, "a document type is not allowed in a message")
 
 
 def too_deep() -> PayloadRefused:

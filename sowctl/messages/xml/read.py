@@ -12,15 +12,15 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element, TreeBuilder
 
 from sowctl.messages.base import PayloadRefused
-from sowctl.messages.xml.parse import MAX_XML_DEPTH, SPACE, check, new_parser, run
+from sowctl.messages.xml.parse import MAX_XML_DEPTH, XML_SPACE, check, new_parser, run
 from sowctl.values.compare import make_untyped_number, numeric_reading
 from sowctl.values.fields import Scalar, Slot, SlotValue, Values
 from sowctl.values.paths import Path, Step
 
-_SIMPLE = re.compile(r"[\w:-]+").fullmatch
+_is_simple_name = re.compile(r"[\w:-]+").fullmatch
 """Names that ``findall`` takes for names."""
 
-_MANY = 1 << 16
+_MANY_TAGS = 1 << 16
 """Tags above which a payload is read before a tree is made of it: one that is refused then costs no memory."""
 
 Node: TypeAlias = Element | str
@@ -29,7 +29,7 @@ Node: TypeAlias = Element | str
 
 def read_document(payload: bytes) -> Element:
     """The root element of one payload. Raises PayloadRefused."""
-    if payload.count(b"<") > _MANY:
+    if payload.count(b"<") > _MANY_TAGS:
         check(payload)
     # The builder's methods are C functions: no event passes through Python.
     builder = TreeBuilder()
@@ -72,7 +72,7 @@ def reader(slot: Slot) -> Callable[[Element], SlotValue]:
     first, *above = slot.path.names
     # The fast way below finds one element per step; it cannot count values, nor ask for names that ``findall`` would
     # read as patterns.
-    if listed or not above or any(step.index is not None for step in steps) or not all(map(_SIMPLE, above)):
+    if listed or not above or any(step.index is not None for step in steps) or not all(map(_is_simple_name, above)):
         return general
     last = above.pop()
 
@@ -104,7 +104,7 @@ def key_reader(path: Path) -> Callable[[Element], bytes | None]:
 
     def read(root: Element) -> bytes | None:
         items = value_list(resolve(root, steps))[0]
-        return items[0].encode() if items and items[0].strip(SPACE) else None
+        return items[0].encode() if items and items[0].strip(XML_SPACE) else None
 
     return read
 
@@ -137,7 +137,7 @@ def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
             dropped = True
             # The builder hangs text behind a child on that child; all of it is the text of this element.
             text = "".join([node.text or "", *[below.tail or "" for below in node]])
-            if text.strip(SPACE):
+            if text.strip(XML_SPACE):
                 items.append(text)
         else:
             items.append(node.text or "")
@@ -149,5 +149,5 @@ def inferred(value: str, *, text: bool) -> Scalar:
     # XML has no kinds: a text that reads as a number is one.
     number = numeric_reading(value)
     if number is None:
-        return value if value.strip(SPACE) else None
+        return value if value.strip(XML_SPACE) else None
     return make_untyped_number(number, value.encode()) if text else number

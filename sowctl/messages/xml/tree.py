@@ -10,19 +10,19 @@ import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from sowctl.messages.base import MALFORMED, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, PayloadRefused
 from sowctl.messages.xml.parse import (
-    ENCODING,
-    MARK,
+    ENCODING_PATTERN,
     MAX_XML_DEPTH,
-    SPACE,
+    UTF8_BOM,
+    XML_SPACE,
     new_parser,
     refuse_contradiction,
     run,
     too_deep,
 )
 
-_BOMS = ((MARK, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BOM_ENCODINGS = ((UTF8_BOM, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 
 
@@ -48,7 +48,7 @@ class XmlPart:
     @property
     def blank(self) -> bool:
         """Whether it has no text of its own."""
-        return not any(text.strip(SPACE) for text in self.texts)
+        return not any(text.strip(XML_SPACE) for text in self.texts)
 
     @property
     def is_object(self) -> bool:
@@ -65,7 +65,7 @@ class XmlPart:
 
     def pieces(self) -> Iterator[bytes]:
         """Its bytes."""
-        opening = self.opening or self._opening()
+        opening = self.opening or self._opening_tag()
         if not self.items:
             yield opening if opening.endswith(b"/>") else opening + b"</" + self.name.encode() + b">"
             return
@@ -78,7 +78,7 @@ class XmlPart:
                 yield item
         yield b"</" + self.name.encode() + b">"
 
-    def _opening(self) -> bytes:
+    def _opening_tag(self) -> bytes:
         members = "".join(f' {name}="{escaped_attribute(value)}"' for name, value in self.attributes.items())
         return f"<{self.name}{members}/>".encode()
 
@@ -105,7 +105,7 @@ def parse_document(payload: bytes) -> XmlDocument:
     """``payload`` taken apart. Raises PayloadRefused."""
     parser = new_parser()
     # The parser reports places in bytes; they are right for the payload only if it is UTF-8.
-    taker = _Taker(_as_utf8(payload))
+    taker = _PartBuilder(_as_utf8(payload))
     parser.StartElementHandler = lambda name, attributes: taker.start(name, attributes, parser.CurrentByteIndex)
     parser.EndElementHandler = lambda name: taker.end(parser.CurrentByteIndex)
     parser.CharacterDataHandler = taker.characters
@@ -119,7 +119,7 @@ def parse_document(payload: bytes) -> XmlDocument:
     return XmlDocument(taker.top.items[0], root, taker.payload[taker.position :])
 
 
-class _Taker:
+class _PartBuilder:
     """Puts parts together while the parser goes over a payload."""
 
     def __init__(self, payload: bytes) -> None:
@@ -166,13 +166,13 @@ def _as_utf8(payload: bytes) -> bytes:
     refuse_contradiction(payload)
     # XML without a mark and without a declaration is UTF-8.
     encoding = "utf-8"
-    for mark, name in _BOMS:
+    for mark, name in _BOM_ENCODINGS:
         if payload.startswith(mark):
             # A mark decides; a declaration in UTF-16 is not read here.
             payload, encoding = payload[len(mark) :], name
             break
     else:
-        named = ENCODING.match(payload)
+        named = ENCODING_PATTERN.match(payload)
         if named is not None:
             encoding = named[2].decode()
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "us-ascii", "ascii"):
@@ -180,9 +180,9 @@ def _as_utf8(payload: bytes) -> bytes:
     try:
         payload = payload.decode(encoding).encode()
     except (ValueError, LookupError) as problem:
-        raise PayloadRefused(MALFORMED, f"the encoding cannot be read: {problem}", 0) from None
+        raise PayloadRefused(MALFORMED_CODE, f"the encoding cannot be read: {problem}", 0) from None
     # The declaration must name the encoding that the bytes have now.
-    return ENCODING.sub(rb"\1UTF-8", payload, count=1)
+    return ENCODING_PATTERN.sub(rb"\1UTF-8", payload, count=1)
 
 
 def escaped(text: str) -> str:
@@ -201,10 +201,10 @@ def json_line(root: XmlPart) -> bytes:
     """The document as one line of JSON."""
     from sowctl.messages.json.text import quoted
 
-    return b"{" + quoted(root.name) + b":" + _json(root) + b"}"
+    return b"{" + quoted(root.name) + b":" + _json_part(root) + b"}"
 
 
-def _json(part: XmlPart) -> bytes:
+def _json_part(part: XmlPart) -> bytes:
     from sowctl.messages.json.text import quoted, untyped_text
 
     # White space between elements is layout, not a value.
@@ -213,7 +213,7 @@ def _json(part: XmlPart) -> bytes:
         return text
     members = [quoted("@" + name) + b":" + untyped_text(value.encode()) for name, value in part.attributes.items()]
     for name, parts in part.elements().items():
-        values = [_json(one) for one in parts]
+        values = [_json_part(one) for one in parts]
         members.append(quoted(name) + b":" + (values[0] if len(values) == 1 else b"[" + b",".join(values) + b"]"))
     if not part.blank:
         members.append(b'"#text":' + text)

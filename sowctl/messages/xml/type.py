@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sowctl.messages.base import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_BYTES,
     Extractor,
     KeyExtractor,
     KeyTexts,
@@ -36,7 +36,7 @@ class XmlType:
     line_framed = rooted = True
     json_text = typed = False
 
-    def __init__(self, max_message: int = MAX_MESSAGE, *, definition: TypeDefinition | None = None) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "xml" if definition is None else definition.name
         self.max_message = max_message
 
@@ -70,7 +70,7 @@ class XmlType:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
         from sowctl.messages.xml.write import select
 
-        document = self._document(payload)
+        document = self._parse_or_raise(payload)
         if all(include for include, _ in select_list):
             return payload
         select(document.root, select_list)
@@ -80,7 +80,7 @@ class XmlType:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
         from sowctl.messages.xml.write import merge
 
-        old, new = self._document(base, "base"), self._document(delta, "delta")
+        old, new = self._parse_or_raise(base, "base"), self._parse_or_raise(delta, "delta")
         # Another root element is another kind of document, with no field in common: it replaces.
         if old.root.name != new.root.name:
             return delta
@@ -90,7 +90,7 @@ class XmlType:
         """``payload`` with fields written and removed. Raises InputError, UsageError for what XML cannot name."""
         from sowctl.messages.xml.write import assign
 
-        document = self._document(payload)
+        document = self._parse_or_raise(payload)
         assign(document.root, writes)
         return document.text()
 
@@ -106,17 +106,17 @@ class XmlType:
         from sowctl.messages.xml.tree import json_line
 
         try:
-            return json_line(self._parsed(payload).root)
+            return json_line(self._parse_payload(payload).root)
         except PayloadRefused:
             return base64_line(payload)
 
     members_view = view
 
-    def _parsed(self, payload: bytes) -> XmlDocument:
+    def _parse_payload(self, payload: bytes) -> XmlDocument:
         return parse_document(sized(payload, self.max_message))
 
-    def _document(self, payload: bytes, part: str | None = None) -> XmlDocument:
+    def _parse_or_raise(self, payload: bytes, part: str | None = None) -> XmlDocument:
         try:
-            return self._parsed(payload)
+            return self._parse_payload(payload)
         except PayloadRefused as problem:
             raise input_error(problem, part) from None

@@ -9,15 +9,15 @@ import re
 from collections.abc import Sequence
 
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE, Members, SelectList
+from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE_CODE, Members, SelectList
 from sowctl.messages.directives import PathDirective, directives
-from sowctl.messages.xml.parse import SPACE
+from sowctl.messages.xml.parse import XML_SPACE
 from sowctl.messages.xml.tree import XmlPart, escaped
 from sowctl.values.compare import text_of
 from sowctl.values.fields import SlotValue, Write
 
-_NAME = re.compile(r"[^\W\d][\w.:·-]*")
-_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NAME_PATTERN = re.compile(r"[^\W\d][\w.:·-]*")
+_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
@@ -29,7 +29,7 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
     changed = False
     for name, value in delta.attributes.items():
         # A blank value is NULL, and NULL changes nothing unless the caller lets it.
-        if set_nulls or value.strip(SPACE):
+        if set_nulls or value.strip(XML_SPACE):
             _set_attribute(base, name, value)
             changed = True
     below = delta.elements()
@@ -41,7 +41,7 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
         return changed
     present = base.elements()
     # The base was a value; it becomes an object now and loses its text.
-    if not present and any(_counts(part, set_nulls) for parts in below.values() for part in parts):
+    if not present and any(_has_content(part, set_nulls) for parts in below.values() for part in parts):
         _set_content(base, [])
     news: dict[str, list[XmlPart]] = {}
     for name, parts in below.items():
@@ -50,17 +50,17 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
         if len(parts) == 1 and len(old) == 1:
             # Every pair is merged, also after one has counted: no short cut by ``or``.
             changed |= merge(old[0], parts[0], set_nulls)
-        elif set_nulls or any(_counts(part, set_nulls) for part in parts):
+        elif set_nulls or any(_has_content(part, set_nulls) for part in parts):
             news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
-    _replace(base, news)
+    _replace_elements(base, news)
     return changed or bool(news)
 
 
-def _counts(part: XmlPart, set_nulls: bool) -> bool:
+def _has_content(part: XmlPart, set_nulls: bool) -> bool:
     """Whether an element of a delta says something: not if there is nothing but NULLs in it."""
-    if set_nulls or not part.blank or any(value.strip(SPACE) for value in part.attributes.values()):
+    if set_nulls or not part.blank or any(value.strip(XML_SPACE) for value in part.attributes.values()):
         return True
-    return any(_counts(item, False) for item in part.items if isinstance(item, XmlPart))
+    return any(_has_content(item, False) for item in part.items if isinstance(item, XmlPart))
 
 
 def _without_nulls(part: XmlPart) -> XmlPart:
@@ -68,13 +68,13 @@ def _without_nulls(part: XmlPart) -> XmlPart:
     if not part.blank:
         return part
     # Without its start tag, which is then written anew from the attributes that are left.
-    bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(SPACE)})
+    bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(XML_SPACE)})
     counts = {name: len(parts) for name, parts in part.elements().items()}
     for item in part.items:
         if isinstance(item, XmlPart):
             if counts[item.name] > 1:
                 bare.items.append(item)
-            elif _counts(item, False):
+            elif _has_content(item, False):
                 bare.items.append(_without_nulls(item))
     return bare
 
@@ -83,9 +83,9 @@ def assign(root: XmlPart, writes: Sequence[Write]) -> None:
     """Write and remove constructed fields, in order."""
     for one in writes:
         if one.remove:
-            _remove(root, one.destination.names)
+            _remove_element(root, one.destination.names)
         else:
-            _write(root, one.destination.names, one.value)
+            _write_element(root, one.destination.names, one.value)
 
 
 def build(fields: Members) -> bytes:
@@ -98,9 +98,9 @@ def build(fields: Members) -> bytes:
             f"an XML message has one root element, not {len(roots)}",
             hint="let all destinations start with the same step, such as /order",
         )
-    root = XmlPart(_checked(roots.pop()), {})
+    root = XmlPart(_check_name(roots.pop()), {})
     for names, value in fields:
-        _write(root, names, value)
+        _write_element(root, names, value)
     return b"".join(root.pieces())
 
 
@@ -108,11 +108,11 @@ def select(document_root: XmlPart, select_list: SelectList) -> None:
     """Take out what the list leaves out; the root element stays."""
     rules = directives(select_list)
     include = True if rules.include is None else rules.include
-    if not _select(document_root, rules.below.get(document_root.name), include):
+    if not _select_part(document_root, rules.below.get(document_root.name), include):
         document_root.items.clear()
 
 
-def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
+def _select_part(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
     """Reduce an element; tells whether it stays."""
     # No directive at or below this element: it goes or stays whole. It is emptied, because the root element stays
     # whatever is left out.
@@ -134,41 +134,41 @@ def _select(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
         if isinstance(item, bytes):
             if include:
                 kept.append(item)
-        elif _select(item, rules.below.get(item.name), include):
+        elif _select_part(item, rules.below.get(item.name), include):
             kept.append(item)
     part.items[:] = kept
     # An element that had members and lost them all stays only for a text of its own.
     return part.is_object or (include and (not had or not part.blank))
 
 
-def _write(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
+def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
     if names[0] != root.name:
         raise UsageError(
             NO_SUCH_FIELD,
             f"/{'/'.join(names)} cannot be written into a message whose root element is {root.name}",
             hint=f"let the destination start with /{root.name}",
         )
-    text = _text(value)
+    text = _xml_text(value)
     part = root
     # The last step of an attribute names no element, so the walk ends at the element that has it.
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
         found = part.elements().get(name, [])
         # An array in the way is replaced by one element, because the path does not say which of them is meant.
         if len(found) != 1:
-            new = XmlPart(_checked(name), {})
+            new = XmlPart(_check_name(name), {})
             # A value becomes an object: its text goes.
             if not part.elements():
                 _set_content(part, [])
-            _replace(part, {name: [new]})
+            _replace_elements(part, {name: [new]})
             found = [new]
         part = found[0]
     if names[-1].startswith("@"):
-        _set_attribute(part, _checked(names[-1][1:]), text)
+        _set_attribute(part, _check_name(names[-1][1:]), text)
     else:
         _set_content(part, [escaped(text).encode()] if text else [])
 
 
-def _remove(root: XmlPart, names: Sequence[str]) -> None:
+def _remove_element(root: XmlPart, names: Sequence[str]) -> None:
     parts = [root] if names[0] == root.name else []
     for name in names[1:-1]:
         # A removal concerns every element of an array on the way.
@@ -178,26 +178,26 @@ def _remove(root: XmlPart, names: Sequence[str]) -> None:
             if part.attributes.pop(names[-1][1:], None) is not None:
                 part.opening = None
         elif len(names) > 1:
-            _replace(part, {names[-1]: []})
+            _replace_elements(part, {names[-1]: []})
         else:
             _set_content(part, [])
 
 
-def _text(value: SlotValue) -> str:
+def _xml_text(value: SlotValue) -> str:
     raw = text_of(value) or b""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise InputError(UNWRITABLE, "a value with bytes that are not UTF-8 cannot be written as XML") from None
+        raise InputError(UNWRITABLE_CODE, "a value with bytes that are not UTF-8 cannot be written as XML") from None
     # XML has no way to write these characters, not even as references.
-    if _UNFIT.search(text):
-        raise InputError(UNWRITABLE, "a value with a control character cannot be written as XML")
+    if _FORBIDDEN_CHARACTERS.search(text):
+        raise InputError(UNWRITABLE_CODE, "a value with a control character cannot be written as XML")
     return text
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     # A path in brackets may hold any character; what is written must be a name of XML.
-    if _NAME.fullmatch(name) is None:
+    if _NAME_PATTERN.fullmatch(name) is None:
         raise UsageError(NO_SUCH_FIELD, f"{name!r} cannot be the name of an XML element or attribute")
     return name
 
@@ -213,7 +213,7 @@ def _set_content(part: XmlPart, items: list[bytes]) -> None:
     part.texts = []
 
 
-def _replace(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
+def _replace_elements(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
     """Put new elements of each name where the first old one stands, or at the end."""
     if not news:
         return

@@ -25,7 +25,7 @@ class MemberChange(NamedTuple):
 def as_text(change: MemberChange, columns: int | None = None) -> Iterator[str]:
     """A line: mark, path, values, places; several where a terminal of ``columns`` has no room for one."""
     head = f"{_MARKS[change.kind]} {display(change.path)}"
-    values = " -> ".join(_shown(text) for text in (change.before, change.after) if text is not None)
+    values = " -> ".join(_format_member(text) for text in (change.before, change.after) if text is not None)
     origins = ", ".join(
         display(origin) for origin in dict.fromkeys((change.before_origin, change.after_origin)) if origin is not None
     )
@@ -49,5 +49,5 @@ def as_json(change: MemberChange) -> str:
     return json.dumps(row)
 
 
-def _shown(text: str) -> str:
+def _format_member(text: str) -> str:
     return display(" ".join(text.split())) or "(empty)"

@@ -20,7 +20,7 @@ from sowctl.values.times import format_end, format_time
 _MARKS = {"changed": "~", "added": "+", "removed": "-", "repeated": "=", "known": "*"}
 _COLORS = {"~": "33", "+": "32", "-": "31", "=": "2", "*": "2", "head": "1", "dim": "2"}
 _BYTES_ALONE = "    the same fields in other bytes"
-_BAR = 40
+_MAX_BAR_COLUMNS = 40
 """Characters that the longest bar of a statistic has, at most."""
 
 Fact = tuple[str, object, object]
@@ -90,12 +90,12 @@ class DiffText:
 
     def head(self, before: str, after: str) -> Iterator[str]:
         """What is compared."""
-        yield self._paint("head", self._cut(f"--- {display(before)}"))
-        yield self._paint("head", self._cut(f"+++ {display(after)}"))
+        yield self._paint_text("head", self._cut_text(f"--- {display(before)}"))
+        yield self._paint_text("head", self._cut_text(f"+++ {display(after)}"))
 
     def title(self, text: str) -> Iterator[str]:
         """What the lines below are about."""
-        yield self._paint("head", self._cut(display(text)))
+        yield self._paint_text("head", self._cut_text(display(text)))
 
     def change(self, change: Change, view: View) -> Iterator[str]:
         """One record."""
@@ -104,35 +104,35 @@ class DiffText:
         assert record is not None
         if change.kind != "changed":
             text = display(view(record.payload))
-            yield self._paint(mark, self._cut(f"{mark} {display(change.key)}: {text}"))
+            yield self._paint_text(mark, self._cut_text(f"{mark} {display(change.key)}: {text}"))
             return
-        yield f"{self._paint(mark, mark)} {self._paint('head', self._cut(display(change.key), 2))}"
+        yield f"{self._paint_text(mark, mark)} {self._paint_text('head', self._cut_text(display(change.key), 2))}"
         yield from self.fields(change.fields, change.facts)
         if not change.fields and not change.facts:
-            yield self._paint("dim", _BYTES_ALONE)
+            yield self._paint_text("dim", _BYTES_ALONE)
 
     def fields(self, fields: Sequence[FieldChange], facts: Sequence[Fact] = (), indent: str = "    ") -> Iterator[str]:
         """The fields of a changed record, one below the other."""
         for found in fields:
-            yield from self._field(indent, path_text(found.path), found.before, found.after)
+            yield from self._format_field(indent, path_text(found.path), found.before, found.after)
         for name, before, after in facts:
-            yield from self._field(indent, name, before, after)
+            yield from self._format_field(indent, name, before, after)
 
-    def _field(self, indent: str, name: str, before: Any, after: Any) -> Iterator[str]:
+    def _format_field(self, indent: str, name: str, before: Any, after: Any) -> Iterator[str]:
         name = display(name)
         if before is MISSING or after is MISSING:
             mark, value = ("+", after) if before is MISSING else ("-", before)
-            yield self._paint(mark, self._cut(f"{indent}{mark} {name}: {_value(value)}"))
+            yield self._paint_text(mark, self._cut_text(f"{indent}{mark} {name}: {_format_value(value)}"))
             return
-        old, new = _value(before), _value(after)
+        old, new = _format_value(before), _format_value(after)
         front = f"{indent}~ {name}: "
         if self._columns is None or width(front) + width(old) + width(new) + 4 <= self._columns:
-            yield f"{self._paint('~', front)}{self._paint('-', old)} -> {self._paint('+', new)}"
+            yield f"{self._paint_text('~', front)}{self._paint_text('-', old)} -> {self._paint_text('+', new)}"
             return
         # One below the other where a line has no room for both.
-        yield self._paint("~", self._cut(front.rstrip()))
-        yield self._paint("-", self._cut(f"{indent}    - {old}"))
-        yield self._paint("+", self._cut(f"{indent}    + {new}"))
+        yield self._paint_text("~", self._cut_text(front.rstrip()))
+        yield self._paint_text("-", self._cut_text(f"{indent}    - {old}"))
+        yield self._paint_text("+", self._cut_text(f"{indent}    + {new}"))
 
     def version(self, change: VersionDifference, view: View) -> Iterator[str]:
         """A version beside its forerunner: when it was, by whom, and what is different in it."""
@@ -142,30 +142,32 @@ class DiffText:
         told = {"removed": "deleted", "repeated": "repeated", "known": "the first that is known"}.get(change.kind)
         words += [told] if told is not None else []
         words += ["with others before the next one"] if version.lossy else []
-        yield f"{self._paint(mark, mark)} {self._paint('head', self._cut('  '.join(words), 2))}"
+        yield f"{self._paint_text(mark, mark)} {self._paint_text('head', self._cut_text('  '.join(words), 2))}"
         if change.kind in ("added", "known"):
-            yield self._paint(mark, self._cut(f"    {display(view(version.payload))}"))
+            yield self._paint_text(mark, self._cut_text(f"    {display(view(version.payload))}"))
         yield from self.fields(change.fields)
         if change.kind == "changed" and not change.fields:
-            yield self._paint("dim", _BYTES_ALONE)
+            yield self._paint_text("dim", _BYTES_ALONE)
 
     def statistic(self, name: str, counts: Counts, longest: int) -> Iterator[str]:
         """How much of a topic differs, with a bar; then its fields. ``longest`` is the largest number of any topic."""
         total = counts.changed + counts.added + counts.removed
         parts = (("~", counts.changed), ("+", counts.added), ("-", counts.removed))
-        room = min(_BAR, max(8, (self._columns or 80) - width(name) - 20))
-        bar = "".join(self._paint(mark, mark * _share(number, longest, room)) for mark, number in parts if number)
+        room = min(_MAX_BAR_COLUMNS, max(8, (self._columns or 80) - width(name) - 20))
+        bar = "".join(
+            self._paint_text(mark, mark * _bar_length(number, longest, room)) for mark, number in parts if number
+        )
         yield f"{display(name)} | {total:,} {bar}"
         fields = sorted(counts.fields.items(), key=lambda item: (-item[1], path_text(item[0])))
         wide = max((width(path_text(path)) for path, _ in fields), default=0)
         for path, number in fields:
             text = display(path_text(path))
-            yield self._cut(f"    {text}{' ' * (wide - width(text))} | {number:,}")
+            yield self._cut_text(f"    {text}{' ' * (wide - width(text))} | {number:,}")
 
-    def _cut(self, text: str, used: int = 0) -> str:
+    def _cut_text(self, text: str, used: int = 0) -> str:
         return text if self._columns is None else clip(text, self._columns - used)
 
-    def _paint(self, kind: str, text: str) -> str:
+    def _paint_text(self, kind: str, text: str) -> str:
         return f"\x1b[{_COLORS[kind]}m{text}\x1b[0m" if self._colored and text else text
 
 
@@ -259,10 +261,10 @@ def _fact_json(name: str, before: Any, after: Any, kind: str = "name") -> str:
     return f'{{"{kind}":{dump(name)}{sides}}}'
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return display(escaped(dump(value)))
 
 
-def _share(number: int, longest: int, room: int) -> int:
+def _bar_length(number: int, longest: int, room: int) -> int:
     """The length of a part of a bar: at least one, so that nothing that is there looks like nothing."""
     return number if longest <= room else max(1, number * room // longest)

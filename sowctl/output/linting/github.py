@@ -15,16 +15,16 @@ def as_github(finding: Finding) -> str:
     title = finding.id if rule is None else f"{finding.id} {rule.title}"
     named = {"file": finding.place.file, "line": finding.place.line, "col": finding.place.column, "title": title}
     properties = ",".join(
-        f"{name}={_property(display(str(value)))}" for name, value in named.items() if value is not None
+        f"{name}={_escape_property(display(str(value)))}" for name, value in named.items() if value is not None
     )
     message = finding.message if finding.hint is None else f"{finding.message} ({finding.hint})"
-    return f"::{_COMMANDS[finding.level]} {properties}::{_data(display(message))}"
+    return f"::{_COMMANDS[finding.level]} {properties}::{_escape_data(display(message))}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     # The percent sign first, because the others make new ones.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

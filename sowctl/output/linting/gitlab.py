@@ -23,12 +23,12 @@ def as_gitlab(findings: Iterable[Finding]) -> str:
     rows = []
     for finding in findings:
         same = (finding.id, finding.place.file, finding.place.element or "", finding.message)
-        rows.append(_row(finding, (*same, str(seen[same]))))
+        rows.append(_finding_row(finding, (*same, str(seen[same]))))
         seen[same] += 1
     return json.dumps(rows, indent=1)
 
 
-def _row(finding: Finding, same: tuple[str, ...]) -> dict[str, Any]:
+def _finding_row(finding: Finding, same: tuple[str, ...]) -> dict[str, Any]:
     hint = "" if finding.hint is None else f" ({finding.hint})"
     return {
         "description": finding.message + hint,

@@ -26,7 +26,7 @@ def as_junit(findings: Iterable[Finding]) -> str:
         texts = {name: str(count) for name, count in counts.items()}
         suite = SubElement(suites, "testsuite", {"name": display(file)} | texts)
         for finding in found:
-            _case(suite, finding)
+            _add_case(suite, finding)
         if not found:
             SubElement(suite, "testcase", classname="sowctl", name="no findings")
     indent(suites)
@@ -34,7 +34,7 @@ def as_junit(findings: Iterable[Finding]) -> str:
     return report.decode()
 
 
-def _case(suite: Element, finding: Finding) -> None:
+def _add_case(suite: Element, finding: Finding) -> None:
     rule = by_id().get(finding.id)
     title = finding.id if rule is None else f"{finding.id} {rule.title}"
     # The place is a part of the name, because a reader takes cases of one name for one case.

@@ -24,14 +24,16 @@ def as_sarif(findings: Iterable[Finding]) -> str:
     rules = {rule.id: rule for rule in by_id().values() if any(finding.id == rule.id for finding in found)}
     numbers = {rule: number for number, rule in enumerate(rules)}
     run = {
-        "tool": {"driver": {"name": "sowctl", "version": VERSION, "rules": [_rule(rule) for rule in rules.values()]}},
+        "tool": {
+            "driver": {"name": "sowctl", "version": VERSION, "rules": [_rule_object(rule) for rule in rules.values()]}
+        },
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, numbers) for finding in found],
+        "results": [_result_object(finding, numbers) for finding in found],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule_object(rule: Rule) -> dict[str, Any]:
     page = page_of(rule)
     what, why, instead = (text.replace("``", "`") for text in (page.what, page.why, page.instead))
     return {
@@ -44,9 +46,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
+def _result_object(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
     place = finding.place
-    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.file)}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _file_uri(place.file)}}
     if place.line is not None:
         column = {} if place.column is None else {"startColumn": place.column}
         physical["region"] = {"startLine": place.line, **column}
@@ -64,7 +66,7 @@ def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
     return result if finding.id not in numbers else {**result, "ruleIndex": numbers[finding.id]}
 
 
-def _uri(file: str) -> str:
+def _file_uri(file: str) -> str:
     """A relative reference for a relative path, else a file URI."""
     path = Path(file)
     if path.is_absolute():

@@ -19,7 +19,16 @@ from sowctl.arrow.entries import EntryColumns, entry_column
 from sowctl.arrow.inference import misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.fold.blocks import places_of, values_at
-from sowctl.engine.fold.changefeed import DELETION, PREIMAGE, TYPES, Before, State, advance, records_at, rows_of
+from sowctl.engine.fold.changefeed import (
+    CHANGE_ROW_TYPES,
+    DELETION,
+    PREIMAGE,
+    Before,
+    State,
+    advance,
+    records_at,
+    rows_of,
+)
 from sowctl.errors import UsageError
 from sowctl.journal.stretch import Segment, Stretch
 from sowctl.remote.place import RemotePath
@@ -236,7 +245,7 @@ class _Changes:
         row_keys: list[bytes] = []
         images: list[bytes | None] = []
         if self._images:
-            old = np.isin(kinds, [TYPES.index(PREIMAGE), TYPES.index(DELETION)]).tolist()
+            old = np.isin(kinds, [CHANGE_ROW_TYPES.index(PREIMAGE), CHANGE_ROW_TYPES.index(DELETION)]).tolist()
             rows = entries.tolist()
             row_keys = [keys[at] for at in rows]
             images = [met[at] if before else values[at] for at, before in zip(rows, old, strict=True)]
@@ -276,7 +285,7 @@ class _Changes:
         import pyarrow as pa
 
         if name == CHANGE_TYPE:
-            return arrays.chosen(list(TYPES), rows.kinds.astype("i4"))
+            return arrays.chosen(list(CHANGE_ROW_TYPES), rows.kinds.astype("i4"))
         if name == PAYLOAD:
             messages = rows.messages()
             if self._decoder is None:
@@ -328,7 +337,7 @@ class _Rows(NamedTuple):
 
     def place(self, row: int) -> str:
         """The name of a row, for an error."""
-        return f"{TYPES[int(self.kinds[row])]} by entry {self.entries.txids[self.places[row].as_py()]}"
+        return f"{CHANGE_ROW_TYPES[int(self.kinds[row])]} by entry {self.entries.txids[self.places[row].as_py()]}"
 
 
 def _within(times: Any, span: NumberRange) -> Any:

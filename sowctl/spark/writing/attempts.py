@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.bulk import remoteruns
-from sowctl.engine.bulk.owner import OWNER, driver, has_ended
+from sowctl.engine.bulk.owner import OWNER_FILE_NAME, driver, has_ended
 from sowctl.engine.bulk.staging import place_of
 from sowctl.errors import SowError, StorageError
 from sowctl.remote.place import Place, RemotePath, on_disk
@@ -48,7 +48,7 @@ class Staging(Struct, frozen=True):
             try:
                 self.directory.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
                 self.directory.mkdir(mode=0o750, exist_ok=True)
-                owner = self.directory / OWNER
+                owner = self.directory / OWNER_FILE_NAME
                 if not owner.exists():
                     owner.write_text(self.owner, "utf-8")
                 break
@@ -109,7 +109,7 @@ def sweep(root: Place) -> None:
     for run in on_disk(root).glob(f"{_PREFIX}*"):
         owner = None
         with suppress(OSError, ValueError):
-            owner = (run / OWNER).read_text("utf-8")
+            owner = (run / OWNER_FILE_NAME).read_text("utf-8")
         if has_ended(owner, _age(run)):
             shutil.rmtree(run, ignore_errors=True)
 

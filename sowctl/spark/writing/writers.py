@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from sowctl.arrow.build import root_of
 from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.commit import RefusalWords, commit
-from sowctl.engine.bulk.staging import OPERATIONS, Area, Operation, Staged, StagePlan, own_directory
+from sowctl.engine.bulk.staging import OPERATION_FLAGS, Area, Operation, Staged, StagePlan, own_directory
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions, is_bulk
 from sowctl.engine.reports import Rejected
@@ -230,7 +230,7 @@ class _Attempt:
             self._stage(fixed or "publish", rows, range(start, self._position))
             return
         for name in dict.fromkeys(rows.operations):
-            if name not in OPERATIONS:
+            if name not in OPERATION_FLAGS:
                 row = start + rows.operations.index(name)
                 raise InputError(
                     "SOW-SPK-032",

@@ -18,7 +18,7 @@ DAMAGED, REPLACED = ".damaged-", ".replaced-"
 nothing was found wrong with it."""
 # By default access(2) asks for the real user, while opening a file is decided for the effective one.
 _EFFECTIVE = os.access in os.supports_effective_ids
-_BOTH = os.R_OK | os.W_OK
+_READ_WRITE = os.R_OK | os.W_OK
 
 
 class StoreFiles(Struct, frozen=True):
@@ -58,38 +58,40 @@ def may_lock(files: StoreFiles) -> bool:
 
     On a read-only file system no process may. Missing files can be made where the directory may be changed.
     """
-    return _may_use(files, files.lock, _BOTH) and _may_use(files, files.gate, os.R_OK)
+    return _may_use(files, files.lock, _READ_WRITE) and _may_use(files, files.gate, os.R_OK)
 
 
 def may_hold(files: StoreFiles) -> bool:
     """Whether this process may hold the gate alone."""
-    return _may_use(files, files.gate, _BOTH)
+    return _may_use(files, files.gate, _READ_WRITE)
 
 
 def may_settle(files: StoreFiles) -> bool:
     """Whether it may part a data file from a lock file that belonged to another one: a copied or restored store."""
-    return _may(files.gate, _BOTH) and _may_change(files)
+    return _has_access(files.gate, _READ_WRITE) and _may_change(files)
 
 
 def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
     """What may be done with the store at ``path``: written, read, read without locks, or nothing."""
     files = StoreFiles.of(path)
-    if not _may(files.path, os.R_OK):
+    if not _has_access(files.path, os.R_OK):
         return "none"
     if not may_lock(files):
         return "unlocked"
     # A writer takes every lock of the store, so one file that it may not write to makes it a reader.
-    writes = _may(files.path, _BOTH) and all(_may_use(files, one, _BOTH) for one in (files.gate, files.writer))
+    writes = _has_access(files.path, _READ_WRITE) and all(
+        _may_use(files, one, _READ_WRITE) for one in (files.gate, files.writer)
+    )
     return "write" if writes else "read"
 
 
 def _may_use(files: StoreFiles, path: Path, how: int) -> bool:
-    return _may(path, how) or (not path.exists() and _may_change(files))
+    return _has_access(path, how) or (not path.exists() and _may_change(files))
 
 
 def _may_change(files: StoreFiles) -> bool:
-    return _may(files.directory, os.W_OK | os.X_OK)
+    return _has_access(files.directory, os.W_OK | os.X_OK)
 
 
-def _may(path: Path, how: int) -> bool:
+def _has_access(path: Path, how: int) -> bool:
     return os.access(path, how, effective_ids=_EFFECTIVE)

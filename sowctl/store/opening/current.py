@@ -53,7 +53,7 @@ class Current:
                 # A read-only environment cannot write, and LMDB must not have one file open twice in a process: the
                 # readers of this process have to end first.
                 if handle.users:
-                    raise self._blocked()
+                    raise self._open_blocked_error()
             # The file was replaced: snapshots of the old one go on, and the last of them closes it.
             self.drop(handle)
         handle = self.handle = self._open_again(writing)
@@ -81,7 +81,7 @@ class Current:
             forget(self._files.path)
             return open_handle(self._files, self._mode, self._seam)
 
-    def _blocked(self) -> RefusedError:
+    def _open_blocked_error(self) -> RefusedError:
         return RefusedError(
             "SOW-STO-028",
             "the store must be reopened, but this process has an open snapshot of it",

@@ -64,7 +64,7 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     # A reader that may not write to the lock table cannot protect its pages; it reads with proof afterwards instead
     # (unlocked).
     if mode.no_lock or not (mode.write or may_lock(files)):
-        return _open(files, mode, seam, locks=False)
+        return _open_environment(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
     # The first process that opens a store makes the table in LMDB's lock file. They open it one by one: where the first
     # is killed meanwhile, no other waits within LMDB to take a half-made table; the next one makes it anew. A reader
@@ -75,10 +75,10 @@ def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
             # With the gate held the file cannot be replaced. The gate names the data file to which LMDB's lock file
             # belongs; only a matching pair may be opened.
             if recorded_inode(lock) == files.path.stat().st_ino:
-                return _open(files, mode, seam)
+                return _open_environment(files, mode, seam)
         if not mode.write and not may_settle(files):
             # The lock file belongs to another data file, and this process may not say so: it reads beside it.
-            return _open(files, mode, seam, locks=False)
+            return _open_environment(files, mode, seam, locks=False)
         # They do not match: a replacement was interrupted, or the file was copied or restored. One process puts it
         # right, then all try again.
         with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
@@ -123,7 +123,7 @@ def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
     record_inode(lock, inode, seam)
 
 
-def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
+def _open_environment(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         # Before LMDB maps the file: a file shorter than its last page would end this process by SIGBUS.
         newest = inspect(files.path, seam)
@@ -139,9 +139,9 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             # anew, and give numbers of transactions twice.
             if locks and mode.write and newest.txnid and not _is_table_finished(env):
                 # When the last process closes the store, the next one that opens it makes the table anew.
-                _close(env, watch, pages)
+                _close_parts(env, watch, pages)
                 if attempt == _OPEN_ATTEMPTS - 1:
-                    raise _unfinished(files.path)
+                    raise _unfinished_error(files.path)
                 time.sleep(_OPEN_PAUSE)
                 continue
             # The environment and what is read beside it were opened by name, one after the other: only if the name
@@ -149,10 +149,10 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             inode = files.path.stat().st_ino
             if pages.inode == inode and (watch is None or watch.inode() == inode):
                 break
-            _close(env, watch, pages)  # replaced between the two, and it is not known which of them was opened
+            _close_parts(env, watch, pages)  # replaced between the two, and it is not known which of them was opened
         except BaseException as problem:
             # What was opened is let go of whatever comes: a process has a store open once, and would be refused next.
-            _close(env, watch, pages)
+            _close_parts(env, watch, pages)
             if not isinstance(problem, (lmdb.Error, OSError)):
                 raise
             # py-lmdb has no class for this error.
@@ -164,7 +164,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
                     hint="read the result of a query completely, or close it, before writing to its topic",
                 ) from problem
             # LMDB documents that opening may fail while another process opens or closes at the same instant
-            if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _passing(problem):
+            if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _is_transient(problem):
                 raise translate(problem, files.path, "open the store") from problem
             time.sleep(_OPEN_PAUSE)
     else:
@@ -176,7 +176,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
             env.reader_check()
         identity = current_identity(files, mode.no_lock)
     except BaseException:
-        _close(env, watch, pages)
+        _close_parts(env, watch, pages)
         raise
     handle = Handle(files, env, pages, databases, identity or Identity(0, 0), seam)
     handle.writable = mode.write
@@ -184,7 +184,7 @@ def _open(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> H
     return handle
 
 
-def _close(*parts: Any) -> None:
+def _close_parts(*parts: Any) -> None:
     for part in parts:
         if part is not None:
             part.close()
@@ -202,7 +202,7 @@ def _is_table_finished(env: Any) -> bool:
         return bool(txn.id())
 
 
-def _unfinished(path: Path) -> StorageError:
+def _unfinished_error(path: Path) -> StorageError:
     return StorageError(
         "SOW-STO-045",
         "the lock file of the store is incomplete, because its process was killed, and other processes use it",
@@ -211,7 +211,7 @@ def _unfinished(path: Path) -> StorageError:
     )
 
 
-def _passing(problem: lmdb.Error) -> bool:
+def _is_transient(problem: lmdb.Error) -> bool:
     return not isinstance(problem, (lmdb.VersionMismatchError, lmdb.MemoryError))
 
 

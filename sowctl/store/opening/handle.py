@@ -83,14 +83,14 @@ class Handle:
         """Begin a transaction; follows a map that another process made larger. Raises DamageError, StorageError."""
         self.check_process()
         try:
-            return begin_proven(partial(self._begin, write), self.pages, write=write)
+            return begin_proven(partial(self._begin_unchecked, write), self.pages, write=write)
         except DamageError:
             # Pages that were written again meanwhile are no damage.
             if self.watch is not None:
                 self.watch.verify(self.last_txnid())
             raise
 
-    def _begin(self, write: bool) -> Any:
+    def _begin_unchecked(self, write: bool) -> Any:
         while True:
             try:
                 with explained(self.files.path, "begin a transaction"):

@@ -25,10 +25,10 @@ from sowctl.values.times import format_time
 from sowctl.waiting import holders, take
 
 # Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
-_SLEEPS = 0.002, 0.05
+_WRITER_PAUSE_SECONDS = 0.002, 0.05
 GATE_WAIT = 10.0
 """Seconds to wait for the gate at least; it is held while a store is opened, or for the length of a rename."""
-_PASSES = 0.0005, 0.01
+_GATE_PAUSE_SECONDS = 0.0005, 0.01
 """Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
 # A store may hold anything: readable for the group at most.
@@ -50,16 +50,16 @@ class FileLock:
         exclusive: bool,
         wait: float,
         tell: Callable[[], None] | None = None,
-        pauses: tuple[float, float] = _SLEEPS,
+        pauses: tuple[float, float] = _WRITER_PAUSE_SECONDS,
     ) -> bool:
         """Lock within ``wait`` seconds; False when another process kept it; ``tell`` is called in a long wait.
 
         ``pauses`` are the seconds between two attempts, the first and the longest. Raises OSError.
         """
-        return take(lambda: self._try(exclusive), wait, pauses, tell)
+        return take(lambda: self._try_lock(exclusive), wait, pauses, tell)
 
-    def _try(self, exclusive: bool) -> bool:
-        fd = self._open(exclusive)
+    def _try_lock(self, exclusive: bool) -> bool:
+        fd = self._open_lock_file(exclusive)
         try:
             kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
             self.seam.call("file.lock", fcntl.flock, fd, kind | fcntl.LOCK_NB)
@@ -82,7 +82,7 @@ class FileLock:
         self.fd, self.pid = fd, os.getpid()
         return True
 
-    def _open(self, exclusive: bool) -> int:
+    def _open_lock_file(self, exclusive: bool) -> int:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return self.seam.call("file.open", os.open, self.path, flags | os.O_RDWR | os.O_CREAT, FILE_MODE)
@@ -121,7 +121,7 @@ class Gate:
         lock = FileLock(self.files.gate, self.seam)
         with explained(self.files.path, "lock the gate"):
             # Who opens the store has it alone, as who replaces it has; openers that may not write to it share it.
-            taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_PASSES)
+            taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_GATE_PAUSE_SECONDS)
         if not taken:
             # A process that was stopped while it opened the store keeps all others out; the system knows which it is.
             known = sorted(holders(self.files.gate) or ())
@@ -177,14 +177,14 @@ class WriterLock:
         """Take it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""
         # flock does not exclude threads that share the lock's descriptor: between threads a lock of Python does.
         if not self._threads.acquire(timeout=max(wait, 0)):
-            raise self._refused(wait)
+            raise self._locked_error(wait)
         try:
             # Nested uses are one: several writes can be put under one lock, inside of which each write takes it again.
             if self.depth == 0:
                 with explained(self.files.path, "take the writer lock"):
-                    if not self._lock.acquire(exclusive=True, wait=wait, tell=self._tell):
-                        raise self._refused(wait)
-                self._sign()
+                    if not self._lock.acquire(exclusive=True, wait=wait, tell=self._notify_waiting):
+                        raise self._locked_error(wait)
+                self._write_holder()
             self.depth += 1
         except BaseException:
             self._threads.release()
@@ -195,7 +195,7 @@ class WriterLock:
         self.depth -= 1
         try:
             if self.depth == 0:
-                self._unsign()
+                self._clear_holder()
         finally:
             self._threads.release()
 
@@ -208,7 +208,7 @@ class WriterLock:
         finally:
             self.release()
 
-    def _sign(self) -> None:
+    def _write_holder(self) -> None:
         import json  # here, because readers, who never sign, start without it
 
         # Written after the lock is taken: a waiting process reads who holds it now.
@@ -219,7 +219,7 @@ class WriterLock:
         except OSError:
             return  # who holds it is a courtesy to those who wait; the lock itself stands
 
-    def _unsign(self) -> None:
+    def _clear_holder(self) -> None:
         try:
             if self._lock.pid == os.getpid():
                 # Emptied before the lock goes: a name in the file always means a holder, or one that died.
@@ -229,12 +229,12 @@ class WriterLock:
         finally:
             self._lock.release()
 
-    def _tell(self) -> None:
+    def _notify_waiting(self) -> None:
         if self._notify is not None:
             who = holder(self.files.writer)[0]
             self._notify(f"waiting for the store {self.files.path}: another process is writing to it{who}")
 
-    def _refused(self, wait: float) -> LockedError:
+    def _locked_error(self, wait: float) -> LockedError:
         who, facts = holder(self.files.writer)
         return LockedError(
             "SOW-STO-030",

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import REBUILD, explained
+from sowctl.store.lmdberrors import REBUILD_HINT, explained
 
 if TYPE_CHECKING:
     import mmap
@@ -49,7 +49,7 @@ BRANCH, LEAF, _META_FLAG = 0x01, 0x02, 0x08
 BIG_DATA = 0x01
 _INTEGER_KEY = 0x08
 _NO_SUBDIR = 0x4000
-DEEPEST = 32
+MAX_TREE_DEPTH = 32
 PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
 # A meta page is one write of LMDB, which a reader may see half done; twice in a row is rare, five times is damage.
 _ATTEMPTS = 5
@@ -85,14 +85,14 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
         fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise DamageError("SOW-STO-021", "not a regular file", place=str(path), hint=REBUILD)
-            newest = _newest(fd, path)
+                raise DamageError("SOW-STO-021", "not a regular file", place=str(path), hint=REBUILD_HINT)
+            newest = _read_newest_meta(fd, path)
             # The free list is read by writers alone, which abort on a wrong page. It is checked here, when it can still
             # become an error.
             while not _free_root_is_sound(fd, newest):
-                again = _newest(fd, path)
+                again = _read_newest_meta(fd, path)
                 if again == newest:
-                    raise _damaged(path, "the first page of its free list is invalid")
+                    raise _damaged_file_error(path, "the first page of its free list is invalid")
                 newest = again  # writers went on meanwhile, and used the page for something else
             size = os.fstat(fd).st_size
             # Touching a mapped page behind the end of the file ends the process by SIGBUS. A missing tail is harmless
@@ -102,36 +102,36 @@ def inspect(path: Path, seam: Seam) -> MetaPage:
                     "SOW-STO-022",
                     f"the end of the file is missing: it has {size} of {newest.needed} bytes",
                     place=str(path),
-                    hint=REBUILD,
+                    hint=REBUILD_HINT,
                 )
             return newest
         finally:
             os.close(fd)
 
 
-def _newest(fd: int, path: Path) -> MetaPage:
+def _read_newest_meta(fd: int, path: Path) -> MetaPage:
     """The meta page in use; read again while a writer is just replacing one of them."""
     reason = ""
     for _ in range(_ATTEMPTS):
-        pages = _both(partial(_read, fd))
+        pages = _read_both_metas(partial(_read_at, fd))
         if isinstance(pages, str):
-            raise _damaged(path, pages)
+            raise _damaged_file_error(path, pages)
         newer, older = pages
         # A writer may have committed between the reads of the two pages: read again before it is called damage.
-        if not _neighbours(*pages):
+        if not _are_consecutive(*pages):
             reason = f"its meta pages have the transaction numbers {older.txnid} and {newer.txnid}"
         elif newer.fault:
             reason = newer.fault
         else:
             return newer
-    raise _damaged(path, reason)
+    raise _damaged_file_error(path, reason)
 
 
-def _read(fd: int, size: int, start: int) -> bytes:
+def _read_at(fd: int, size: int, start: int) -> bytes:
     return os.pread(fd, size, start)
 
 
-def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
+def _read_both_metas(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
     """The meta page in use and the other one, whatever is wrong with their contents; words where LMDB opens neither.
 
     ``read`` gives so many bytes from a place of the file.
@@ -148,7 +148,7 @@ def _both(read: Callable[[int, int], bytes]) -> tuple[MetaPage, MetaPage] | str:
     return (second, first) if second.txnid > first.txnid else (first, second)
 
 
-def _neighbours(newer: MetaPage, older: MetaPage) -> bool:
+def _are_consecutive(newer: MetaPage, older: MetaPage) -> bool:
     """Whether LMDB can have written both: transactions take turns, those with even numbers in page 0.
 
     A failed write leaves the old number in the page, so this holds after one, too. A page with any other number is no
@@ -159,19 +159,19 @@ def _neighbours(newer: MetaPage, older: MetaPage) -> bool:
 
 def transaction_in_use(fd: int) -> int | None:
     """The number of the newest committed transaction of an open file; None where its meta pages do not tell."""
-    pages = _both(partial(_read, fd))
-    return None if isinstance(pages, str) or pages[0].fault or not _neighbours(*pages) else pages[0].txnid
+    pages = _read_both_metas(partial(_read_at, fd))
+    return None if isinstance(pages, str) or pages[0].fault or not _are_consecutive(*pages) else pages[0].txnid
 
 
 def sound_meta_pages(read: Callable[[int, int], bytes]) -> tuple[MetaPage, ...]:
     """Those of the two meta pages that may be in use, the newer one first; ``read`` gives so many bytes of a place."""
-    pages = _both(read)
+    pages = _read_both_metas(read)
     return () if isinstance(pages, str) else tuple(page for page in pages if not page.fault)
 
 
 def page_in_use(data: mmap.mmap) -> MetaPage | None:
     """The meta page in use of a file that is mapped. The other one is not trusted: its roots may belong to no state."""
-    pages = _both(lambda size, start: data[start : start + size])
+    pages = _read_both_metas(lambda size, start: data[start : start + size])
     return None if isinstance(pages, str) or pages[0].fault else pages[0]
 
 
@@ -184,15 +184,15 @@ def spare_page(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | None:
         fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for _ in range(_ATTEMPTS):
-                pages = _both(partial(_read, fd))
+                pages = _read_both_metas(partial(_read_at, fd))
                 if isinstance(pages, str):
-                    raise _damaged(path, pages)
+                    raise _damaged_file_error(path, pages)
                 value = None
                 if not pages[1].fault:
                     with suppress(ValueError, struct.error):
                         value = _first_of(fd, pages[1], b"meta")
                 # Only if the meta pages did not change meanwhile is what was read of one state.
-                if _both(partial(_read, fd)) == pages:
+                if _read_both_metas(partial(_read_at, fd)) == pages:
                     return pages[1], value
         finally:
             os.close(fd)
@@ -209,7 +209,7 @@ def _first_of(fd: int, meta: MetaPage, name: bytes) -> bytes | None:
 
 def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes | None:
     """The value of ``name``, or of the first key, in the first leaf of a tree (which has few entries)."""
-    for _ in range(DEEPEST):
+    for _ in range(MAX_TREE_DEPTH):
         if page == NO_PAGE:
             return None
         data = _read_pages(fd, meta, page, 1)
@@ -232,8 +232,8 @@ def _leaf_value(fd: int, meta: MetaPage, page: int, name: bytes | None) -> bytes
     return None
 
 
-def _damaged(path: Path, reason: str) -> DamageError:
-    return DamageError("SOW-STO-021", f"invalid LMDB file: {reason}", place=str(path), hint=REBUILD)
+def _damaged_file_error(path: Path, reason: str) -> DamageError:
+    return DamageError("SOW-STO-021", f"invalid LMDB file: {reason}", place=str(path), hint=REBUILD_HINT)
 
 
 def meta_page(data: bytes, number: int) -> MetaPage | str:
@@ -259,7 +259,7 @@ def meta_page(data: bytes, number: int) -> MetaPage | str:
     sound = (
         free_flags & ~_NO_SUBDIR == _INTEGER_KEY
         and main_flags == 0
-        and max(free_depth, main_depth) <= DEEPEST
+        and max(free_depth, main_depth) <= MAX_TREE_DEPTH
         and last_page >= 1
         and all(2 <= root <= last_page for root in roots)
     )
@@ -314,7 +314,7 @@ def _tail_is_free(fd: int, meta: MetaPage, first_missing: int) -> bool:
     """
     free: set[int] = set()
     try:
-        _collect_free(fd, meta, meta.free_root, free, DEEPEST)
+        _collect_free(fd, meta, meta.free_root, free, MAX_TREE_DEPTH)
     except (ValueError, IndexError):
         return False
     return all(page in free for page in range(first_missing, meta.last_page + 1))

@@ -56,10 +56,10 @@ def forget(path: Path | None = None) -> None:
     with _lock:
         for known in list(_shared.values()):
             if not known.sharers and path in (None, known.files.path):
-                _close(known)
+                _close_handle(known)
 
 
-def _close(handle: Handle) -> None:
+def _close_handle(handle: Handle) -> None:
     handle.retire()
     if handle.env is None and _shared.get(handle.files.path) is handle:
         del _shared[handle.files.path]
@@ -70,29 +70,29 @@ def share(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
     with _opening:  # two threads must not open one file; others may go on, however long this waits for the file's locks
         with _lock:
             known = _shared.get(files.path)
-            if known is not None and _fits(known, files, mode, seam) and known.revive():
-                return _joined(known)
+            if known is not None and _is_compatible(known, files, mode, seam) and known.revive():
+                return _join_environment(known)
             if known is not None and not known.sharers:
-                _close(known)
+                _close_handle(known)
         handle = open_handle(files, mode, seam)
         with _lock:
             _shared[files.path] = handle
         return handle
 
 
-def _joined(known: Handle) -> Handle:
+def _join_environment(known: Handle) -> Handle:
     """One reader more. An environment without a reader is inspected as at opening: its file may have been cut since."""
     if not known.sharers:
         try:
             inspect(known.files.path, known.seam)
         except BaseException:
-            _close(known)
+            _close_handle(known)
             raise
     known.sharers += 1
     return known
 
 
-def _fits(known: Handle, files: StoreFiles, mode: Mode, seam: Seam) -> bool:
+def _is_compatible(known: Handle, files: StoreFiles, mode: Mode, seam: Seam) -> bool:
     """Whether it was opened by this process, for the file that the path shows now, with the same system calls."""
     mine = known.pid == os.getpid() and known.seam is seam
     return mine and known.identity == current_identity(files, mode.no_lock)
@@ -104,16 +104,16 @@ def let_go(handle: Handle) -> None:
         handle.sharers -= 1
         if handle.sharers:
             return
-        if not _stays(handle):
-            _close(handle)
+        if not _can_stay_open(handle):
+            _close_handle(handle)
             return
         # Dictionaries keep the order of insertion: the first ones were opened first.
         idle = [known for known in _shared.values() if not known.sharers]
         for known in idle[:-MOST_IDLE]:
-            _close(known)
+            _close_handle(known)
 
 
-def _stays(handle: Handle) -> bool:
+def _can_stay_open(handle: Handle) -> bool:
     """Whether the next reader of its file can use it, and one may come."""
     # An environment that is not in the table belongs to a writer, or to a file that was replaced: no reader can come to
     # it.

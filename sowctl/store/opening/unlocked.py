@@ -21,7 +21,7 @@ from sowctl.seam import Seam
 from sowctl.store.opening.access import StoreFiles
 from sowctl.store.opening.pages import transaction_in_use
 
-STEP = 100
+WATCH_INTERVAL_RECORDS = 100
 """Records that are read between two looks at the meta pages, at most."""
 _ATTEMPTS = 3
 """A writer may just be replacing one of the meta pages."""

@@ -32,18 +32,18 @@ from sowctl.store.queue.rows import NAMES, StateRows
 from sowctl.store.queue.values import damaged
 from sowctl.waiting import holders
 
-_PAUSES = 0.0002, 0.002
+_LOCK_PAUSE_SECONDS = 0.0002, 0.002
 """Seconds between two attempts at the lock: a change takes some hundred microseconds."""
-_ROOM = 64 << 20
+_CHANGE_ROOM_BYTES = 64 << 20
 """Bytes that a change may add to the file; the map is made larger beforehand."""
-_MAP = 256 << 20
+_INITIAL_MAP_BYTES = 256 << 20
 _ATTEMPTS = 3
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SYNCED = "synced"
+SYNCED_MARK = "synced"
 """What the lock file says where every change was synced."""
 
 
-class _Opened(Struct, eq=False):
+class _SharedEnvironment(Struct, eq=False):
     """The environment of a file, of which LMDB allows one in a process. All who have the file open in this process use
     it, one after the other, as each takes the file's lock by a descriptor of its own. ``identity`` is device and inode
     of the file, ``synced``: LMDB syncs commits.
@@ -72,7 +72,7 @@ class _Opened(Struct, eq=False):
             self.pages.close()
 
 
-_opened: dict[tuple[int, int], _Opened] = {}
+_opened: dict[tuple[int, int], _SharedEnvironment] = {}
 """What is open in this process, by device and inode of the lock file, which is never another one."""
 _guard = Lock()
 _changed: dict[Path, int] = {}
@@ -84,7 +84,7 @@ def is_changed_here(path: Path) -> bool:
     return _changed.get(path) == os.getpid()
 
 
-def _release(opened: _Opened) -> None:
+def _release_environment(opened: _SharedEnvironment) -> None:
     """One user less; the last one closes."""
     with _guard:
         opened.users -= 1
@@ -120,7 +120,7 @@ class QueueFile:
         self._seam = seam
         self._tell = tell
         self._lock = FileLock(path.with_name(f"{path.name}-lock"), seam)
-        self._opened: _Opened | None = None
+        self._opened: _SharedEnvironment | None = None
         self._size = 0
         self._housed = False
 
@@ -136,9 +136,9 @@ class QueueFile:
 
         Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, VersionError, StorageError.
         """
-        with unbroken(), self._locked():
-            opened = self._current()
-            txn = self._begin(opened)
+        with unbroken(), self._hold_lock():
+            opened = self._current_environment()
+            txn = self._begin_transaction(opened)
             try:
                 try:
                     rows = StateRows(txn, opened.databases, self._seam, str(self._place))
@@ -155,12 +155,12 @@ class QueueFile:
                 # Of the journal, perhaps, which is read in a change, too.
                 if not self._is_own(problem):
                     raise
-                raise self._explained(problem, "read the queue") from problem
+                raise self._translate_errors(problem, "read the queue") from problem
             except lmdb.Error as problem:
                 # What LMDB keeps in memory after a failed commit is not to be trusted.
                 opened.close()
                 self.close()
-                raise self._explained(problem, "write to the queue") from problem
+                raise self._translate_errors(problem, "write to the queue") from problem
 
     @contextmanager
     def look(self) -> Iterator[StateRows | None]:
@@ -173,8 +173,13 @@ class QueueFile:
             return
         # Alone, as LMDB opens a file once in a process; who may only read shares it with others of that kind.
         alone = os.access(self._lock.path, os.W_OK)
-        with unbroken(), self._locked(exclusive=alone), explained(self._place, "read the queue"), ExitStack() as stack:
-            if not self._usable(self._mark()):
+        with (
+            unbroken(),
+            self._hold_lock(exclusive=alone),
+            explained(self._place, "read the queue"),
+            ExitStack() as stack,
+        ):
+            if not self._is_usable(self._read_mark()):
                 yield None
                 return
             try:
@@ -187,9 +192,9 @@ class QueueFile:
             except DamageError as problem:
                 if not self._is_own(problem):
                     raise
-                raise self._explained(problem, "read the queue") from problem
+                raise self._translate_errors(problem, "read the queue") from problem
             except lmdb.Error as problem:
-                raise self._explained(problem, "read the queue") from problem
+                raise self._translate_errors(problem, "read the queue") from problem
 
     def _is_own(self, problem: DamageError) -> bool:
         """Whether it is damage of this file that does not have the code of queues yet."""
@@ -201,10 +206,10 @@ class QueueFile:
             found = _opened.get((there.st_dev, there.st_ino))
             if found is not None and found.serves((now.st_dev, now.st_ino)):
                 found.users += 1
-                stack.callback(_release, found)
+                stack.callback(_release_environment, found)
                 return found.env, found.pages, found.databases
         newest = inspect(self.path, self._seam)
-        mapped = max(_MAP, 4 * now.st_size)
+        mapped = max(_INITIAL_MAP_BYTES, 4 * now.st_size)
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
@@ -227,8 +232,8 @@ class QueueFile:
 
         Raises LockedError ``SOW-QUE-010``, StorageError.
         """
-        with unbroken(), self._locked():
-            yield self.path.exists() and self._usable(self._mark())
+        with unbroken(), self._hold_lock():
+            yield self.path.exists() and self._is_usable(self._read_mark())
 
     def copy_into(self, directory: Path) -> QueueFile:
         """A copy of the file in another directory, for a process that may not write it: changes of the copy are its
@@ -243,8 +248,8 @@ class QueueFile:
             return copy
         with unbroken(), ExitStack() as stack:
             if self._lock.path.exists():
-                stack.enter_context(self._locked(exclusive=False))
-                if not self._usable(self._mark()):
+                stack.enter_context(self._hold_lock(exclusive=False))
+                if not self._is_usable(self._read_mark()):
                     return copy
             with explained(self._place, "read the queue"):
                 shutil.copyfile(self.path, copy.path)
@@ -254,7 +259,7 @@ class QueueFile:
 
     def put_aside(self) -> Path | None:
         """Give a damaged file another name; the new name, None where there is no file."""
-        with unbroken(), self._locked():
+        with unbroken(), self._hold_lock():
             if not self.path.exists():
                 return None
             self.close()
@@ -269,19 +274,21 @@ class QueueFile:
         """Close the environment, unless others of this process use it; the next change opens it again."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            _release(opened)
+            _release_environment(opened)
 
     @contextmanager
-    def _locked(self, *, exclusive: bool = True) -> Iterator[None]:
+    def _hold_lock(self, *, exclusive: bool = True) -> Iterator[None]:
         with explained(self._place, "lock the queue"):
             if exclusive and not self._housed:
                 make_directories(self.path.parent, self._seam)
                 self._housed = True
-            taken = self._lock.acquire(exclusive=exclusive, wait=self.lock_wait, tell=self._waiting, pauses=_PAUSES)
+            taken = self._lock.acquire(
+                exclusive=exclusive, wait=self.lock_wait, tell=self._waiting_words, pauses=_LOCK_PAUSE_SECONDS
+            )
         if not taken:
             raise LockedError(
                 "SOW-QUE-010",
-                f"the queue is in use by another process{self._who()}, for more than {self.lock_wait:g} s",
+                f"the queue is in use by another process{self._describe_holder()}, for more than {self.lock_wait:g} s",
                 place=str(self._place),
                 hint="find out what it does; --lock-wait says how long to wait",
             )
@@ -294,30 +301,32 @@ class QueueFile:
                 _changed.pop(self.path, None)
             self._lock.release()
 
-    def _waiting(self) -> None:
-        self._say(f"waiting for the queue, which is in use by another process{self._who()}")
+    def _waiting_words(self) -> None:
+        self._notify_waiting(f"waiting for the queue, which is in use by another process{self._describe_holder()}")
 
-    def _say(self, words: str) -> None:
+    def _notify_waiting(self, words: str) -> None:
         if self._tell is not None:
             self._tell(words)
 
-    def _who(self) -> str:
+    def _describe_holder(self) -> str:
         found = holders(self._lock.path)
         return f" ({', '.join(map(str, sorted(found)))})" if found else ""
 
-    def _current(self) -> _Opened:
+    def _current_environment(self) -> _SharedEnvironment:
         """The environment of the file that the path shows now; the lock is held."""
         with explained(self._place, "open the queue"):
-            marked = self._mark()
+            marked = self._read_mark()
             try:
-                if not self._usable(marked):
+                if not self._is_usable(marked):
                     # LMDB without syncs is whole only as long as the machine runs; what it says then is not to be read.
                     self.path.unlink(missing_ok=True)
-                    self._say("the machine was restarted after the last change; leases and counters are lost")
+                    self._notify_waiting(
+                        "the machine was restarted after the last change; leases and counters are lost"
+                    )
                 now = self.path.stat()
             except FileNotFoundError:
                 self.close()
-                self._make()
+                self._make_file()
                 now = self.path.stat()
             self._size = now.st_size
             identity, mine = (now.st_dev, now.st_ino), self._opened
@@ -325,17 +334,17 @@ class QueueFile:
                 return mine
             self.close()
             try:
-                mine = self._attach(identity)
+                mine = self._attach_environment(identity)
             except (lmdb.Error, DamageError) as problem:
-                raise self._explained(problem, "open the queue") from problem
+                raise self._translate_errors(problem, "open the queue") from problem
             self._opened = mine
             if marked != self._own_mark:
                 if self.synced:
                     self._seam.call("lmdb.sync", mine.env.sync, True)
-                self._remark()
+                self._rewrite_mark()
             return mine
 
-    def _attach(self, identity: tuple[int, int]) -> _Opened:
+    def _attach_environment(self, identity: tuple[int, int]) -> _SharedEnvironment:
         """The environment of this file in this process, opened unless it is."""
         with _guard:
             there = os.fstat(self._lock.fd)
@@ -346,40 +355,40 @@ class QueueFile:
                     found.close()
                 # A file that was cut would end this process by SIGBUS.
                 inspect(self.path, self._seam)
-                found = _opened[there.st_dev, there.st_ino] = self._open(self.path)
+                found = _opened[there.st_dev, there.st_ino] = self._open_environment(self.path)
             found.users += 1
             return found
 
-    def _mark(self) -> str:
+    def _read_mark(self) -> str:
         """What the lock file says of the data file: that it is synced, or the start of the machine it was made in."""
         raw = os.pread(self._lock.fd, 100, 0)
-        return raw.decode("ascii", "replace").strip() or SYNCED
+        return raw.decode("ascii", "replace").strip() or SYNCED_MARK
 
     @property
     def _own_mark(self) -> str:
-        return SYNCED if self.synced or self._boot is None else self._boot
+        return SYNCED_MARK if self.synced or self._boot is None else self._boot
 
-    def _usable(self, mark: str) -> bool:
+    def _is_usable(self, mark: str) -> bool:
         """Whether a file with this mark is whole. Raises DamageError for a mark that is none."""
-        if mark in (SYNCED, self._boot):
+        if mark in (SYNCED_MARK, self._boot):
             return True
         if self.path.exists() and not _BOOT_ID.fullmatch(mark):
             raise damaged("its lock file does not say how it was written", str(self._lock.path))
         return False
 
-    def _remark(self) -> None:
+    def _rewrite_mark(self) -> None:
         # On disk before the first change that is not synced: a crash must not leave a mark that promises more.
         raw = self._own_mark.encode()
         self._seam.call("file.truncate", os.ftruncate, self._lock.fd, 0)
         self._seam.call("file.pwrite", os.pwrite, self._lock.fd, raw, 0)
         self._seam.call("file.sync", os.fsync, self._lock.fd)
 
-    def _make(self) -> None:
+    def _make_file(self) -> None:
         """Make an empty file under another name first: one that is there is whole."""
         temporary = self.path.with_name(f"{self.path.name}.new")
         temporary.unlink(missing_ok=True)
         try:
-            opened = self._open(temporary)
+            opened = self._open_environment(temporary)
             self._seam.call("lmdb.sync", opened.env.sync, True)
             opened.close()
             self._seam.call("file.rename", os.rename, temporary, self.path)
@@ -388,9 +397,9 @@ class QueueFile:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _open(self, path: Path) -> _Opened:
+    def _open_environment(self, path: Path) -> _SharedEnvironment:
         size = path.stat().st_size if path.exists() else 0
-        mapped = max(_MAP, 4 * size)
+        mapped = max(_INITIAL_MAP_BYTES, 4 * size)
         env = self._seam.call(
             "lmdb.open",
             lmdb.open,
@@ -409,7 +418,9 @@ class QueueFile:
             pages = PageFile(path, env.stat()["psize"], self._seam, place=self.path)
             databases = self._open_databases(env, pages, is_being_made=path != self.path)
             made = path.stat()
-            return _Opened((made.st_dev, made.st_ino), env, pages, databases, mapped, self.synced, os.getpid())
+            return _SharedEnvironment(
+                (made.st_dev, made.st_ino), env, pages, databases, mapped, self.synced, os.getpid()
+            )
         except BaseException:
             if pages is not None:
                 pages.close()
@@ -430,11 +441,11 @@ class QueueFile:
         finally:
             txn.abort()
 
-    def _begin(self, opened: _Opened) -> ProvenTransaction:
+    def _begin_transaction(self, opened: _SharedEnvironment) -> ProvenTransaction:
         for _ in range(_ATTEMPTS):
             # Others may have made the file larger than this process has mapped.
-            if opened.mapped < self._size + _ROOM:
-                opened.mapped = 2 * self._size + _MAP
+            if opened.mapped < self._size + _CHANGE_ROOM_BYTES:
+                opened.mapped = 2 * self._size + _INITIAL_MAP_BYTES
                 self._seam.call("lmdb.resize", opened.env.set_mapsize, opened.mapped)
             try:
                 begin = partial(self._seam.call, "lmdb.begin", opened.env.begin, write=True)
@@ -442,10 +453,10 @@ class QueueFile:
             except lmdb.MapResizedError:
                 opened.mapped, self._size = 0, self.path.stat().st_size
             except (lmdb.Error, DamageError) as problem:
-                raise self._explained(problem, "write to the queue") from problem
+                raise self._translate_errors(problem, "write to the queue") from problem
         raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self._place))
 
-    def _explained(self, problem: lmdb.Error | DamageError, action: str) -> Exception:
+    def _translate_errors(self, problem: lmdb.Error | DamageError, action: str) -> Exception:
         found = translate(problem, self._place, action)
         if not isinstance(found, DamageError) or found.code.startswith("SOW-QUE"):
             return found

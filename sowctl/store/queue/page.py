@@ -21,7 +21,7 @@ from sowctl.described import DescribedStruct
 
 PAGE_MESSAGES = 256
 """Messages of a page at most: a lease rewrites a page, so pages are small; one row of an index serves all of it."""
-NEVER = (1 << 63) - 1
+NEVER_MICROS = (1 << 63) - 1
 """The instant of what has no end: a lease without LeasePeriod, a message without a lifetime in arithmetic."""
 
 # What a message is to the queue. A finished one stays in its page until all of the page are finished.
@@ -46,11 +46,11 @@ _COLUMNS = (
 )
 """Names and type codes, in the order of the file; a column of zeros is not written."""
 _RANKED = 1 << [name for name, _ in _COLUMNS].index("priorities")
-_ZEROS = bytes(8 * PAGE_MESSAGES)
-_SWAP = sys.byteorder != "little"
+_ZERO_COLUMN = bytes(8 * PAGE_MESSAGES)
+_NEEDS_SWAP = sys.byteorder != "little"
 _SIZES = {code: Layout("<" + code).size for code in "BHIQq"}
 assert all(array(code).itemsize == size for code, size in _SIZES.items())
-MOST = 0xFFFF
+MAX_COUNTER = 0xFFFF
 """Where the counters of deliveries and cancels stop counting."""
 
 
@@ -66,7 +66,7 @@ class BlockPlace(Struct, frozen=True):
 Column: TypeAlias = "array[int] | bytearray"
 
 
-def _column(code: str, size: int = 0) -> Column:
+def _make_column(code: str, size: int = 0) -> Column:
     """A column of zeros for so many messages. States are bytes, which are searched and counted quickly."""
     return bytearray(size) if code == "B" else array(code, bytes(size * _SIZES[code]))
 
@@ -99,7 +99,7 @@ class Page(DescribedStruct):
     @classmethod
     def empty(cls) -> Page:
         """A page without messages."""
-        return cls([], *(_column(code) for _, code in _COLUMNS))  # type: ignore[arg-type]  # by their codes
+        return cls([], *(_make_column(code) for _, code in _COLUMNS))  # type: ignore[arg-type]  # by their codes
 
     def __len__(self) -> int:
         return len(self.txids)
@@ -123,7 +123,7 @@ class Page(DescribedStruct):
             column: Column = getattr(self, name)
             given = columns.get(name)
             if given is None:
-                given = bytes((READY,)) * len(txids) if name == "states" else _column(code, len(txids))
+                given = bytes((READY,)) * len(txids) if name == "states" else _make_column(code, len(txids))
             column.extend(given)
 
     def place_of(self, index: int) -> BlockPlace:
@@ -164,7 +164,7 @@ class Page(DescribedStruct):
 
     def next_alarm(self) -> int:
         """The next instant at which something falls due, 0 for none: lease, delay or lifetime of a pending message."""
-        found = NEVER
+        found = NEVER_MICROS
         for state, until, expiration in zip(self.states, self.until, self.expirations, strict=True):
             if state == DONE:
                 continue
@@ -172,16 +172,16 @@ class Page(DescribedStruct):
                 found = until
             if expiration and expiration < found:
                 found = expiration
-        return 0 if found == NEVER else found
+        return 0 if found == NEVER_MICROS else found
 
     def encode(self) -> bytes:
         """The row of this page."""
         mask = 0
         parts = []
         for bit, (name, _) in enumerate(_COLUMNS):
-            raw = _little(getattr(self, name))
+            raw = _to_little_endian(getattr(self, name))
             # Zeros are the usual content of most columns: the row of a page of fresh messages has two of them.
-            if raw != _ZEROS[: len(raw)]:
+            if raw != _ZERO_COLUMN[: len(raw)]:
                 mask |= 1 << bit
                 parts.append(raw)
         body = b"".join(
@@ -206,23 +206,23 @@ class Page(DescribedStruct):
         columns: dict[str, Any] = {}
         for bit, (name, code) in enumerate(_COLUMNS):
             if not mask & 1 << bit:
-                columns[name] = _column(code, count)
+                columns[name] = _make_column(code, count)
                 continue
             piece = view[at : at + count * _SIZES[code]]
-            columns[name] = bytearray(piece) if code == "B" else _native(array(code, bytes(piece)))
+            columns[name] = bytearray(piece) if code == "B" else _to_native_order(array(code, bytes(piece)))
             at += len(piece)
         if at != len(view) or any(len(column) != count for column in columns.values()):
             raise ValueError("a page that is not as long as it says")
         return cls(places, alarm=alarm, ranked=bool(mask & _RANKED), **columns)
 
 
-def _little(column: Column) -> bytes:
-    return bytes(column) if isinstance(column, bytearray) else _native(column).tobytes()
+def _to_little_endian(column: Column) -> bytes:
+    return bytes(column) if isinstance(column, bytearray) else _to_native_order(column).tobytes()
 
 
-def _native(column: array[int]) -> array[int]:
+def _to_native_order(column: array[int]) -> array[int]:
     """The column in this machine's byte order from that of the file, and the other way round."""
-    if _SWAP:
+    if _NEEDS_SWAP:
         column = column[:]
         column.byteswap()
     return column

@@ -25,14 +25,14 @@ TOLD_KEY = b"told"
 _U64 = Layout(">Q")
 _PAIR = Layout(">QQ")
 _TRIPLE = Layout(">QQQ")
-LAST = (1 << 64) - 1
+MAX_TXID = (1 << 64) - 1
 MAX_HOLDER_NUMBER = (1 << 32) - 1
 """Pages have the numbers of holders as u32."""
 Name: TypeAlias = tuple[int, int]
 """Publisher and sequence of a bookmark."""
 
 
-class _Loaded(DescribedStruct):
+class _LoadedPage(DescribedStruct):
     """A page in this change, its row, and what the indexes and counters say of it by now."""
 
     page: Page
@@ -43,7 +43,7 @@ class _Loaded(DescribedStruct):
     raw: bytes | None
 
 
-def _counts(page: Page) -> tuple[int, int, int, int]:
+def _count_states(page: Page) -> tuple[int, int, int, int]:
     return page.count(READY), page.count(LEASED), page.count(DELAYED), page.count(BARRIER)
 
 
@@ -58,13 +58,13 @@ class StateRows:
         self._databases = databases
         self._seam = seam
         self.place = place
-        self._pages: dict[int, _Loaded] = {}
+        self._pages: dict[int, _LoadedPage] = {}
         # The page that was asked for last, and the last txid that it can have: messages come in rows.
         self._near: tuple[int, int, Page] | None = None
         self._holders: dict[int, Holder] = {}
         self._has_names: bool | None = None
         self._told: int | None = None
-        raw = self._get("meta", STATE_KEY)
+        raw = self._get_row("meta", STATE_KEY)
         self._state = None if raw is None else unpack_state(raw, place)
         if raw is None:
             self._verify_empty()
@@ -72,7 +72,7 @@ class StateRows:
     def _verify_empty(self) -> None:
         """Raise DamageError unless every database is empty: the first change of a file writes the state, too."""
         for name in NAMES:
-            if next(self._keys(name), None) is not None:
+            if next(self._iterate_row_keys(name), None) is not None:
                 raise damaged(f"the state is missing, but database {name!r} has rows", self.place)
 
     @property
@@ -90,8 +90,8 @@ class StateRows:
     def told(self) -> int:
         """The txid of the last entry that a change of this state wrote into the journal, 0 for none."""
         if self._told is None:
-            raw = self._get("meta", TOLD_KEY)
-            self._told = 0 if raw is None else self._numbers(_U64, raw)[0]
+            raw = self._get_row("meta", TOLD_KEY)
+            self._told = 0 if raw is None else self._decode_numbers(_U64, raw)[0]
         return self._told
 
     @told.setter
@@ -114,10 +114,10 @@ class StateRows:
         """The page whose first message has this txid; changes to it are written by :meth:`flush`."""
         found = self._pages.get(first)
         if found is None:
-            raw = self._get("pages", _U64.pack(first))
+            raw = self._get_row("pages", _U64.pack(first))
             if raw is None:
                 raise damaged(f"the page of txid {first} is missing", self.place)
-            found = self._load(first, raw)
+            found = self._load_row(first, raw)
         return found.page
 
     def page_of(self, txid: int) -> tuple[int, Page] | None:
@@ -125,7 +125,7 @@ class StateRows:
         near = self._near
         if near is not None and near[0] <= txid <= near[1]:
             return near[0], near[2]
-        first = self._floor(txid)
+        first = self._find_page_start(txid)
         # Pages that this change made are not in the file yet; there are few.
         made = [one for one, loaded in self._pages.items() if loaded.raw is None and one <= txid]
         if made and (first is None or max(made) > first):
@@ -138,19 +138,19 @@ class StateRows:
 
     def last_page(self) -> tuple[int, Page] | None:
         """The page that new messages are appended to; None where there is none."""
-        return self.page_of(LAST)
+        return self.page_of(MAX_TXID)
 
     def make_page(self, first: int) -> Page:
         """A new page for messages from this txid on."""
         page = Page.empty()
-        self._pages[first] = _Loaded(page, set(), set(), 0, (0, 0, 0, 0), None)
+        self._pages[first] = _LoadedPage(page, set(), set(), 0, (0, 0, 0, 0), None)
         self._near = None
         return page
 
     def firsts(self, start: int = 0) -> Iterator[int]:
         """The first txids of the pages in the file, from ``start`` on, in order."""
-        for key in self._keys("pages", _U64.pack(start)):
-            yield self._numbers(_U64, key)[0]
+        for key in self._iterate_row_keys("pages", _U64.pack(start)):
+            yield self._decode_numbers(_U64, key)[0]
 
     def first_pending(self) -> int | None:
         """The txid of the oldest message that is not finished."""
@@ -165,15 +165,15 @@ class StateRows:
 
     def ready(self) -> Iterator[tuple[int, int]]:
         """Priority and first txid of the pages with ready messages, in the order of delivery."""
-        for key in self._keys("ready"):
-            inverted, first = self._numbers(_PAIR, key)
-            yield LAST - inverted, first
+        for key in self._iterate_row_keys("ready"):
+            inverted, first = self._decode_numbers(_PAIR, key)
+            yield MAX_TXID - inverted, first
 
     def alarms(self, until: int, most: int | None = None) -> list[int]:
         """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
         found: list[int] = []
-        for key in self._keys("alarms"):
-            instant, first = self._numbers(_PAIR, key)
+        for key in self._iterate_row_keys("alarms"):
+            instant, first = self._decode_numbers(_PAIR, key)
             if instant > until or len(found) == most:
                 break
             found.append(first)
@@ -181,16 +181,16 @@ class StateRows:
 
     def next_alarm(self) -> int:
         """The next instant at which something may fall due, 0 for none."""
-        for key in self._keys("alarms"):
-            instant: int = self._numbers(_PAIR, key)[0]
+        for key in self._iterate_row_keys("alarms"):
+            instant: int = self._decode_numbers(_PAIR, key)[0]
             return instant
         return 0
 
     def held(self, holder: int) -> list[int]:
         """The pages with leases of a holder."""
         found = []
-        for key in self._keys("held", _PAIR.pack(holder, 0)):
-            who, first = self._numbers(_PAIR, key)
+        for key in self._iterate_row_keys("held", _PAIR.pack(holder, 0)):
+            who, first = self._decode_numbers(_PAIR, key)
             if who != holder:
                 break
             found.append(first)
@@ -200,55 +200,55 @@ class StateRows:
 
     def named(self, name: Name) -> int | None:
         """The txid of the pending message with a client's bookmark."""
-        raw = self._get("names", _PAIR.pack(*name)) if self.has_names else None
-        return None if raw is None else self._numbers(_U64, raw)[0]
+        raw = self._get_row("names", _PAIR.pack(*name)) if self.has_names else None
+        return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
     @property
     def has_names(self) -> bool:
         """Whether any message has a client's bookmark; most queues have none."""
         if self._has_names is None:
-            self._has_names = next(self._keys("names"), None) is not None
+            self._has_names = next(self._iterate_row_keys("names"), None) is not None
         return self._has_names
 
     def put_names(self, names: list[Name], txids: list[int]) -> None:
         """Note the bookmarks of new messages."""
         self._has_names = None
         for name, txid in zip(names, txids, strict=True):
-            self._put("names", _PAIR.pack(*name), _U64.pack(txid))
+            self._put_row("names", _PAIR.pack(*name), _U64.pack(txid))
 
     def drop_name(self, name: Name) -> None:
         """Forget a bookmark."""
-        self._delete("names", _PAIR.pack(*name))
+        self._delete_row("names", _PAIR.pack(*name))
 
     def defer(self, name: Name, until: int) -> None:
         """Remember up to ``until`` that the message of a bookmark, which is not here yet, is acknowledged."""
         self.undefer(name)
-        self._put("deferred", _PAIR.pack(*name), _U64.pack(until))
-        self._put("due", _TRIPLE.pack(until, *name), b"")
+        self._put_row("deferred", _PAIR.pack(*name), _U64.pack(until))
+        self._put_row("due", _TRIPLE.pack(until, *name), b"")
 
     def deferred(self, name: Name) -> int | None:
         """Until when the acknowledgement of a message that is not here yet is remembered; None for none."""
-        raw = self._get("deferred", _PAIR.pack(*name))
-        return None if raw is None else self._numbers(_U64, raw)[0]
+        raw = self._get_row("deferred", _PAIR.pack(*name))
+        return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
     def undefer(self, name: Name) -> bool:
         """Forget such an acknowledgement; whether there was one."""
         until = self.deferred(name)
         if until is None:
             return False
-        self._delete("deferred", _PAIR.pack(*name))
-        self._delete("due", _TRIPLE.pack(until, *name))
+        self._delete_row("deferred", _PAIR.pack(*name))
+        self._delete_row("due", _TRIPLE.pack(until, *name))
         return True
 
     def has_deferred(self) -> bool:
         """Whether any acknowledgement waits for its message."""
-        return next(self._keys("deferred"), None) is not None
+        return next(self._iterate_row_keys("deferred"), None) is not None
 
     def forget_deferred(self, now: int) -> int:
         """Forget what waited too long; how many."""
         over = []
-        for key in self._keys("due"):
-            until, publisher, sequence = self._numbers(_TRIPLE, key)
+        for key in self._iterate_row_keys("due"):
+            until, publisher, sequence = self._decode_numbers(_TRIPLE, key)
             if until > now:
                 break
             over.append((publisher, sequence))
@@ -260,8 +260,8 @@ class StateRows:
 
     def holders(self) -> dict[int, Holder]:
         """All holders by their numbers."""
-        for key, raw in self._items("holders"):
-            number = self._numbers(_U64, key)[0]
+        for key, raw in self._iterate_row_items("holders"):
+            number = self._decode_numbers(_U64, key)[0]
             if number not in self._holders:
                 self._holders[number] = self._unpack_holder(number, raw)
         return dict(sorted(self._holders.items()))
@@ -270,14 +270,14 @@ class StateRows:
         """A holder, to be changed in place."""
         found = self._holders.get(number)
         if found is None:
-            raw = self._get("holders", _U64.pack(number))
+            raw = self._get_row("holders", _U64.pack(number))
             if raw is None:
                 return None
             found = self._holders[number] = self._unpack_holder(number, raw)
         return found
 
     def _unpack_holder(self, number: int, raw: bytes) -> Holder:
-        found: Holder = self._value(raw, Holder)
+        found: Holder = self._decode_row_value(raw, Holder)
         # The checksum does not cover the number; numbers are given in order.
         if not 0 < number <= min(self.state.holder, MAX_HOLDER_NUMBER):
             raise damaged(f"a holder has the invalid number {number}", self.place)
@@ -289,8 +289,8 @@ class StateRows:
         As of the last flush: then the row of a holder whose number is damaged is noticed.
         """
         holder = self.holder(number)
-        held = next(self._keys("held", _PAIR.pack(number, 0)), None)
-        has_pages = held is not None and self._numbers(_PAIR, held)[0] == number
+        held = next(self._iterate_row_keys("held", _PAIR.pack(number, 0)), None)
+        has_pages = held is not None and self._decode_numbers(_PAIR, held)[0] == number
         if has_pages != (holder is not None and holder.in_flight > 0):
             raise damaged(f"the leases of holder {number} do not match its counter", self.place)
 
@@ -301,39 +301,42 @@ class StateRows:
     def drop_holder(self, number: int) -> None:
         """Forget a holder."""
         self._holders.pop(number, None)
-        self._delete("holders", _U64.pack(number))
+        self._delete_row("holders", _U64.pack(number))
 
     def first_barrier(self) -> tuple[int, Barrier] | None:
         """The oldest barrier: its txid, and who waits for it."""
-        for key, raw in self._items("barriers"):
-            return self._numbers(_U64, key)[0], self._value(raw, Barrier)
+        for key, raw in self._iterate_row_items("barriers"):
+            return self._decode_numbers(_U64, key)[0], self._decode_row_value(raw, Barrier)
         return None
 
     def put_barrier(self, txid: int, barrier: Barrier) -> None:
         """Write a barrier."""
-        self._put("barriers", _U64.pack(txid), pack(barrier))
+        self._put_row("barriers", _U64.pack(txid), pack(barrier))
 
     def drop_barrier(self, txid: int) -> None:
         """Forget a barrier."""
-        self._delete("barriers", _U64.pack(txid))
+        self._delete_row("barriers", _U64.pack(txid))
 
     def dead(self) -> dict[int, Dead]:
         """The dead messages by their txids."""
-        return {self._numbers(_U64, key)[0]: self._value(raw, Dead) for key, raw in self._items("dead")}
+        return {
+            self._decode_numbers(_U64, key)[0]: self._decode_row_value(raw, Dead)
+            for key, raw in self._iterate_row_items("dead")
+        }
 
     def dead_one(self, txid: int) -> Dead | None:
         """One dead message."""
-        raw = self._get("dead", _U64.pack(txid))
-        return None if raw is None else self._value(raw, Dead)
+        raw = self._get_row("dead", _U64.pack(txid))
+        return None if raw is None else self._decode_row_value(raw, Dead)
 
     def put_dead(self, txid: int, dead: Dead) -> None:
         """Note a dead message."""
-        self._put("dead", _U64.pack(txid), pack(dead))
+        self._put_row("dead", _U64.pack(txid), pack(dead))
         self.state.dead += 1
 
     def drop_dead(self, txid: int) -> None:
         """Forget a dead message that is there."""
-        self._delete("dead", _U64.pack(txid))
+        self._delete_row("dead", _U64.pack(txid))
         self.state.dead -= 1
 
     # Writing
@@ -343,22 +346,22 @@ class StateRows:
         for first, loaded in self._pages.items():
             page = loaded.page
             over = page.is_over
-            self._settle("ready", first, loaded.ready, set() if over else page.ready_priorities(), inverted=True)
-            self._settle("held", first, loaded.held, set() if over else page.held_by(), inverted=False)
+            self._settle_index("ready", first, loaded.ready, set() if over else page.ready_priorities(), inverted=True)
+            self._settle_index("held", first, loaded.held, set() if over else page.held_by(), inverted=False)
             if over:
                 page.alarm = 0
             if page.alarm != loaded.alarm:
                 if loaded.alarm:
-                    self._delete("alarms", _PAIR.pack(loaded.alarm, first))
+                    self._delete_row("alarms", _PAIR.pack(loaded.alarm, first))
                 if page.alarm:
-                    self._put("alarms", _PAIR.pack(page.alarm, first), b"")
-            self._count(loaded.counts, _counts(page))
+                    self._put_row("alarms", _PAIR.pack(page.alarm, first), b"")
+            self._update_counts(loaded.counts, _count_states(page))
             if not over:
                 # A page that was only looked at is not written.
                 if (raw := page.encode()) != loaded.raw:
-                    self._put("pages", _U64.pack(first), raw)
+                    self._put_row("pages", _U64.pack(first), raw)
             elif loaded.raw is not None:
-                self._delete("pages", _U64.pack(first))
+                self._delete_row("pages", _U64.pack(first))
         self._pages.clear()
         self._near = None
 
@@ -366,35 +369,35 @@ class StateRows:
         """Write everything."""
         self.flush()
         for number, holder in self._holders.items():
-            self._replace("holders", _U64.pack(number), pack(holder))
+            self._replace_row("holders", _U64.pack(number), pack(holder))
         if self._state is not None:
-            self._replace("meta", STATE_KEY, pack_state(self._state))
+            self._replace_row("meta", STATE_KEY, pack_state(self._state))
         if self._told:
-            self._replace("meta", TOLD_KEY, _U64.pack(self._told))
+            self._replace_row("meta", TOLD_KEY, _U64.pack(self._told))
 
-    def _settle(self, name: str, first: int, before: set[int], after: set[int], *, inverted: bool) -> None:
+    def _settle_index(self, name: str, first: int, before: set[int], after: set[int], *, inverted: bool) -> None:
         for gone in before - after:
-            self._delete(name, _PAIR.pack(LAST - gone if inverted else gone, first))
+            self._delete_row(name, _PAIR.pack(MAX_TXID - gone if inverted else gone, first))
         for new in after - before:
-            self._put(name, _PAIR.pack(LAST - new if inverted else new, first), b"")
+            self._put_row(name, _PAIR.pack(MAX_TXID - new if inverted else new, first), b"")
 
-    def _count(self, before: tuple[int, int, int, int], after: tuple[int, int, int, int]) -> None:
+    def _update_counts(self, before: tuple[int, int, int, int], after: tuple[int, int, int, int]) -> None:
         state = self.state
         state.ready += after[0] - before[0]
         state.leased += after[1] - before[1]
         state.delayed += after[2] - before[2]
         state.barriers += after[3] - before[3]
 
-    def _load(self, first: int, raw: bytes) -> _Loaded:
+    def _load_row(self, first: int, raw: bytes) -> _LoadedPage:
         try:
             page = Page.decode(raw)
         except ValueError as problem:
             raise damaged(f"from txid {first} on: {problem}", self.place) from None
-        loaded = _Loaded(page, page.ready_priorities(), page.held_by(), page.alarm, _counts(page), raw)
+        loaded = _LoadedPage(page, page.ready_priorities(), page.held_by(), page.alarm, _count_states(page), raw)
         self._pages[first] = loaded
         return loaded
 
-    def _floor(self, txid: int) -> int | None:
+    def _find_page_start(self, txid: int) -> int | None:
         with self._txn.cursor(db=self._databases["pages"]) as cursor:
             if cursor.set_range(_U64.pack(txid)):
                 if bytes(cursor.key()) == _U64.pack(txid):
@@ -402,7 +405,7 @@ class StateRows:
                 found = cursor.prev()
             else:
                 found = cursor.last()
-            return self._numbers(_U64, cursor.key())[0] if found else None
+            return self._decode_numbers(_U64, cursor.key())[0] if found else None
 
     def verify_structure(self) -> None:
         """Prove every page of the file but the values in them. Raises DamageError."""
@@ -410,62 +413,69 @@ class StateRows:
 
     def held_pages(self) -> set[tuple[int, int]]:
         """Holder and first txid of the pages with leases of one."""
-        return {(who, first) for who, first in (self._numbers(_PAIR, key) for key in self._keys("held"))}
+        return {
+            (who, first) for who, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("held"))
+        }
 
     def alarm_pages(self) -> set[tuple[int, int]]:
         """Instant and first txid of the pages in which something falls due."""
-        return {(instant, first) for instant, first in (self._numbers(_PAIR, key) for key in self._keys("alarms"))}
+        return {
+            (instant, first)
+            for instant, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("alarms"))
+        }
 
     def names(self) -> dict[Name, int]:
         """The txids of the messages with clients' bookmarks, by these."""
-        return {self._name(key): self._numbers(_U64, raw)[0] for key, raw in self._items("names")}
+        return {
+            self._encode_name(key): self._decode_numbers(_U64, raw)[0] for key, raw in self._iterate_row_items("names")
+        }
 
     def all_deferred(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
         """Instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by instants."""
         named: set[tuple[int, ...]] = set()
-        for key, raw in self._items("deferred"):
-            named.add((*self._numbers(_U64, raw), *self._numbers(_PAIR, key)))
-        return named, {self._numbers(_TRIPLE, key) for key in self._keys("due")}
+        for key, raw in self._iterate_row_items("deferred"):
+            named.add((*self._decode_numbers(_U64, raw), *self._decode_numbers(_PAIR, key)))
+        return named, {self._decode_numbers(_TRIPLE, key) for key in self._iterate_row_keys("due")}
 
-    def _name(self, key: bytes) -> Name:
-        publisher, sequence = self._numbers(_PAIR, key)
+    def _encode_name(self, key: bytes) -> Name:
+        publisher, sequence = self._decode_numbers(_PAIR, key)
         return publisher, sequence
 
-    def _numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
+    def _decode_numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
         """The numbers of a key or a value. Raises DamageError."""
         if len(raw) != layout.size:
             raise damaged("a row does not belong to its database", self.place)
         return layout.unpack(raw)
 
-    def _value(self, raw: bytes, kind: type[Any]) -> Any:
+    def _decode_row_value(self, raw: bytes, kind: type[Any]) -> Any:
         try:
             return unpack(raw, kind)
         except ValueError as problem:
             raise damaged(str(problem), self.place) from None
 
-    def _get(self, name: str, key: bytes) -> bytes | None:
+    def _get_row(self, name: str, key: bytes) -> bytes | None:
         found: Any = self._txn.get(key, db=self._databases[name])
         return None if found is None else bytes(found)
 
-    def _put(self, name: str, key: bytes, value: bytes) -> None:
+    def _put_row(self, name: str, key: bytes, value: bytes) -> None:
         self._seam.call("lmdb.put", self._txn.put, key, value, db=self._databases[name])
 
-    def _replace(self, name: str, key: bytes, value: bytes) -> None:
+    def _replace_row(self, name: str, key: bytes, value: bytes) -> None:
         """Write a row unless it is there as it is: a mere look writes nothing."""
-        if self._get(name, key) != value:
-            self._put(name, key, value)
+        if self._get_row(name, key) != value:
+            self._put_row(name, key, value)
 
-    def _delete(self, name: str, key: bytes) -> None:
+    def _delete_row(self, name: str, key: bytes) -> None:
         self._seam.call("lmdb.put", self._txn.delete_many, (key,), db=self._databases[name])
 
-    def _keys(self, name: str, start: bytes = b"") -> Iterator[bytes]:
+    def _iterate_row_keys(self, name: str, start: bytes = b"") -> Iterator[bytes]:
         """The keys from ``start`` on; nothing may be written to this database meanwhile."""
         with self._txn.cursor(db=self._databases[name]) as cursor:
             if cursor.set_range(start) if start else cursor.first():
                 for key in cursor.iternext(keys=True, values=False):
                     yield bytes(key)
 
-    def _items(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+    def _iterate_row_items(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         with self._txn.cursor(db=self._databases[name]) as cursor:
             if cursor.first():
                 for key, value in cursor.iternext():

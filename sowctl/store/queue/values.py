@@ -18,7 +18,7 @@ VERSION = 1
 _HEAD = Layout("<8sHxx")
 _CRC = Layout("<I")
 NO_LINEAGE = bytes(16)
-MINUTES = 10
+RATE_MINUTES = 10
 """Of so many minutes it is known what happened in each: rates are those of the minutes that are over, and of this."""
 
 Place: TypeAlias = tuple[int, int, int]
@@ -81,7 +81,7 @@ class QueueState(Struct, array_like=True):
         """The row of the present minute, the last one; rows that are too old go."""
         number = now // 60_000_000
         if not self.minutes or self.minutes[-1].number < number:
-            self.minutes = [row for row in self.minutes if row.number > number - MINUTES]
+            self.minutes = [row for row in self.minutes if row.number > number - RATE_MINUTES]
             self.minutes.append(Minute(number))
         return self.minutes[-1]
 

@@ -15,15 +15,15 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, Uncut
-from sowctl.store.integrity import JOINED_BYTES, RESTART
+from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES, Uncut
+from sowctl.store.integrity import CRC_RESTART, JOINED_BYTES
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes that a processor fetches from memory at once."""
-FETCHED = 1024
+PREFETCH_BYTES = 1024
 """Of longer values it fetches by itself what follows."""
-_BEHIND = CRC_SIZE + len(RESTART)
+_BEHIND = CRC_SIZE + len(CRC_RESTART)
 _BEFORE = KEY_SIZE + HEADER_SIZE
 
 
@@ -79,11 +79,11 @@ def gather(
     # Places come from a file that may be damaged: they are proven to lie within the map before numpy reads at them.
     if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
         return None
-    if int(sizes.min()) < OVERHEAD or int(sizes.sum()) > JOINED_BYTES:
+    if int(sizes.min()) < VALUE_OVERHEAD_BYTES or int(sizes.sum()) > JOINED_BYTES:
         return None
     # Each line of each record is touched once by one numpy call: the processor fetches many of them side by side, where
     # the copies below would wait for one after the other.
-    lines = np.arange(0, min(int(sizes.max()), FETCHED), LINE)
+    lines = np.arange(0, min(int(sizes.max()), PREFETCH_BYTES), CACHE_LINE_BYTES)
     np.frombuffer(data, np.uint8).take(starts[:, None] + lines, mode="clip")
 
     # A view of the file as overlapping 32-bit numbers that begin at every byte: one gather compares the last four bytes
@@ -94,11 +94,11 @@ def gather(
         missing = np.flatnonzero(~there).tolist()
         keys = list(compress(keys, there.tolist()))
         starts, sizes, stops, expected = starts[there], sizes[there], stops[there], expected[there]
-    joined = _joined(data, keys, starts, sizes, stops, expected) if keys else None
+    joined = _join_sound_values(data, keys, starts, sizes, stops, expected) if keys else None
     return None if joined is None else (joined, missing)
 
 
-def _joined(
+def _join_sound_values(
     data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, stops: Array, expected: Array
 ) -> Joined | None:
     """All values, if they are sound and without optional parts.
@@ -113,7 +113,7 @@ def _joined(
         return None
     between = np.empty((count + 1, _BEHIND + _BEFORE), np.uint8)
     between[1:, :CRC_SIZE] = expected.view(np.uint8).reshape(count, CRC_SIZE)
-    between[:, CRC_SIZE:_BEHIND] = np.frombuffer(RESTART, np.uint8)
+    between[:, CRC_SIZE:_BEHIND] = np.frombuffer(CRC_RESTART, np.uint8)
     between[:-1, _BEHIND : _BEHIND + KEY_SIZE] = np.frombuffer(b"".join(keys), np.uint8).reshape(count, KEY_SIZE)
     between[:-1, _BEHIND + KEY_SIZE :] = heads
     # What stands between two payloads, as one piece of bytes for each gap: the join below then has two parts per record
@@ -129,7 +129,7 @@ def _joined(
     # :func:`sowctl.store.integrity.sound_run` gives.
     if crc32(run):
         return None
-    ends = np.cumsum(sizes + (KEY_SIZE + len(RESTART))) - len(RESTART)
+    ends = np.cumsum(sizes + (KEY_SIZE + len(CRC_RESTART))) - len(CRC_RESTART)
     return Joined(run, ends - sizes, ends, payloads)
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, OVERHEAD, RESIDUE
-from sowctl.store.integrity import RESTORED
+from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES
+from sowctl.store.integrity import CRC_RESTORED
 from sowctl.store.opening.environment import RECORDS
 from sowctl.store.opening.pages import NODE
 from sowctl.store.raw.tree import Array, Astray, Leaves, entries, leaf_pages
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
     from sowctl.store.raw.offsets import DataFile
 
-BYTES = 4 << 20
+PAGE_BATCH_BYTES = 4 << 20
 """Bytes of the pages that are copied together. A sum by group over 1,000,000 records of 260 bytes: 1 MiB: 0.75 s; 2:
 0.67; 4: 0.64; 8: 0.65."""
 _BEFORE = NODE.size + KEY_SIZE
 """Bytes of a node before its value."""
-_STEP = 8
-_SPACE = int.from_bytes(b" " * _STEP, "little")
-_GAP = CRC_SIZE + _BEFORE + HEADER_SIZE
+_ALIGNMENT_BYTES = 8
+_SPACE = int.from_bytes(b" " * _ALIGNMENT_BYTES, "little")
+_PAYLOAD_GAP_BYTES = CRC_SIZE + _BEFORE + HEADER_SIZE
 """Bytes between two payloads, one less than where the alignment takes one."""
-_BLANK = np.array(b"\n".ljust(_GAP), f"V{_GAP}")
+_LINE_BREAK_WORD = np.array(b"\n".ljust(_PAYLOAD_GAP_BYTES), f"V{_PAYLOAD_GAP_BYTES}")
 
 
-def _restart(size: int) -> int:
+def _restart_word(size: int) -> int:
     """The last eight of ``size`` bytes behind a sound value that restart the checksum; those before are zero."""
     begun = bytes(size - CRC_SIZE)
-    behind = begun + (crc32(begun, RESIDUE) ^ RESTORED).to_bytes(CRC_SIZE, "little")
-    return int.from_bytes(behind[-_STEP:], "little")
+    behind = begun + (crc32(begun, CRC_RESIDUE) ^ CRC_RESTORED).to_bytes(CRC_SIZE, "little")
+    return int.from_bytes(behind[-_ALIGNMENT_BYTES:], "little")
 
 
-_RESTART, _RESTART_ALIGNED = _restart(NODE.size), _restart(NODE.size + 1)
+_RESTART, _RESTART_ALIGNED = _restart_word(NODE.size), _restart_word(NODE.size + 1)
 
 
 class Payloads(Sequence[bytes]):
@@ -94,7 +94,7 @@ class LinedPages:
     def __init__(self, file: DataFile, state: Any, pages: Array) -> None:
         self._data = file.mapped()
         self._state, self._pages = state, pages
-        self._together = max(BYTES // state.page_size, 1)
+        self._together = max(PAGE_BATCH_BYTES // state.page_size, 1)
 
     def parts(self) -> Iterator[tuple[bytes, PageLines | None]]:
         """Records in parts, in the order of keys: their keys, end to end, and their lines where the pages show them.
@@ -128,7 +128,7 @@ def lines_of(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | Non
     Of a page of which only some records are asked for, these are shown if they lie one behind the other.
     """
     sizes = leaves.sizes
-    if int(sizes.min()) < OVERHEAD:
+    if int(sizes.min()) < VALUE_OVERHEAD_BYTES:
         return None
     pages = leaves.starts // page_size
     # Of each page what lies from its first node to the end of its last value: one part of the text.
@@ -156,17 +156,17 @@ def lines_of(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | Non
     if int(starts[0]) != _BEFORE or int(stops[-1]) != len(text) or not (aligned | (between == _BEFORE)).all():
         return None
     # One number of eight bytes, and one of four, for every place of the text, on the same memory.
-    words = np.ndarray((len(text) - _STEP + 1,), "<u8", text, 0, (1,))
+    words = np.ndarray((len(text) - _ALIGNMENT_BYTES + 1,), "<u8", text, 0, (1,))
     heads = np.ndarray((len(text) - 3,), "<u4", text, 0, (1,))
     # Flags or optional parts: then the payload does not stand right behind the header.
     if heads[starts].any():
         return None
-    if not _sound(text, words, starts, aligned):
+    if not _are_values_sound(text, words, starts, aligned):
         return None
     # A header has the txid behind four bytes, and then the time. These are copies: headers are overwritten next.
     txids, times = words[stood + 4], words[stood + 12].view("<i8")
     begins, ends = starts + HEADER_SIZE, stops - CRC_SIZE
-    _clear(text, words, begins, ends)
+    _blank_gaps(text, words, begins, ends)
     # Up to the line break that stands in the place of the last checksum's first byte.
     lines = bytes(memoryview(text)[: int(ends[-1]) + 1])
     places = np.empty(len(order), np.int64)
@@ -175,23 +175,25 @@ def lines_of(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | Non
     return PageLines(leaves.keys, messages, txids, times, lines, places)
 
 
-def _sound(text: bytearray, words: Array, starts: Array, aligned: Array) -> bool:
+def _are_values_sound(text: bytearray, words: Array, starts: Array, aligned: Array) -> bool:
     """Whether every value is sound under its key; what stands before a key is overwritten."""
     # These eight bytes are the head of a node, and its key follows; a byte of alignment before them becomes zero.
     words[starts[1:] - _BEFORE] = np.where(aligned, np.uint64(_RESTART_ALIGNED), np.uint64(_RESTART))
     np.frombuffer(text, np.uint8)[starts[1:][aligned] - _BEFORE - 1] = 0
     # The checksum begins with the first key. It is restarted behind every value, so it ends as that of a sound one if
     # and only if all are sound, for the reason that :func:`sowctl.store.integrity.sound_run` gives.
-    return crc32(memoryview(text)[NODE.size :]) == RESIDUE
+    return crc32(memoryview(text)[NODE.size :]) == CRC_RESIDUE
 
 
-def _clear(text: bytearray, words: Array, begins: Array, ends: Array) -> None:
+def _blank_gaps(text: bytearray, words: Array, begins: Array, ends: Array) -> None:
     """Overwrite what stands between payloads by a line break and spaces."""
     text[: int(begins[0])] = b" " * int(begins[0])
     text[int(ends[-1])] = ord("\n")
-    np.ndarray((len(text) - _GAP + 1,), _BLANK.dtype, text, 0, (1,))[ends[:-1]] = _BLANK
+    np.ndarray((len(text) - _PAYLOAD_GAP_BYTES + 1,), _LINE_BREAK_WORD.dtype, text, 0, (1,))[ends[:-1]] = (
+        _LINE_BREAK_WORD
+    )
     # The last ones again from the other end, for what the alignment takes.
-    words[begins[1:] - _STEP] = _SPACE
+    words[begins[1:] - _ALIGNMENT_BYTES] = _SPACE
 
 
-__all__ = ["BYTES", "LinedPages", "PageLines", "Payloads", "lined_pages", "lines_of"]
+__all__ = ["PAGE_BATCH_BYTES", "LinedPages", "PageLines", "Payloads", "lined_pages", "lines_of"]

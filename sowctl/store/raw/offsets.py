@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sowctl.store.raw.joined import Joined
 
-KEPT = 8
+MAX_OPEN_FILES = 8
 """Files that a process keeps open."""
 READ_SHARE = 8192
 """A file is mapped after one plain read for so many of its bytes. ``tests.bench.run figures``, of a file of 95 MB in
@@ -59,30 +59,30 @@ class DataFile:
 
     def values(self, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
         """The bytes at some places; fewer where the file ends before. Raises OSError, OverflowError."""
-        if not self._maps(len(starts)):
+        if not self._should_map(len(starts)):
             # Plain reads: the kernel brings one page per record, while a map of a large file would be set up for few of
             # them.
             read, file = os.pread, self._fd
             return [read(file, size, start) for start, size in zip(starts, sizes, strict=True)]
-        whole = self._reaching(max(starts, default=0))
+        whole = self._find_map(max(starts, default=0))
         # Slices behind the end are shorter, which the checksums find out.
         return list(map(whole.__getitem__, map(slice, starts, map(add, starts, sizes))))
 
     def joined(self, keys: Sequence[bytes], offsets: Offsets) -> tuple[Joined, list[int]] | None:
         """See :func:`sowctl.store.raw.joined.gather`; None where mapping the file does not pay, too. Raises OSError."""
-        if isinstance(offsets.starts, Sequence) or not self._maps(len(keys)):
+        if isinstance(offsets.starts, Sequence) or not self._should_map(len(keys)):
             return None
         from sowctl.store.raw.joined import gather
 
-        return gather(self._reaching(int(offsets.starts.max(initial=0))), keys, *offsets)
+        return gather(self._find_map(int(offsets.starts.max(initial=0))), keys, *offsets)
 
-    def _reaching(self, place: int) -> mmap.mmap:
+    def _find_map(self, place: int) -> mmap.mmap:
         """A map that has ``place``, if there is one: the first that was made, whose pages are there already."""
         if self._map is None:
             self._map = self.mapped()
         return self._map if place < len(self._map) else self.mapped()
 
-    def _maps(self, reads: int) -> bool:
+    def _should_map(self, reads: int) -> bool:
         """Whether mapping the file pays, with so many more reads."""
         self._reads += reads
         return self._map is not None or self._reads * READ_SHARE >= self.size
@@ -119,7 +119,7 @@ def data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
             known.close()
         return None
     # Each kept file is a descriptor and perhaps a map: a process with many topics must not run out of either.
-    while len(_kept) >= KEPT:
+    while len(_kept) >= MAX_OPEN_FILES:
         _kept.pop(next(iter(_kept))).close()
     _kept[path] = file
     # The file at the path must be the one that the snapshot reads; a store replaced a moment ago has its records
@@ -140,8 +140,8 @@ def values_at(file: DataFile, keys: Sequence[bytes], offsets: Offsets) -> tuple[
     """
     known = file.joined(keys, offsets)
     if known is not None:
-        return _aligned(*known), known[1]
-    values = file.values(*map(_listed, offsets[:2]))
+        return _align_values(*known), known[1]
+    values = file.values(*map(_as_list, offsets[:2]))
     # A sound value is not enough: an older version of the record may still stand on a page that is free. The last four
     # bytes, its checksum, tell which version is meant.
     wrong = verify(keys, values)
@@ -152,7 +152,7 @@ def values_at(file: DataFile, keys: Sequence[bytes], offsets: Offsets) -> tuple[
     return values, wrong
 
 
-def _aligned(values: Sequence[bytes], missing: Sequence[int]) -> Sequence[bytes]:
+def _align_values(values: Sequence[bytes], missing: Sequence[int]) -> Sequence[bytes]:
     """The values with nothing in the places of those that are missing."""
     if not missing:
         return values
@@ -162,7 +162,7 @@ def _aligned(values: Sequence[bytes], missing: Sequence[int]) -> Sequence[bytes]
     return found
 
 
-def _listed(numbers: Numbers) -> Sequence[int]:
+def _as_list(numbers: Numbers) -> Sequence[int]:
     found: Sequence[int] = numbers if isinstance(numbers, Sequence) else numbers.tolist()
     return found
 

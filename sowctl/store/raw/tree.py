@@ -14,16 +14,27 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sowctl.store.codec import CRC_SIZE, KEY_SIZE
-from sowctl.store.opening.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage, page_in_use
+from sowctl.store.opening.pages import (
+    BIG_DATA,
+    BRANCH,
+    LEAF,
+    MAX_TREE_DEPTH,
+    NO_PAGE,
+    NODE,
+    PAGE,
+    TREE,
+    MetaPage,
+    page_in_use,
+)
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _SUB_TREE = 0x02
 _BIG_PAGE = Struct("=Q")
 _PAGE_NUMBER = np.uint64((1 << 48) - 1)
 """The bits of a branch node's head that are the number of its page."""
-_PAIR = 2
+_NODE_ALIGNMENT_BYTES = 2
 """Bytes by which LMDB's nodes are aligned."""
-_SENSELESS = (IndexError, OverflowError, ValueError, error)
+_PAGE_READ_ERRORS = (IndexError, OverflowError, ValueError, error)
 """What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
 
 
@@ -55,19 +66,19 @@ def leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Arra
     Raises :class:`Astray`.
     """
     try:
-        meta = _state(data, txnid)
+        meta = _find_state_page(data, txnid)
         # Every step may meet pages that were written again: whatever does not parse ends as Astray, and the caller asks
         # LMDB.
-        return meta, _leaves(data, meta, *_root(data, meta, name))
-    except _SENSELESS as problem:
+        return meta, _list_leaf_pages(data, meta, *_find_root(data, meta, name))
+    except _PAGE_READ_ERRORS as problem:
         raise Astray(str(problem)) from problem
 
 
 def entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
     """The entries of some leaf pages. Raises :class:`Astray`."""
     try:
-        return _values(data, meta, pages)
-    except _SENSELESS as problem:
+        return _locate_leaf_values(data, meta, pages)
+    except _PAGE_READ_ERRORS as problem:
         raise Astray(str(problem)) from problem
 
 
@@ -84,7 +95,7 @@ def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array
     return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
 
 
-def _state(data: mmap.mmap, txnid: int) -> MetaPage:
+def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
     """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
     meta = page_in_use(data)
     if meta is None or meta.txnid != txnid:
@@ -100,7 +111,7 @@ class _Words:
         # A stride of one byte: number i begins at byte i, so that fields are read at any place by one indexing.
         self.longs: Array = np.ndarray((max(len(data) - 7, 0),), "=u8", data, 0, (1,))
         self.words: Array = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
-        self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _PAIR)
+        self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _NODE_ALIGNMENT_BYTES)
 
     def counts(self, pages: Array, bases: Array, kind: int) -> Array:
         """How many nodes pages of a kind have."""
@@ -110,10 +121,10 @@ class _Words:
         if not (heads >> 16 & kind).all() or (self.longs[bases] != pages).any():
             raise Astray("a page of the tree is not what the tree says")
         found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size
-        return found // _PAIR
+        return found // _NODE_ALIGNMENT_BYTES
 
 
-def _bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
+def _locate_bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
     """Where the values of leaf nodes begin, and their sizes: behind the key, or on pages of their own."""
     # The head of a node is four 16-bit fields: size of the value (low, high), flags, size of the key.
     if (heads >> 48 != KEY_SIZE).any():
@@ -129,20 +140,23 @@ def _bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tup
     return starts, sizes
 
 
-def _nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list[int]:
+def _locate_nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list[int]:
     """Where the nodes of a page begin, in the order of their keys."""
     base = page * meta.page_size
     number, _, flags, lower, _ = PAGE.unpack_from(data, base)
     if number != page or not flags & kind:
         raise Astray(f"page {page} is not what the tree says")
-    count = (lower - PAGE.size) // _PAIR
-    return [base + at for (at,) in Struct("=H").iter_unpack(data[base + PAGE.size : base + PAGE.size + _PAIR * count])]
+    count = (lower - PAGE.size) // _NODE_ALIGNMENT_BYTES
+    return [
+        base + at
+        for (at,) in Struct("=H").iter_unpack(data[base + PAGE.size : base + PAGE.size + _NODE_ALIGNMENT_BYTES * count])
+    ]
 
 
-def _root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
+def _find_root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
     """Root page and depth of a sub-database."""
-    for page in _leaves(data, meta, meta.main_root, meta.main_depth).tolist():
-        for at in _nodes(data, meta, page, LEAF):
+    for page in _list_leaf_pages(data, meta, meta.main_root, meta.main_depth).tolist():
+        for at in _locate_nodes(data, meta, page, LEAF):
             _, _, flags, size = NODE.unpack_from(data, at)
             start = at + NODE.size
             if flags & _SUB_TREE and data[start : start + size] == name:
@@ -151,35 +165,37 @@ def _root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
     raise Astray("there is no such sub-database")
 
 
-def _leaves(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
+def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
     """The leaf pages in the order of their keys."""
-    if root == NO_PAGE or depth > DEEPEST:
+    if root == NO_PAGE or depth > MAX_TREE_DEPTH:
         return np.zeros(0, np.int64)
     file = _Words(data)
     pages = np.array([root], np.int64)
     for _ in range(depth - 1):
         bases = pages * meta.page_size
         # The head of a branch node has the number of a page in its lower 48 bits, and above them the size of the key.
-        pages = (file.longs[_flat(file, bases, file.counts(pages, bases, BRANCH))] & _PAGE_NUMBER).astype(np.int64)
+        pages = (file.longs[_flatten_nodes(file, bases, file.counts(pages, bases, BRANCH))] & _PAGE_NUMBER).astype(
+            np.int64
+        )
         if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
             raise Astray("the tree has more pages than the file")
     return pages
 
 
-def _values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
+def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
     file = _Words(data)
     bases = pages * meta.page_size
-    nodes = _flat(file, bases, file.counts(pages, bases, LEAF))
+    nodes = _flatten_nodes(file, bases, file.counts(pages, bases, LEAF))
     keys = file.longs[nodes + NODE.size].tobytes()
-    starts, sizes = _bodies(data, meta, file.longs[nodes], nodes + NODE.size + KEY_SIZE)
+    starts, sizes = _locate_bodies(data, meta, file.longs[nodes], nodes + NODE.size + KEY_SIZE)
     return Leaves(keys, starts, sizes, file.words[starts + sizes - CRC_SIZE])
 
 
-def _flat(file: _Words, bases: Array, counts: Array) -> Array:
+def _flatten_nodes(file: _Words, bases: Array, counts: Array) -> Array:
     """Where all nodes of pages begin, page by page, in the order of their keys."""
     nodes = np.repeat(bases, counts)
     number = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    nodes += file.pointers[(nodes + PAGE.size) // _PAIR + number]
+    nodes += file.pointers[(nodes + PAGE.size) // _NODE_ALIGNMENT_BYTES + number]
     return nodes
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sowctl.store.codec import KEY_SIZE, OVERHEAD, Offsets
+from sowctl.store.codec import KEY_SIZE, VALUE_OVERHEAD_BYTES, Offsets
 from sowctl.store.opening.environment import RECORDS
 from sowctl.store.raw import lined
 from sowctl.store.raw.offsets import values_at
@@ -66,7 +66,7 @@ class Whole:
         pages = self._leaves.starts[start:stop] // self._page_size
         # Where a page begins; a value on pages of its own begins one, too.
         begun = np.flatnonzero(np.append(True, pages[1:] != pages[:-1])) + start
-        bounds = [*begun[:: max(lined.BYTES // self._page_size, 1)].tolist(), stop] if len(pages) else []
+        bounds = [*begun[:: max(lined.PAGE_BATCH_BYTES // self._page_size, 1)].tolist(), stop] if len(pages) else []
         for low, high in pairwise(bounds):
             part = slice(low, high)
             keys = self.keys[KEY_SIZE * low : KEY_SIZE * high]
@@ -87,7 +87,7 @@ def whole_of(file: DataFile | None, txnid: int, count: int) -> Whole | None:
         return None
     keys = np.frombuffer(leaves.keys, ">u8")
     # Sizes are proven before stamps are read by them; a page out of its place breaks the order of keys.
-    if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=OVERHEAD)) < OVERHEAD:
+    if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=VALUE_OVERHEAD_BYTES)) < VALUE_OVERHEAD_BYTES:
         return None
     return Whole(file, leaves, meta.page_size)
 

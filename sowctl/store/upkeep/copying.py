@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from sowctl.store.snapshot import Snapshot
     from sowctl.store.write import WriteTxn
 
-PART = 1000
+COPY_BATCH_RECORDS = 1000
 """Records read and appended at once, so that their bytes stay in the processor's cache; fewer where they are large."""
-ROUNDS = 8
+MAX_CATCH_UP_ROUNDS = 8
 """How often changes are brought over without the lock, each time those that came during the time before."""
-FEW = 200
+MAX_LOCKED_CHANGES = 200
 """So few changes are left to the time under the lock."""
-ATTEMPTS = 2
+MAX_COPY_ATTEMPTS = 2
 """Copies begun without the lock. A third one keeps writers out: they change more than the change list can tell."""
 
 
@@ -72,9 +72,9 @@ def compact(
     DamageError where something is not sound, StorageError, LockedError; the store is as it was then.
     """
     before = store.file_size()
-    for number in range(1, ATTEMPTS + 2):
+    for number in range(1, MAX_COPY_ATTEMPTS + 2):
         with ExitStack() as held:
-            if number > ATTEMPTS:
+            if number > MAX_COPY_ATTEMPTS:
                 # Nothing changes under the lock, so the last attempt ends whatever writers did before.
                 held.enter_context(store.writer_lock(wait))
             copy = held.enter_context(StoreCopy(store, seam, command, always=always))
@@ -129,11 +129,11 @@ class StoreCopy:
         """
         # The bulk without a lock; then what came meanwhile, round by round, as a rule less each time.
         self.fill()
-        for _ in range(ROUNDS):
+        for _ in range(MAX_CATCH_UP_ROUNDS):
             brought = self.follow()
             if brought is None:
                 return False
-            if brought <= FEW:
+            if brought <= MAX_LOCKED_CHANGES:
                 break
         # Most of it goes to the disk now, not while writers wait.
         self.builder.sync()
@@ -165,21 +165,21 @@ class StoreCopy:
         """Copy all of one state. Raises DamageError where a part of it is not sound."""
         with self._store.snapshot() as snapshot:
             self._seen = meta = snapshot.meta
-            size = _batch(meta.payload_bytes, meta.records)
-            for part in _parts(snapshot.scan(batch=size)):
-                self.builder.change(partial(_append, part), pending=_pending(part))
-                self._told(meta)
-            size = _batch(meta.version_bytes, meta.versions)
-            for part in _parts(snapshot.scan_history(batch=size)):
-                self.builder.change(partial(_append_versions, part), pending=_pending(part))
-                self._told(meta)
+            size = _choose_batch_size(meta.payload_bytes, meta.records)
+            for part in _group_batches(snapshot.scan(batch=size)):
+                self.builder.change(partial(_append_part, part), pending=_pending_bytes(part))
+                self._note_copied(meta)
+            size = _choose_batch_size(meta.version_bytes, meta.versions)
+            for part in _group_batches(snapshot.scan_history(batch=size)):
+                self.builder.change(partial(_append_versions, part), pending=_pending_bytes(part))
+                self._note_copied(meta)
             self._tables = snapshot.table_names()
             if self._tables:
                 self.builder.open_tables(self._tables)
                 self.builder.change(partial(self._copy_tables, snapshot), pending=self._store.file_size())
             sequences = snapshot.sequences()
-            self.builder.change(partial(_take, meta, sequences))
-        if not _same(self.builder.meta, meta) or len(sequences) != meta.sequences:
+            self.builder.change(partial(_copy_meta, meta, sequences))
+        if not _have_same_content(self.builder.meta, meta) or len(sequences) != meta.sequences:
             raise DamageError(
                 "SOW-STO-051",
                 "the digest or the counts of the records do not match those in the file",
@@ -187,7 +187,7 @@ class StoreCopy:
                 hint="sowctl store check shows the damage, sowctl store repair saves the other records",
             )
 
-    def _told(self, meta: StoreMeta) -> None:
+    def _note_copied(self, meta: StoreMeta) -> None:
         if self.on_read is not None:
             done = self.builder.meta
             self.on_read(done.records + done.versions, meta.records + meta.versions)
@@ -214,30 +214,30 @@ class StoreCopy:
             if known is None:
                 return None
             keys = sorted(known)
-            for start in range(0, len(keys), PART):
-                part = keys[start : start + PART]
-                builder.change(partial(_bring, snapshot, part), pending=FLUSH_BYTES)
-            builder.change(partial(_take, meta, snapshot.sequences()))
+            for start in range(0, len(keys), COPY_BATCH_RECORDS):
+                part = keys[start : start + COPY_BATCH_RECORDS]
+                builder.change(partial(_copy_changed, snapshot, part), pending=FLUSH_BYTES)
+            builder.change(partial(_copy_meta, meta, snapshot.sequences()))
             # The list names records; versions that went without their record it does not name.
-            if not _same(builder.meta, meta):
+            if not _have_same_content(builder.meta, meta):
                 return None
             self._seen = meta
             self.changes += len(keys)
             return len(keys)
 
 
-def _same(one: StoreMeta, other: StoreMeta) -> bool:
+def _have_same_content(one: StoreMeta, other: StoreMeta) -> bool:
     """Whether two stores hold the same records and versions."""
     names = ("records", "versions", "payload_bytes", "version_bytes", "digest", "sequences")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def _batch(size: int, count: int) -> int:
+def _choose_batch_size(size: int, count: int) -> int:
     """How many entries are read at once, of so many with ``size`` bytes together."""
-    return max(1, min(PART, FLUSH_BYTES * count // max(size, 1)))
+    return max(1, min(COPY_BATCH_RECORDS, FLUSH_BYTES * count // max(size, 1)))
 
 
-def _parts(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+def _group_batches(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
     """Batches that are written in one transaction: of about FLUSH_BYTES."""
     part: list[Batch] = []
     size = 0
@@ -251,12 +251,12 @@ def _parts(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
         yield part
 
 
-def _pending(part: Sequence[Batch]) -> int:
+def _pending_bytes(part: Sequence[Batch]) -> int:
     # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
     return sum(sum(map(len, values)) + 64 * len(keys) for keys, values in part)
 
 
-def _append(part: Sequence[Batch], txn: WriteTxn) -> None:
+def _append_part(part: Sequence[Batch], txn: WriteTxn) -> None:
     for keys, values in part:
         txn.bulk_append(keys, values)
 
@@ -266,13 +266,13 @@ def _append_versions(part: Sequence[Batch], txn: WriteTxn) -> None:
         txn.append_versions([(key[:8], value) for key, value in zip(keys, values, strict=True)])
 
 
-def _take(meta: StoreMeta, sequences: dict[int, int], txn: WriteTxn) -> None:
+def _copy_meta(meta: StoreMeta, sequences: dict[int, int], txn: WriteTxn) -> None:
     txn.take_state(meta)
     for publisher, sequence in sequences.items():
         txn.set_sequence(publisher, sequence)
 
 
-def _bring(snapshot: Snapshot, keys: Sequence[bytes], txn: WriteTxn) -> None:
+def _copy_changed(snapshot: Snapshot, keys: Sequence[bytes], txn: WriteTxn) -> None:
     """The records of ``keys`` and their versions as they are in ``snapshot``."""
     fresh = snapshot.get_many(keys)
     txn.delete(key for key in keys if key not in fresh)

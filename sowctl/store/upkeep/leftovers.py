@@ -21,7 +21,7 @@ from sowctl.store.opening.access import StoreFiles
 from sowctl.waiting import is_running
 
 _NAME = re.compile(r".+\.new-(\d+)(?:-\d+)?")
-_BESIDE = ("-runs", "-memo", "-views")
+_SIDE_DIRECTORIES = ("-runs", "-memo", "-views")
 """Directories beside a store in which files are built, too, by what they add to its name."""
 
 
@@ -37,7 +37,7 @@ def leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
     """What is left beside the store at this path, in the order of names. Reads names only."""
     files = StoreFiles.of(store)
     found = []
-    for place in (files.directory, *(files.directory / f"{files.path.name}{end}" for end in _BESIDE)):
+    for place in (files.directory, *(files.directory / f"{files.path.name}{end}" for end in _SIDE_DIRECTORIES)):
         with suppress(OSError):
             for path in sorted(place.iterdir()):
                 # Process and lock are both asked: builders of indexes hold no lock on the file itself.
@@ -46,7 +46,7 @@ def leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
                 own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))
                 if named and (place != files.directory or own):
                     with suppress(OSError):
-                        if not is_running(int(named[1])) and _unlocked(path):
+                        if not is_running(int(named[1])) and _is_unlocked(path):
                             found.append(Leftover(path, int(named[1]), path.lstat().st_size))
     return found
 
@@ -72,7 +72,7 @@ def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[L
     return gone
 
 
-def _unlocked(path: Path) -> bool:
+def _is_unlocked(path: Path) -> bool:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

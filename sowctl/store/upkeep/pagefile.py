@@ -17,12 +17,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.seam import Seam
-from sowctl.store.opening.pages import BIG_DATA, BRANCH, DEEPEST, LEAF, NO_PAGE, NODE, PAGE, TREE, MetaPage
+from sowctl.store.opening.pages import BIG_DATA, BRANCH, LEAF, MAX_TREE_DEPTH, NO_PAGE, NODE, PAGE, TREE, MetaPage
 
 OVERFLOW = 0x04
 SUB_TREE = 0x02
-_PAIR = 2
-_CHUNK = 1 << 20
+_NODE_OFFSET_BYTES = 2
+_CHUNK_BYTES = 1 << 20
 _ATTEMPTS = 2
 _NUMBER = struct.Struct("=Q")
 _PAGES = struct.Struct("=QHHI")
@@ -57,7 +57,7 @@ class Tree(Struct, frozen=True):
         if len(data) != TREE.size:
             return None
         _, flags, depth, branches, leaves, overflows, entries, root = TREE.unpack(data)
-        if flags or depth > DEEPEST or (root == NO_PAGE) != (depth == 0):
+        if flags or depth > MAX_TREE_DEPTH or (root == NO_PAGE) != (depth == 0):
             return None
         return cls(depth, branches, leaves, overflows, entries, root)
 
@@ -100,13 +100,13 @@ class PageFile:
         if start + self.page_size > self.size:
             return None
         if not self._at <= start < self._at + len(self._piece):
-            self._at, self._piece = start - start % _CHUNK, b""
-            self._piece = self._read(_CHUNK, self._at) or b""
+            self._at, self._piece = start - start % _CHUNK_BYTES, b""
+            self._piece = self._read_range(_CHUNK_BYTES, self._at) or b""
         data = self._piece[start - self._at : start - self._at + self.page_size]
         if len(data) == self.page_size:
             return data
         # The piece ends too early, or a sector within it cannot be read: this page by itself.
-        data = self._read(self.page_size, start) or b""
+        data = self._read_range(self.page_size, start) or b""
         if len(data) == self.page_size:
             return data
         self.unreadable += 1
@@ -116,14 +116,14 @@ class PageFile:
         """Several pages in a row; None where the file ends before, or the disk fails."""
         if (first + count) * self.page_size > self.size:
             return None
-        data = self._read(count * self.page_size, first * self.page_size)
+        data = self._read_range(count * self.page_size, first * self.page_size)
         return data if data is not None and len(data) == count * self.page_size else None
 
     def beginning(self, size: int) -> bytes:
         """The first bytes of the file, fewer where it ends before."""
-        return self._read(size, 0) or b""
+        return self._read_range(size, 0) or b""
 
-    def _read(self, size: int, start: int) -> bytes | None:
+    def _read_range(self, size: int, start: int) -> bytes | None:
         for _ in range(_ATTEMPTS):
             try:
                 return self._seam.call("file.read", os.pread, self._fd, size, start)
@@ -169,11 +169,14 @@ def kind_of(data: bytes, number: int) -> int:
     return kind if kind in (BRANCH, LEAF) else 0
 
 
-def _places(data: bytes) -> Iterator[int]:
+def _node_places(data: bytes) -> Iterator[int]:
     """Where the nodes of a page begin, as far as these places lie within the page."""
     lower: int = PAGE.unpack_from(data)[3]
-    for index in range((lower - PAGE.size) // _PAIR):
-        at = int.from_bytes(data[PAGE.size + _PAIR * index : PAGE.size + _PAIR * index + _PAIR], sys.byteorder)
+    for index in range((lower - PAGE.size) // _NODE_OFFSET_BYTES):
+        at = int.from_bytes(
+            data[PAGE.size + _NODE_OFFSET_BYTES * index : PAGE.size + _NODE_OFFSET_BYTES * index + _NODE_OFFSET_BYTES],
+            sys.byteorder,
+        )
         yield at if lower <= at <= len(data) - NODE.size else -1
 
 
@@ -184,7 +187,7 @@ def leaf(data: bytes) -> Iterator[PageNode | None]:
     at its end stands for what it lacks.
     """
     filled = 0
-    for at in _places(data):
+    for at in _node_places(data):
         if at < 0:
             yield None
             continue
@@ -192,7 +195,7 @@ def leaf(data: bytes) -> Iterator[PageNode | None]:
         start, size = at + NODE.size + key_size, low | high << 16
         end = start + (_NUMBER.size if flags & BIG_DATA else size)
         # Entries begin at even places.
-        filled += end - at + (end - at) % _PAIR
+        filled += end - at + (end - at) % _NODE_OFFSET_BYTES
         if end > len(data):
             yield None
         elif flags & BIG_DATA:
@@ -210,13 +213,13 @@ def branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
     None for one that does not lie within the page, and, as in a :func:`leaf`, at the end for what a cut list lacks.
     """
     filled = 0
-    for at in _places(data):
+    for at in _node_places(data):
         if at < 0:
             yield None
             continue
         low, high, more, key_size = NODE.unpack_from(data, at)
         start = at + NODE.size
-        filled += NODE.size + key_size + key_size % _PAIR
+        filled += NODE.size + key_size + key_size % _NODE_OFFSET_BYTES
         if start + key_size > len(data):
             yield None
         else:
@@ -275,12 +278,12 @@ def free_list(file: PageFile, meta: MetaPage) -> FreeList | None:
                 if child is None:
                     return None
                 pages.append(child[1])
-        elif kind != LEAF or not all(_take(file, meta, node, found) for node in leaf(data)):
+        elif kind != LEAF or not all(_collect_free_pages(file, meta, node, found) for node in leaf(data)):
             return None
     return found
 
 
-def _take(file: PageFile, meta: MetaPage, node: PageNode | None, found: FreeList) -> bool:
+def _collect_free_pages(file: PageFile, meta: MetaPage, node: PageNode | None, found: FreeList) -> bool:
     if node is None or len(node.key) != _NUMBER.size:
         return False
     data = file.body(node)

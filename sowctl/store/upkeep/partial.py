@@ -26,7 +26,7 @@ from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.pages import inspect
 from sowctl.store.upkeep.pagefile import PageFile
 from sowctl.store.upkeep.structure import Structure, Unit
-from sowctl.store.upkeep.verified import END, Verified, read_record
+from sowctl.store.upkeep.verified import KEY_SPACE_END, Verified, read_record
 from sowctl.store.write import expiry_entries
 
 
@@ -45,7 +45,7 @@ class PartialExamination(StoreExamination):
         """Everything that is wrong with the structure, and with the part that is read."""
         yield from self._read_spare_page()
         yield from self._read_meta()
-        yield from self._structure()
+        yield from self._check_structure()
         if self.meta is not None:
             self.note("its counts")
             for what, database, stated in (
@@ -56,10 +56,10 @@ class PartialExamination(StoreExamination):
                 entries = self.txn.stat(database)["entries"]
                 if entries != stated:
                     message = f"LMDB has {entries} {what}, but the counter is {stated}"
-                    yield self._finding("SOW-STO-051", message, "meta")
-        yield from self._data()
+                    yield self._build_finding("SOW-STO-051", message, "meta")
+        yield from self._check_data()
 
-    def _structure(self) -> Iterator[Finding]:
+    def _check_structure(self) -> Iterator[Finding]:
         path = self._handle.files.path
         self.note("its branches")
         state = inspect(path, SEAM)
@@ -76,16 +76,16 @@ class PartialExamination(StoreExamination):
                 self.steady()
             for words, damage in faults:
                 if damage:
-                    yield self._finding("SOW-STO-056", words, "pages")
+                    yield self._build_finding("SOW-STO-056", words, "pages")
                     continue
                 hint = "sowctl store compact reclaims the space"
                 yield Finding("SOW-STO-057", Level.WARNING, Place(self.path, element="pages"), words, hint)
             self._pages, self._units = structure.pages, structure.units()
 
-    def _data(self) -> Iterator[Finding]:
+    def _check_data(self) -> Iterator[Finding]:
         reading, started = self._reading, time.monotonic()
         total = sum(unit.pages for unit in self._units)
-        chosen = self._chosen()
+        chosen = self._choose_units()
         # A share ends it before, and so may the time.
         wanted = sum(unit.pages for unit in chosen)
         wanted = wanted if reading.share is None else min(wanted, math.ceil(reading.share * total))
@@ -97,7 +97,7 @@ class PartialExamination(StoreExamination):
             if reading.seconds is not None and time.monotonic() - started >= reading.seconds:
                 break
             found = 0
-            for finding in self._unit(unit):
+            for finding in self._check_unit(unit):
                 found += 1
                 yield finding
             done += unit.pages
@@ -107,11 +107,11 @@ class PartialExamination(StoreExamination):
             self._verified.mark(unit.low, unit.high, 0 if found else reading.now)
         if self.meta is not None and done == total and not self.skipped:
             # All of one state was read: now counts and digest tell what no part by itself can.
-            for finding in self._totals(self.meta):
-                self._verified.mark(0, END, 0)
+            for finding in self._check_totals(self.meta):
+                self._verified.mark(0, KEY_SPACE_END, 0)
                 yield finding
 
-    def _chosen(self) -> list[Unit]:
+    def _choose_units(self) -> list[Unit]:
         """The parts in the order in which they are read."""
         reading = self._reading
         if reading.part is not None:
@@ -122,14 +122,14 @@ class PartialExamination(StoreExamination):
             return []
         return sorted(self._units, key=lambda unit: (self._verified.time_of(unit.low, unit.high), unit.low))
 
-    def _unit(self, unit: Unit) -> Iterator[Finding]:
+    def _check_unit(self, unit: Unit) -> Iterator[Finding]:
         self.note(f"the records from key {unit.low} on")
         low = unit.low.to_bytes(8, "big")
         high = unit.high.to_bytes(9, "big")[1:] if unit.high < 1 << 64 else b""
-        yield from self._stretch("records", self.databases.records, self._with_lifetimes, low, high)
-        yield from self._stretch("history", self.databases.history, self._history, low, high)
+        yield from self._check_key_range("records", self.databases.records, self._with_lifetimes, low, high)
+        yield from self._check_key_range("history", self.databases.history, self._check_history, low, high)
 
-    def _stretch(
+    def _check_key_range(
         self,
         name: str,
         database: Any,
@@ -143,17 +143,19 @@ class PartialExamination(StoreExamination):
             there = cursor.set_range(low)
             # A wrong key in a branch leads a search past entries, which then stand before what it finds.
             if (cursor.prev() if there else cursor.last()) and cursor.key() >= low:
-                yield self._finding("SOW-STO-003", f"keys after {_shown(low)} cannot be found", name)
+                yield self._build_finding("SOW-STO-003", f"keys after {_format_range_key(low)} cannot be found", name)
             pairs = cursor.iternext() if cursor.set_range(low) else iter(())
             ended = False
-            while not ended and (chunk := self._chunk(pairs)):
+            while not ended and (chunk := self._take_chunk(pairs)):
                 within = [(key, value) for key, value in chunk if not high or key < high]
                 ended = len(within) < len(chunk)
                 if not within:
                     return
                 keys, values = [key for key, _ in within], [value for _, value in within]
                 if last >= keys[0] or keys != sorted(set(keys)) or keys[0] < low:
-                    yield self._finding("SOW-STO-003", f"keys out of order after {_shown(last or low)}", name)
+                    yield self._build_finding(
+                        "SOW-STO-003", f"keys out of order after {_format_range_key(last or low)}", name
+                    )
                     return
                 # A cursor goes past a wrong key in a branch page; a search is led astray.
                 self.txn.verify_places(keys, database)
@@ -161,15 +163,17 @@ class PartialExamination(StoreExamination):
                 yield from look(keys, values)
                 last = keys[-1]
         except (lmdb.Error, DamageError) as problem:
-            yield from self._damaged_page(problem, f", after {_shown(last or low)}", name)
+            yield from self._damaged_page(problem, f", after {_format_range_key(last or low)}", name)
 
     def _with_lifetimes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
-        yield from self._records(keys, values)
-        sound = [(key, value) for key, value in zip(keys, values, strict=True) if len(value) >= codec.OVERHEAD]
+        yield from self._check_records(keys, values)
+        sound = [
+            (key, value) for key, value in zip(keys, values, strict=True) if len(value) >= codec.VALUE_OVERHEAD_BYTES
+        ]
         entries = sorted(expiry_entries([key for key, _ in sound], [value for _, value in sound]))
         there = dict(self.txn.cursor(self.databases.expiry).getmulti(entries))
         if any(there.get(entry) != expiry_value(entry) for entry in entries):
-            yield self._finding("SOW-STO-052", "the expiry index misses an entry of these records", "expiry")
+            yield self._build_finding("SOW-STO-052", "the expiry index misses an entry of these records", "expiry")
 
     def coverage(self) -> StoreCoverage:
         """What was read, and what was read before."""
@@ -188,7 +192,7 @@ class PartialExamination(StoreExamination):
         )
 
 
-def _shown(key: bytes) -> str:
+def _format_range_key(key: bytes) -> str:
     return str(int.from_bytes(key[:8].ljust(8, b"\0"), "big"))
 
 

@@ -24,7 +24,7 @@ from sowctl.store.integrity import DIGEST_MODULUS, digest_sum
 from sowctl.store.lmdberrors import explained
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import CHANGES, NAMES
-from sowctl.store.opening.pages import BRANCH, DEEPEST, LEAF, PAGE_SIZES, MetaPage, likely_meta_page, meta_page
+from sowctl.store.opening.pages import BRANCH, LEAF, MAX_TREE_DEPTH, PAGE_SIZES, MetaPage, likely_meta_page, meta_page
 from sowctl.store.upkeep.pagefile import (
     PageFile,
     PageNode,
@@ -36,12 +36,12 @@ from sowctl.store.upkeep.pagefile import (
     main_trees,
 )
 
-PART = 1000
-LAST = (1 << 64) - 1
+SALVAGE_BATCH_RECORDS = 1000
+MAX_SOW_KEY = (1 << 64) - 1
 """The highest SOW key."""
-_END = b"\xff" * (HISTORY_KEY_SIZE + 1)
+_KEY_END = b"\xff" * (HISTORY_KEY_SIZE + 1)
 """Behind every key of records and versions."""
-_USUAL = 4096
+_DEFAULT_PAGE_BYTES = 4096
 """Size of pages where no meta page tells it."""
 _Bounds: TypeAlias = tuple[bytes, bytes]
 _Leaf: TypeAlias = tuple[bytes, bytes, int]
@@ -73,7 +73,7 @@ class _Gap(Struct, frozen=True):
     why: str
 
 
-class _Saved:
+class _SavedTree:
     """The leaves of one sub-database, and what is missing between them."""
 
     def __init__(self, size: int) -> None:
@@ -106,12 +106,12 @@ class Salvage:
         self._free: set[int] = set()
         self._large = 0
         self._expiry: Tree | None = None
-        self._saved = {b"records": _Saved(KEY_SIZE), b"history": _Saved(HISTORY_KEY_SIZE)}
+        self._saved = {b"records": _SavedTree(KEY_SIZE), b"history": _SavedTree(HISTORY_KEY_SIZE)}
         with explained(path, "read the store"):
             self._metas, size = _meta_pages(path, seam)
             self._file = PageFile(path, size, seam)
             try:
-                self._look()
+                self._look_through()
             except BaseException:
                 self.close()
                 raise
@@ -141,17 +141,17 @@ class Salvage:
 
     def records(self) -> Iterator[Pairs]:
         """Keys and values of the sound records, in key order. What is not sound goes to ``losses``."""
-        yield from self._read(b"records", 0)
+        yield from self._read_saved(b"records", 0)
 
     def versions(self) -> Iterator[Pairs]:
         """History keys and values of the sound versions, in their order."""
-        yield from self._read(b"history", 1)
+        yield from self._read_saved(b"history", 1)
 
     def expiring(self) -> Iterator[int]:
         """The SOW keys of records with a lifetime, from the index of these; in no order, without what is damaged."""
-        for node in self._entries(self._expiry):
+        for node in self._read_small_tree(self._expiry):
             if len(node.key) == EXPIRY_KEY_SIZE and node.value == expiry_value(node.key):
-                yield _number(node.key[KEY_SIZE:])
+                yield _decode_sow_key(node.key[KEY_SIZE:])
 
     def again(self) -> None:
         """Forget what was counted and found missing while reading, to read once more."""
@@ -159,8 +159,8 @@ class Salvage:
 
     # Which state
 
-    def _look(self) -> None:
-        state = self._state()
+    def _look_through(self) -> None:
+        state = self._find_committed_state()
         if state is None:
             self.notes.append("no LMDB meta page is usable")
             return
@@ -178,9 +178,9 @@ class Salvage:
         for name, saved in self._saved.items():
             saved.tree = trees.get(name)
             if saved.tree is None:
-                saved.gaps.append(_Gap(b"", _END, "its root cannot be found"))
+                saved.gaps.append(_Gap(b"", _KEY_END, "its root cannot be found"))
             elif saved.tree.depth:
-                self._walk(saved, saved.tree.root, (b"", _END), (b"", _END))
+                self._walk_tree(saved, saved.tree.root, (b"", _KEY_END), (b"", _KEY_END))
         self._read_meta(trees.get(b"meta"))
         # Read only when records are missing: it names keys and holds no record.
         self._expiry = trees.get(b"expiry")
@@ -192,9 +192,9 @@ class Salvage:
             if free is None:
                 self.notes.append("the list of free pages is damaged: pages without a branch are not used")
             else:
-                self._adopt(state)
+                self._adopt_orphan_leaves(state)
 
-    def _state(self) -> MetaPage | None:
+    def _find_committed_state(self) -> MetaPage | None:
         """The meta page of the last committed transaction, as far as that can be told."""
         known = {page.number: page for page in self._metas}
         for page in self._metas:
@@ -217,7 +217,7 @@ class Salvage:
         # Each transaction writes the meta record anew, with its own number in it: the record dates the roots that lead
         # to it.
         tree = (main_trees(self._file, page) or {}).get(b"meta")
-        for node in self._entries(tree):
+        for node in self._read_small_tree(tree):
             if node.key == META_KEY:
                 data = self._file.body(node)
                 try:
@@ -228,7 +228,7 @@ class Salvage:
                     return None
         return None
 
-    def _entries(self, tree: Tree | None) -> Iterator[PageNode]:
+    def _read_small_tree(self, tree: Tree | None) -> Iterator[PageNode]:
         """The entries of a small tree, in no order that counts."""
         pages, seen = [tree.root] if tree is not None and tree.depth else [], set[int]()
         while pages:
@@ -246,7 +246,7 @@ class Salvage:
         self._visited |= seen
 
     def _read_meta(self, tree: Tree | None) -> None:
-        for node in self._entries(tree):
+        for node in self._read_small_tree(tree):
             self._take_meta(node)
         if self.meta is None:
             self.notes.append("the meta record cannot be read")
@@ -270,14 +270,16 @@ class Salvage:
 
     # Which pages
 
-    def _walk(self, saved: _Saved, number: int, within: _Bounds, wide: _Bounds, depth: int = 0) -> None:
+    def _walk_tree(self, saved: _SavedTree, number: int, within: _Bounds, wide: _Bounds, depth: int = 0) -> None:
         """The leaves below a page whose keys are ``within`` bounds; ``wide`` are those of the branch above."""
         data = self._file.page(number)
         kind = 0 if data is None else kind_of(data, number)
         # A free page may hold sound records of an older state: whatever leads there is wrong, and its records must not
         # come back.
-        if data is None or not kind or number in self._visited or number in self._free or depth > DEEPEST:
-            saved.gaps.append(_Gap(*within, f"page {number} cannot be read" if data is None else _wrong(number)))
+        if data is None or not kind or number in self._visited or number in self._free or depth > MAX_TREE_DEPTH:
+            saved.gaps.append(
+                _Gap(*within, f"page {number} cannot be read" if data is None else _wrong_page_words(number))
+            )
             return
         if kind == LEAF:
             self._take_leaf(saved, number, data, within, wide)
@@ -290,19 +292,19 @@ class Salvage:
         for place, child in enumerate(children):
             bounds = (starts[place], starts[place + 1]) if ordered else within
             if child is None:
-                saved.gaps.append(_Gap(*bounds, _wrong(number)))
+                saved.gaps.append(_Gap(*bounds, _wrong_page_words(number)))
             else:
                 # The bounds of the branch itself go along: where a key in it is wrong, they are all that is known of
                 # the child.
-                self._walk(saved, child[1], bounds, within, depth + 1)
+                self._walk_tree(saved, child[1], bounds, within, depth + 1)
 
-    def _take_leaf(self, saved: _Saved, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
+    def _take_leaf(self, saved: _SavedTree, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
         # A leaf is taken if at least one entry proves by its checksum that the page is of these records.
         nodes = list(leaf(data))
-        sound = [node.key for node in nodes if node is not None and self._value(saved, node) is not None]
+        sound = [node.key for node in nodes if node is not None and self._read_verified_value(saved, node) is not None]
         # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
         if not sound or not within[0] <= sound[0] <= sound[-1] < within[1] or sound != sorted(sound):
-            saved.gaps.append(_Gap(*(wide if sound else within), _wrong(number)))
+            saved.gaps.append(_Gap(*(wide if sound else within), _wrong_page_words(number)))
             return
         self._visited.add(number)
         # Of an entry that is not sound, the size may be what is wrong: it must not claim the pages of others.
@@ -312,7 +314,7 @@ class Salvage:
         # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
         insort(saved.leaves, (sound[0], number))
 
-    def _value(self, saved: _Saved, node: PageNode) -> bytes | None:
+    def _read_verified_value(self, saved: _SavedTree, node: PageNode) -> bytes | None:
         """The value of an entry, where key and checksum are right."""
         if len(node.key) != saved.key_size:
             return None
@@ -326,14 +328,14 @@ class Salvage:
 
     def _pass_over(self, tree: Tree) -> None:
         """The pages of a sub-database that is made anew: they hold no records."""
-        for node in self._entries(tree):
+        for node in self._read_small_tree(tree):
             if node.value is None:
                 # No checksum is asked here: of the size and of what the pages say themselves, either may be what is
                 # wrong. What both claim is of this value; a leaf behind it must not be passed over with it.
-                count = min(self._file.overflow_pages(node.size), self._claimed(node.page))
+                count = min(self._file.overflow_pages(node.size), self._count_claimed_pages(node.page))
                 self._visited.update(range(node.page, node.page + count))
 
-    def _claimed(self, number: int) -> int:
+    def _count_claimed_pages(self, number: int) -> int:
         """How many pages the run of a large value has, as its first page says; 0 where it cannot be so many."""
         data = self._file.page(number)
         count = 0 if data is None else self._file.following(data, number)
@@ -341,7 +343,7 @@ class Salvage:
         run = range(number, number + count)
         return 0 if count > self._large or any(page in self._visited or page in self._free for page in run) else count
 
-    def _adopt(self, state: MetaPage) -> None:
+    def _adopt_orphan_leaves(self, state: MetaPage) -> None:
         """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
         found: dict[bytes, list[_Leaf]] = {name: [] for name in self._saved}
         number = 2
@@ -351,26 +353,26 @@ class Salvage:
                 number += 1
                 continue
             if kind_of(data, number) == LEAF:
-                self._offer(data, number, found)
+                self._offer_orphan(data, number, found)
             # The inside of a large value may look like a page: the run is passed over as a whole.
-            number += max(1, self._claimed(number))
+            number += max(1, self._count_claimed_pages(number))
         for name, leaves in found.items():
             self._adopt_leaves(self._saved[name], sorted(leaves))
 
-    def _offer(self, data: bytes, number: int, found: dict[bytes, list[_Leaf]]) -> None:
+    def _offer_orphan(self, data: bytes, number: int, found: dict[bytes, list[_Leaf]]) -> None:
         nodes = [node for node in leaf(data) if node is not None]
         if self.meta is None and any(node.key == META_KEY for node in nodes):
             for node in nodes:
                 self._take_meta(node)
             return
         for name, saved in self._saved.items():
-            keys = [node.key for node in nodes if self._value(saved, node) is not None]
+            keys = [node.key for node in nodes if self._read_verified_value(saved, node) is not None]
             # Only what lies wholly within a gap is taken: elsewhere a branch has already said which page holds these
             # keys.
             if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
                 found[name].append((keys[0], keys[-1], number))
 
-    def _adopt_leaves(self, saved: _Saved, leaves: list[_Leaf]) -> None:
+    def _adopt_leaves(self, saved: _SavedTree, leaves: list[_Leaf]) -> None:
         if not leaves:
             return
         tree = saved.tree
@@ -383,66 +385,66 @@ class Salvage:
             return
         for first, _, number in leaves:
             insort(saved.leaves, (first, number))
-        saved.gaps = [part for gap in saved.gaps for part in _between(gap, leaves)]
+        saved.gaps = [part for gap in saved.gaps for part in _subtract_leaves(gap, leaves)]
         # All leaves that the tree counts are there, so no page is missing between them.
         if tree is not None and len(saved.leaves) == tree.leaf_pages:
             saved.gaps = []
 
     # What they hold
 
-    def _read(self, name: bytes, place: int) -> Iterator[Pairs]:
+    def _read_saved(self, name: bytes, place: int) -> Iterator[Pairs]:
         saved = self._saved[name]
         versions = bool(place)
         for gap in saved.gaps:
-            self.losses.append(Loss(_number(gap.low), _last(gap.high), gap.why, None, versions))
+            self.losses.append(Loss(_decode_sow_key(gap.low), _last_key_before(gap.high), gap.why, None, versions))
         keys: list[bytes] = []
         values: list[bytes] = []
         last = b""
         # Entries that cannot be read stand between the sound ones before and behind them.
         pending: list[bytes | None] = []
         # An entry that a split has left behind in a page is sound, and no longer this page's: its key lies in another.
-        ends = [first for first, _ in saved.leaves[1:]] + [_END]
+        ends = [first for first, _ in saved.leaves[1:]] + [_KEY_END]
         for (_, number), end in zip(saved.leaves, ends, strict=False):
             data = self._file.page(number)
             for node in leaf(data) if data is not None else (None,):
-                value = None if node is None else self._value(saved, node)
+                value = None if node is None else self._read_verified_value(saved, node)
                 if node is None or value is None or not last < node.key < end:
                     pending.append(None if node is None else node.key)
                     continue
-                self._lose(pending, last, node.key, versions)
+                self._note_loss(pending, last, node.key, versions)
                 last = node.key
                 keys.append(node.key)
                 values.append(value)
-                if len(keys) == PART:
-                    self._count(keys, values, place)
+                if len(keys) == SALVAGE_BATCH_RECORDS:
+                    self._count_sound(keys, values, place)
                     yield keys, values
                     keys, values = [], []
         # What follows the last sound entry is bounded by nothing but the end of the key space.
-        self._lose(pending, last, _END, versions)
+        self._note_loss(pending, last, _KEY_END, versions)
         if keys:
-            self._count(keys, values, place)
+            self._count_sound(keys, values, place)
             yield keys, values
 
-    def _lose(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
+    def _note_loss(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
         """Entries between two keys that cannot be read. Of versions both keys may be those that lost one."""
         for key in pending:
-            low = _number(before) + (0 if versions or not before else 1)
-            high = _last(behind) if not versions or behind == _END else _number(behind)
+            low = _decode_sow_key(before) + (0 if versions or not before else 1)
+            high = _last_key_before(behind) if not versions or behind == _KEY_END else _decode_sow_key(behind)
             txid = int.from_bytes(key[16:], "big") if key is not None and len(key) == HISTORY_KEY_SIZE else None
-            number = None if key is None else _number(key)
+            number = None if key is None else _decode_sow_key(key)
             self.losses.append(Loss(low, max(low, high), "its checksum does not match", number, versions, txid))
         pending.clear()
 
-    def _count(self, keys: list[bytes], values: list[bytes], place: int) -> None:
+    def _count_sound(self, keys: list[bytes], values: list[bytes], place: int) -> None:
         self._counted[place] += len(keys)
         self._digest += digest_sum([key[:KEY_SIZE] for key in keys], values)
 
 
-def _wrong(number: int) -> str:
+def _wrong_page_words(number: int) -> str:
     return f"page {number} is damaged or outdated"
 
 
-def _between(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
+def _subtract_leaves(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
     """What of a gap is left between leaves that were found."""
     low = gap.low
     for first, last, _ in leaves:
@@ -454,15 +456,15 @@ def _between(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
         yield replace(gap, low=low)
 
 
-def _number(key: bytes) -> int:
+def _decode_sow_key(key: bytes) -> int:
     """The SOW key with which a key of records or versions begins; shorter ones are the beginnings of such."""
     return int.from_bytes(key[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big")
 
 
-def _last(behind: bytes) -> int:
+def _last_key_before(behind: bytes) -> int:
     """The last SOW key that may stand before a key."""
-    number = _number(behind)
-    return LAST if behind == _END else number if len(behind) > KEY_SIZE else max(0, number - 1)
+    number = _decode_sow_key(behind)
+    return MAX_SOW_KEY if behind == _KEY_END else number if len(behind) > KEY_SIZE else max(0, number - 1)
 
 
 def _meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:
@@ -474,9 +476,9 @@ def _meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:
     for size in PAGE_SIZES:
         second = meta_page(data[size : 2 * size], 1)
         sizes += [size] if isinstance(second, MetaPage) and second.page_size == size else []
-    size = sizes[0] if sizes else _USUAL
+    size = sizes[0] if sizes else _DEFAULT_PAGE_BYTES
     pages = likely_meta_page(data[:size], 0, size), likely_meta_page(data[size : 2 * size], 1, size)
     return [page for page in pages if page is not None], size
 
 
-__all__ = ["LAST", "Loss", "Salvage"]
+__all__ = ["MAX_SOW_KEY", "Loss", "Salvage"]

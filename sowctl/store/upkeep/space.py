@@ -21,7 +21,7 @@ from sowctl.store.opening.pages import MetaPage, inspect
 from sowctl.store.upkeep.pagefile import FreeList, PageFile, free_list
 
 _ATTEMPTS = 3
-_TICKS = os.sysconf("SC_CLK_TCK")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ReaderProcess(Struct, frozen=True):
@@ -77,11 +77,11 @@ def space_of(store: Store, seam: Seam = SEAM) -> Space | None:
                 continue
             with explained(path, "read the store"), PageFile(path, meta.page_size, seam) as file:
                 free = free_list(file, meta)
-            return None if free is None else _space(meta, free, file.size, readers)
+            return None if free is None else _build_space_usage(meta, free, file.size, readers)
     return None
 
 
-def _space(meta: MetaPage, free: FreeList, size: int, readers: list[ReaderProcess]) -> Space:
+def _build_space_usage(meta: MetaPage, free: FreeList, size: int, readers: list[ReaderProcess]) -> Space:
     others = [reader for reader in readers if reader.pid != os.getpid()]
     # The oldest state that is looked at bounds what may be used again, however many look at newer ones.
     oldest = min(others, key=lambda reader: reader.transaction, default=None)
@@ -116,7 +116,7 @@ def seconds_of(pid: int, now: float) -> float | None:
         if fields[0] == "Z":
             return None
         booted = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
-        return max(0.0, now - booted - int(fields[19]) / _TICKS)
+        return max(0.0, now - booted - int(fields[19]) / _CLOCK_TICKS)
     return None
 
 

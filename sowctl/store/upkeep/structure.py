@@ -12,11 +12,11 @@ from itertools import pairwise
 from msgspec import Struct
 
 from sowctl.store.codec import KEY_SIZE
-from sowctl.store.opening.pages import BRANCH, DEEPEST, NO_PAGE, MetaPage
+from sowctl.store.opening.pages import BRANCH, MAX_TREE_DEPTH, NO_PAGE, MetaPage
 from sowctl.store.upkeep.pagefile import PageFile, Tree, branch, free_list, kind_of, main_trees
-from sowctl.store.upkeep.verified import END
+from sowctl.store.upkeep.verified import KEY_SPACE_END
 
-UNITS = 1000
+MAX_UNITS = 1000
 """Parts into which the keys of a store are divided at most."""
 
 
@@ -48,7 +48,7 @@ class Structure:
         used = 2 + (meta.main_root != NO_PAGE)
         for name, tree in sorted(trees.items()):
             used += tree.pages
-            yield from ((f"{name.decode(errors='replace')}: {words}", True) for words in self._tree(name, tree))
+            yield from ((f"{name.decode(errors='replace')}: {words}", True) for words in self._check_tree(name, tree))
         free = free_list(file, meta)
         if free is None:
             yield "the list of free pages cannot be read", True
@@ -63,7 +63,7 @@ class Structure:
         if lost:
             yield f"{abs(lost)} pages are {'neither in use nor free' if lost > 0 else 'counted twice'}", lost < 0
 
-    def _tree(self, name: bytes, tree: Tree) -> Iterator[str]:
+    def _check_tree(self, name: bytes, tree: Tree) -> Iterator[str]:
         if not tree.depth:
             return
         branches = leaves = 0
@@ -97,16 +97,16 @@ class Structure:
                     yield f"the keys of branch page {number} are out of order"
                 below += [(page, one, other) for (_, page), one, other in zip(found, starts, starts[1:], strict=False)]
             level = below
-        if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > DEEPEST:
+        if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > MAX_TREE_DEPTH:
             yield (
                 f"{branches} branch pages and {leaves} leaves found, but the counters are "
                 f"{tree.branch_pages} and {tree.leaf_pages}"
             )
 
     def units(self) -> list[Unit]:
-        """The keys in parts of about equally many leaf pages, at most :data:`UNITS`, in order."""
+        """The keys in parts of about equally many leaf pages, at most :data:`MAX_UNITS`, in order."""
         starts = sorted(self._starts)
-        step = max(1, -(-len(starts) // UNITS))
+        step = max(1, -(-len(starts) // MAX_UNITS))
         # Several leaves of versions may begin with one key: a part begins at a key, never within one.
         bounds = sorted({0, *starts[::step]})
         places = [0] * len(bounds)
@@ -116,7 +116,8 @@ class Structure:
                 at += 1
             places[at] += 1
         return [
-            Unit(low, high, max(1, pages)) for low, high, pages in zip(bounds, [*bounds[1:], END], places, strict=True)
+            Unit(low, high, max(1, pages))
+            for low, high, pages in zip(bounds, [*bounds[1:], KEY_SPACE_END], places, strict=True)
         ]
 
 

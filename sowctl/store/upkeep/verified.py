@@ -19,12 +19,12 @@ from sowctl.store.opening.locks import FILE_MODE
 
 MAGIC = b"SOWCHECK"
 VERSION = 1
-MOST = 4096
+MAX_CHECKED_RANGES = 4096
 """Stretches above which neighbours are joined, to the earlier of their times."""
 _HEAD = struct.Struct("<8sHHIQ")
 _MARK = struct.Struct("<Qq")
 _CRC = struct.Struct("<I")
-END = 1 << 64
+KEY_SPACE_END = 1 << 64
 Mark: TypeAlias = tuple[int, int]
 """The first SOW key of a stretch, which ends where the next one begins; when it was read (microseconds, 0: never)."""
 
@@ -37,19 +37,19 @@ class Verified:
 
     def time_of(self, low: int, high: int) -> int:
         """When the part from ``low`` to ``high`` (exclusive) of it was read that was not read for longest."""
-        first = bisect_right(self.marks, (low, END)) - 1
+        first = bisect_right(self.marks, (low, KEY_SPACE_END)) - 1
         return min(time for start, time in self.marks[first:] if start < high)
 
     def mark(self, low: int, high: int, time: int) -> None:
         """Note that everything from ``low`` to ``high`` (exclusive) was read at ``time``."""
-        behind = self.marks[bisect_right(self.marks, (high, END)) - 1][1]
+        behind = self.marks[bisect_right(self.marks, (high, KEY_SPACE_END)) - 1][1]
         # The stretch replaces what lay within it; what lay across its end keeps its time from there on.
         marks = [mark for mark in self.marks if mark[0] < low] + [(low, time)]
-        if high < END:
+        if high < KEY_SPACE_END:
             marks.append((high, behind))
         marks += [mark for mark in self.marks if mark[0] > high]
         self.marks = [mark for place, mark in enumerate(marks) if not place or marks[place - 1][1] != mark[1]]
-        while len(self.marks) > MOST:
+        while len(self.marks) > MAX_CHECKED_RANGES:
             # Two neighbours as one, with the earlier time: never more is said to be read than was.
             pairs = zip(self.marks[::2], [*self.marks[1::2], self.marks[-1]], strict=False)
             self.marks = [(one[0], min(one[1], other[1])) for one, other in pairs]

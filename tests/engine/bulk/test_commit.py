@@ -60,7 +60,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(finish, "BUCKET_BYTES", 30)
+    monkeypatch.setattr(finish, "UPDATE_BUCKET_BYTES", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -106,8 +106,8 @@ def test_any_operations_in_any_split(
     instance = lab.open()
     with pytest.MonkeyPatch.context() as patch, staging(instance, instance.topic(topic).config) as area:
         if small:
-            patch.setattr(staged, "BUCKET_BYTES", 40)
-            patch.setattr(finish, "BUCKET_BYTES", 40)
+            patch.setattr(staged, "COMMIT_BUCKET_BYTES", 40)
+            patch.setattr(finish, "UPDATE_BUCKET_BYTES", 40)
             patch.setattr(outcomes, "decide", lambda *args: DECIDE(*args, bucket=4))
         plan = area.plan(SKIP)
         done = []

@@ -175,9 +175,9 @@ def test_drivers_elsewhere_are_called(tmp_path: Path, monkeypatch: pytest.Monkey
         opening.write(root / "run-nobody" / "x", [b"1"])
         assert sweep(root) == []  # what just began lives
         now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + owner.QUIET + 10)
+        monkeypatch.setattr(time, "time", lambda: now + owner.MIN_QUIET_SECONDS + 10)
         assert [one.name for one in sweep(root)] == ["run-dead", "write-dead"]
-        monkeypatch.setattr(time, "time", lambda: now + owner.FORGOTTEN + 10)
+        monkeypatch.setattr(time, "time", lambda: now + owner.UNREACHABLE_OWNER_SECONDS + 10)
         # nobody asks for ever; what is not ours is not touched
         assert [one.name for one in sweep(root)] == ["run-living", "run-nobody"]
     assert [one.name for one in opening.directories(root)] == ["other"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sowctl.engine.fold.blocks import places_of, values_at, values_of
-from sowctl.engine.fold.changefeed import TYPES, Before, State, advance, records_at, rows_of
+from sowctl.engine.fold.changefeed import CHANGE_ROW_TYPES, Before, State, advance, records_at, rows_of
 from sowctl.engine.topics.expiration import unexpired
 from sowctl.journal.reader import Journal
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -47,8 +47,8 @@ def feed(log: Journal, after: int, until: int, state: State) -> list[Row]:
         columns, chosen = block.numpy_columns(), np.array(places, int)
         kinds, entries = rows_of(columns.operations[chosen], columns.flags[chosen])
         for kind, at in zip(kinds.tolist(), entries.tolist(), strict=True):
-            image = met[at] if TYPES[kind] in ("update_preimage", "delete") else values[at]
-            found.append((TYPES[kind], keys[at], image, block.first_txid + places[at]))
+            image = met[at] if CHANGE_ROW_TYPES[kind] in ("update_preimage", "delete") else values[at]
+            found.append((CHANGE_ROW_TYPES[kind], keys[at], image, block.first_txid + places[at]))
     return found
 
 
@@ -90,7 +90,7 @@ def test_the_feed_applied_to_nothing_gives_the_state(tmp_path: Path, seed: int) 
     keys, there = list(state), unexpired(values, lab.clock.at)
     assert {record.key: record.value for record in lab.records("a")} == {keys[at]: values[at] for at in there}
     kinds = [kind for kind, *_ in rows]
-    assert set(kinds) == set(TYPES) and kinds.count("update_preimage") == kinds.count("update_postimage")
+    assert set(kinds) == set(CHANGE_ROW_TYPES) and kinds.count("update_preimage") == kinds.count("update_postimage")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -22,10 +22,10 @@ def _grown(lab: Lab, topic: str) -> None:
 def test_the_same_store_under_the_smallest_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     _grown(lab, topic)
     live = lab.digest(topic)
-    for name in ("BUCKET_BYTES", "KEEP_BYTES", "PART", "PARTS", "COMPACT_ENTRIES"):
+    for name in ("BUCKET_BYTES", "BLOCK_CACHE_BYTES", "FOLD_PART_RECORDS", "TRANSACTION_PARTS", "COMPACT_ENTRIES"):
         monkeypatch.setattr(folding, name, 5)
-    monkeypatch.setattr("sowctl.engine.fold.spill.SPILLED_BYTES", 500)
-    monkeypatch.setattr("sowctl.identity.keyspace.SORTED", 5)
+    monkeypatch.setattr("sowctl.engine.fold.spill.MAX_BUCKET_FILE_BYTES", 500)
+    monkeypatch.setattr("sowctl.identity.keyspace.SORT_BATCH_KEYS", 5)
     lab.forget(topic)
     assert lab.open().topic(topic).replay().action == "rebuilt"
     assert lab.digest(topic) == live
@@ -40,10 +40,10 @@ def test_blocks_that_are_kept_count_with_their_columns(lab: Lab, monkeypatch: py
     blocks = Journal.blocks
     monkeypatch.setattr(Journal, "blocks", lambda log, **given: reads.append(log) or blocks(log, **given))
     for limit, passes in ((stored + columns, 1), (stored + columns - 1, 2), (stored, 2)):
-        monkeypatch.setattr(folding, "KEEP_BYTES", limit)
+        monkeypatch.setattr(folding, "BLOCK_CACHE_BYTES", limit)
         reads.clear()
         with open_log(lab.open()) as log:
-            held = folding._Blocks(log, REF, folding.EntrySpan(0, log.last_txid()))
+            held = folding._BlockCache(log, REF, folding.EntrySpan(0, log.last_txid()))
             first = [block.first_txid for block in held.first()]
             assert [block.first_txid for block in held.again()] == first
         assert (len(first), len(reads)) == (len(headers), passes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.keyfilter import BITS, KeyFilter
+from sowctl.engine.fold.keyfilter import FILTER_SLOT_BITS, KeyFilter
 
 KEYS = st.lists(st.binary(min_size=8, max_size=8), max_size=30)
 
@@ -16,6 +16,8 @@ def test_what_was_noted_is_found_and_little_else(noted: list[list[bytes]], asked
     for keys in noted:
         known.add(keys)
     every = [key for keys in noted for key in keys]
-    slots = {int.from_bytes(key, "big") >> (64 - BITS) for key in every}
+    slots = {int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) for key in every}
     assert known.may_have(every) == every
-    assert known.may_have(asked) == [key for key in asked if int.from_bytes(key, "big") >> (64 - BITS) in slots]
+    assert known.may_have(asked) == [
+        key for key in asked if int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) in slots
+    ]

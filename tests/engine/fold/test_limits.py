@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold.limits import (
-    LIMITS,
-    PAGE,
+    MEMTABLE_LIMITS,
+    STORE_PAGE_BYTES,
     in_columns,
     in_memory,
     in_place,
@@ -24,35 +24,39 @@ from sowctl.engine.fold.limits import (
 @given(st.integers(0, 1 << 40))
 def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> None:
     limit, held = in_place(file_bytes)
-    pages = file_bytes / PAGE
-    assert 0 < limit <= LIMITS.changes
-    assert 0 < held <= (LIMITS.first_bytes if file_bytes <= LIMITS.empty_bytes else LIMITS.bytes)
+    pages = file_bytes / STORE_PAGE_BYTES
+    assert 0 < limit <= MEMTABLE_LIMITS.changes
+    assert (
+        0
+        < held
+        <= (MEMTABLE_LIMITS.first_bytes if file_bytes <= MEMTABLE_LIMITS.empty_bytes else MEMTABLE_LIMITS.bytes)
+    )
     # with what new records add, on pages that are filled to two thirds
-    assert min(file_bytes, LIMITS.dirty_bytes) + held * 1.5 <= LIMITS.changed_bytes
-    changed = pages * (1 - exp(-limit / pages)) * PAGE if pages else 0
-    assert changed <= LIMITS.dirty_bytes * 1.01 if pages else limit == LIMITS.changes
+    assert min(file_bytes, MEMTABLE_LIMITS.dirty_bytes) + held * 1.5 <= MEMTABLE_LIMITS.changed_bytes
+    changed = pages * (1 - exp(-limit / pages)) * STORE_PAGE_BYTES if pages else 0
+    assert changed <= MEMTABLE_LIMITS.dirty_bytes * 1.01 if pages else limit == MEMTABLE_LIMITS.changes
 
 
 def test_a_large_store_is_changed_in_smaller_steps() -> None:
-    assert in_place(0) == (LIMITS.changes, LIMITS.first_bytes)
-    assert in_place(LIMITS.empty_bytes + 1) == (LIMITS.changes, LIMITS.bytes)
-    assert in_place(LIMITS.dirty_bytes) == (LIMITS.changes, 32 << 20)
+    assert in_place(0) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.first_bytes)
+    assert in_place(MEMTABLE_LIMITS.empty_bytes + 1) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
+    assert in_place(MEMTABLE_LIMITS.dirty_bytes) == (MEMTABLE_LIMITS.changes, 32 << 20)
     assert 25_000 < in_place(1 << 30)[0] < 60_000
     # where no page of a store is changed, its size sets no limit
-    assert in_memory() == (LIMITS.changes, LIMITS.bytes)
-    assert in_columns(first=False) == (LIMITS.columned_changes, LIMITS.columned_bytes)
-    assert in_columns(first=True) == (LIMITS.first_changes, LIMITS.first_columns)
+    assert in_memory() == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
+    assert in_columns(first=False) == (MEMTABLE_LIMITS.columned_changes, MEMTABLE_LIMITS.columned_bytes)
+    assert in_columns(first=True) == (MEMTABLE_LIMITS.first_changes, MEMTABLE_LIMITS.first_columns)
 
 
 @given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
 def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
     # a session turns to runs when a merge rewrites few records for each that it has changed
-    assert is_bulk(changed, records) is (records <= LIMITS.bulk_share * changed)
-    assert is_bulk(changed, records, history=True) is (records <= LIMITS.history_share * changed)
-    assert is_to_be_merged(changed, records) is (changed >= LIMITS.merge_share * records)
+    assert is_bulk(changed, records) is (records <= MEMTABLE_LIMITS.bulk_share * changed)
+    assert is_bulk(changed, records, history=True) is (records <= MEMTABLE_LIMITS.history_share * changed)
+    assert is_to_be_merged(changed, records) is (changed >= MEMTABLE_LIMITS.merge_share * records)
     # a merge at the end of any session rewrites few records for each change, or few at all
     if not is_small(changed, records):
-        assert records <= LIMITS.bulk_share * changed or changed + records <= LIMITS.small_records
+        assert records <= MEMTABLE_LIMITS.bulk_share * changed or changed + records <= MEMTABLE_LIMITS.small_records
 
 
 @given(flushed=st.lists(st.integers(200_000, 340_000), max_size=300))
@@ -62,14 +66,14 @@ def test_runs_of_one_size_become_one(flushed: list[int]) -> None:
     for size in flushed:
         sizes.append(size)
         while count := to_be_joined(sizes):
-            assert count >= LIMITS.fan
+            assert count >= MEMTABLE_LIMITS.fan
             written += sum(sizes[-count:])
             sizes[-count:] = [sum(sizes[-count:])]
         # Few runs, however many were flushed: less than eight of each size.
-        assert len(sizes) <= (LIMITS.fan - 1) * (1 + math.log(max(sum(sizes) / 200_000, 1), 4))
+        assert len(sizes) <= (MEMTABLE_LIMITS.fan - 1) * (1 + math.log(max(sum(sizes) / 200_000, 1), 4))
     assert sum(sizes) == sum(flushed)
     # Each change is written once for each size that there is.
-    assert written <= sum(flushed) * (1 + math.log(max(len(flushed), 1), LIMITS.fan))
+    assert written <= sum(flushed) * (1 + math.log(max(len(flushed), 1), MEMTABLE_LIMITS.fan))
 
 
 def test_few_runs_or_runs_of_other_sizes_stay() -> None:

@@ -157,18 +157,18 @@ def test_a_rebuild_needs_no_runs_and_leaves_none(plot: Plot) -> None:
 
 def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
     # with the usual figures, all of so small a store would be merged
-    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=1, small_records=0))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0))
     plot.publish("j", [50, 51])
     assert used(plot) == 2
     assert plot.lab.open().topic("j").info().lag > 12
     sound(plot)
     # what is behind them goes on being folded, until memory is full; then it is one run more
-    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
     plot.publish("j", [52])
     assert used(plot) == 3
     sound(plot)
     # until all of it is much for the store
-    monkeypatch.setattr(limits, "LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
     plot.publish("j", [53])
     assert not runs_directory(store_of(plot)).exists()
     sound(plot)
@@ -305,7 +305,7 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
         seen.append(options)
         return read(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(current, "TAIL", 5)
+    monkeypatch.setattr(current, "MAX_TAIL_TXIDS", 5)
     monkeypatch.setattr(current, "read_overlay", overtaken)
     source = current.open_current(plot.lab.open(), plot.lab.open().topic("j").config)
     try:
@@ -317,7 +317,7 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
 
 
 def test_a_long_journal_is_read_where_there_is_no_other_way(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(current, "TAIL", 1)
+    monkeypatch.setattr(current, "MAX_TAIL_TXIDS", 1)
     for run in runs_of(plot):
         run.path.unlink()
     sound(plot)
@@ -464,7 +464,7 @@ def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -
     plot.publish("j", range(200), batch=50)
     inode = plot.lab.store("j").stat().st_ino
     with small_memory():
-        limits.LIMITS.bulk_share = 4
+        limits.MEMTABLE_LIMITS.bulk_share = 4
         plot.publish("j", range(30), batch=6)
         assert plot.lab.store("j").stat().st_ino == inode
         plot.publish("j", range(300, 400), batch=6)

@@ -76,7 +76,7 @@ def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() ->
 def test_what_does_not_fit_lies_in_smaller_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int, files: int
 ) -> None:
-    monkeypatch.setattr(module, "SPILLED_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_BUCKET_FILE_BYTES", 1000)
     made: list[object] = []
     make = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **given: made.append(make(**given)) or made[-1])
@@ -88,7 +88,7 @@ def test_what_does_not_fit_lies_in_smaller_parts(
 def test_a_spool_gives_what_it_was_given_as_often_as_asked(
     tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SPOOL_BYTES", limit)
+    monkeypatch.setattr(module, "SPOOL_MEMORY_BYTES", limit)
     items = [(b"k" * number, [None, b"x"] if number % 2 else None) for number in range(40)]
     with Spool(tmp_path) as spool:
         assert list(spool) == []
@@ -100,7 +100,7 @@ def test_a_spool_gives_what_it_was_given_as_often_as_asked(
 
 
 def test_a_spool_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPOOL_BYTES", 10)
+    monkeypatch.setattr(module, "SPOOL_MEMORY_BYTES", 10)
     with Spool(tmp_path / "nowhere") as spool, pytest.raises(StorageError) as caught:
         spool.add((b"x" * 20,))
     assert (caught.value.code, caught.value.place) == ("SOW-ENG-040", str(tmp_path / "nowhere"))

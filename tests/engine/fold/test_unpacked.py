@@ -133,7 +133,9 @@ def test_columns_decide_what_lists_decide(
     found = decide_columns(Standing(overlay, store), digests, payloads)  # type: ignore[arg-type]
     befores = [overlay.current.get(key, store.get(key)) for key in keys]
     statuses, _ = decide(keys, checks, payloads, befores, unchanged(befores, payloads))
-    met: dict[bytes, bytes] = {key: value[codec.CHECK] for key, value in zip(keys, befores, strict=True) if value}
+    met: dict[bytes, bytes] = {
+        key: value[codec.KEY_CHECK_SLICE] for key, value in zip(keys, befores, strict=True) if value
+    }
     alike = all(met.setdefault(key, check) == check for key, check in zip(keys, checks, strict=True))
     assert (found is None) is not alike
     if found is not None:

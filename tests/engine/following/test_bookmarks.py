@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sowctl.engine.following.bookmarks import (
     EPOCH,
     NOW,
-    RECENT,
+    RECENT_RANGE,
     Bookmark,
     Instant,
     Mark,
@@ -19,7 +19,7 @@ from sowctl.engine.following.bookmarks import (
     parse,
 )
 from sowctl.errors import UsageError
-from sowctl.values.times import EARLIEST, LATEST, fixed_clock
+from sowctl.values.times import MAX_MICROS, MIN_MICROS, fixed_clock
 from tests.support.instances import SECOND, START
 
 CLOCK = fixed_clock(START)
@@ -56,8 +56,8 @@ def test_one_place(text: str, mark: Mark) -> None:
 
 @pytest.mark.parametrize("text", ["recent", "MOST_RECENT", "most-recent"])
 def test_recent_is_left_to_the_store(text: str) -> None:
-    assert parse(text, CLOCK) is RECENT
-    assert RECENT.is_recent
+    assert parse(text, CLOCK) is RECENT_RANGE
+    assert RECENT_RANGE.is_recent
     assert not parse("0", CLOCK).is_recent
 
 
@@ -124,7 +124,7 @@ NUMBERS = st.integers(0, (1 << 64) - 1)
 MARKS = st.one_of(
     st.builds(Bookmark, NUMBERS, NUMBERS),
     st.builds(Txid, st.integers(1, (1 << 64) - 1)),
-    st.builds(Instant, st.integers(EARLIEST, LATEST)),
+    st.builds(Instant, st.integers(MIN_MICROS, MAX_MICROS)),
     st.sampled_from([EPOCH, NOW]),
 )
 SOME = st.lists(MARKS, min_size=1, max_size=4).map(tuple)

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.following.stores import file, filecodec
-from sowctl.engine.following.stores.file import LOOSE, FileStore
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, Memory, StoredPlace, Subscriber
+from sowctl.engine.following.stores.file import REWRITE_MIN_BYTES, FileStore
+from sowctl.engine.following.stores.protocol import NOTHING_ACKNOWLEDGED, Advance, Memory, StoredPlace, Subscriber
 from sowctl.errors import DamageError, SowError, StorageError, VersionError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.seam import SEAM, Seam
@@ -52,7 +52,7 @@ def seen(path: Path) -> dict[Subscriber, tuple[str, Memory]]:
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are written anew sooner, so that small ones show it."""
-    monkeypatch.setattr(file, "LOOSE", 600)
+    monkeypatch.setattr(file, "REWRITE_MIN_BYTES", 600)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_places_are_kept(path: Path) -> None:
     store = opened(path)
-    assert (store.rows(), store.get(A), store.memory(A), store.purge(A)) == ([], None, NOTHING, False)
+    assert (store.rows(), store.get(A), store.memory(A), store.purge(A)) == ([], None, NOTHING_ACKNOWLEDGED, False)
     assert not path.exists()
     store.put(A, "[20260105T000000:20260106T000000)")
     store.advance(B, Advance("1|5|", {1: 5}))
@@ -93,7 +93,7 @@ def test_what_was_acknowledged_out_of_order_is_known(path: Path) -> None:
     assert opened(path).memory(A) == Memory({1: 8, 2: 9, 3: 1}, frozenset({Bookmark(2, 12)}))
     # To go back is to want it again.
     store.put(A, "1|2|")
-    assert opened(path).memory(A) == NOTHING
+    assert opened(path).memory(A) == NOTHING_ACKNOWLEDGED
     store.advance(B, Advance(None, {}, [Bookmark(1, 3)]))
     assert seen(path)[B] == ("0", Memory({}, frozenset({Bookmark(1, 3)})))
 
@@ -106,8 +106,8 @@ def test_a_file_is_written_anew_when_it_is_loose(path: Path) -> None:
     for number in range(3000):
         store.advance(A, Advance(f"1|{number}|", {1: number}))
         largest = max(largest, path.stat().st_size)
-    assert LOOSE - 100 < largest <= LOOSE
-    assert path.stat().st_size < LOOSE
+    assert REWRITE_MIN_BYTES - 100 < largest <= REWRITE_MIN_BYTES
+    assert path.stat().st_size < REWRITE_MIN_BYTES
     assert path.stat().st_ino != inode
     assert path.stat().st_mode & 0o777 == 0o604
     assert list(path.parent.iterdir()) == [path]
@@ -121,7 +121,7 @@ def test_a_file_that_is_full_of_rows_is_left_as_it_is(path: Path) -> None:
     for number in range(400):
         store.put(Subscriber("c" * 200, str(number)), "1|1|")
     inode = path.stat().st_ino
-    assert path.stat().st_size > LOOSE
+    assert path.stat().st_size > REWRITE_MIN_BYTES
     store.put(A, "1|1|")
     assert path.stat().st_ino == inode
 
@@ -351,7 +351,7 @@ def test_blocks_of_another_meaning_are_refused(path: Path) -> None:
         [0, [["c"]]],
         [2, "c", "1", "0", 1, [[1]], []],
     ):
-        path.write_bytes(filecodec.header() + filecodec._packed(body))  # type: ignore[arg-type]
+        path.write_bytes(filecodec.header() + filecodec._pack_body(body))  # type: ignore[arg-type]
         with pytest.raises(DamageError) as caught:
             opened(path)
         assert caught.value.code == "SOW-BKM-002", body
@@ -439,8 +439,8 @@ def write_sample(path: Path) -> None:
 
 def test_the_golden_file_is_read_and_written(tmp_path: Path) -> None:
     expected = {
-        Subscriber("trackedClient", "1"): ("13948331409633568391|1465596069899000013|", NOTHING),
-        A: ("[20260105T000000:20260106T000000)", NOTHING),
+        Subscriber("trackedClient", "1"): ("13948331409633568391|1465596069899000013|", NOTHING_ACKNOWLEDGED),
+        A: ("[20260105T000000:20260106T000000)", NOTHING_ACKNOWLEDGED),
         B: ("1|5|", Memory({1: 5, 2: (1 << 64) - 1}, frozenset({Bookmark(1, 8), Bookmark(3, 1), Bookmark(3, 2)}))),
     }
     assert seen(GOLDEN) == expected
@@ -448,7 +448,7 @@ def test_the_golden_file_is_read_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "a.bookmarks").read_bytes() == GOLDEN.read_bytes()
     whole = tmp_path / "whole.bookmarks"
     state: filecodec.State = {}
-    filecodec.absorb(state, GOLDEN.read_bytes(), filecodec.HEADER_SIZE, "")
+    filecodec.absorb(state, GOLDEN.read_bytes(), filecodec.HEADER_BYTES, "")
     whole.write_bytes(filecodec.header() + filecodec.pack_state(state))
     assert seen(whole) == expected
     assert json.loads(json.dumps([row.bookmark for row in opened(GOLDEN).rows()])) == [

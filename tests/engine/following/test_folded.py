@@ -204,8 +204,8 @@ def counted() -> Iterator[int]:
 @pytest.fixture
 def at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of views are computed at every look, not behind a pause."""
-    monkeypatch.setattr(derived, "REST", 0)
-    monkeypatch.setattr(derived, "UNTOLD", 0.0)
+    monkeypatch.setattr(derived, "REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(derived, "MIN_RECHECK_SECONDS", 0.0)
 
 
 GROUPS: dict[str, tuple[list[str], list[str]]] = {

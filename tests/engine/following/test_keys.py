@@ -99,7 +99,7 @@ def test_keys_are_the_filter_that_names_them(
     lab: Lab, topic: str, seed: int, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Rows of views are computed at every look, not behind a pause.
-    monkeypatch.setattr(derived, "REST", 0)
+    monkeypatch.setattr(derived, "REFRESH_REST_FACTOR", 0)
     chance = random.Random(f"{seed} {topic}")
     for _ in range(5):
         happen(lab, topic, chance)

@@ -19,7 +19,7 @@ from sowctl.errors import MissingError, UsageError
 from sowctl.identity.hashes import client_hash
 from sowctl.journal.files import JournalFile
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.reader import MAX_REREADS
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, config_xml, message, numbered, topic_xml
 from tests.support.processes import Child
@@ -219,7 +219,7 @@ def _removing(lab: Lab) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("times", [1, LOOKS])
+@pytest.mark.parametrize("times", [1, MAX_REREADS])
 def test_what_is_removed_before_anything_is_told_makes_a_subscription_begin_later(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
@@ -244,7 +244,7 @@ def test_what_is_removed_before_anything_is_told_makes_a_subscription_begin_late
     monkeypatch.setattr(Tail, "begin", late)
     try:
         with following(lab, "t") as subscription:
-            if times == LOOKS:
+            if times == MAX_REREADS:
                 with pytest.raises(MissingError) as caught:
                     news(subscription)
                 assert (caught.value.code, begun) == ("SOW-FOL-001", [3, 6, 9, 12, 15])
@@ -261,7 +261,7 @@ def test_what_is_removed_before_anything_is_told_makes_a_subscription_begin_late
 def test_the_file_that_grows_may_be_removed_before_it_is_opened(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.journal_size = 1
     numbered(lab, "t", 1, 3)
-    opened, removed = FileSet._opened, list[int]()
+    opened, removed = FileSet._open_numbered, list[int]()
 
     def late(files: FileSet, number: int) -> JournalFile:
         if not removed:
@@ -269,7 +269,7 @@ def test_the_file_that_grows_may_be_removed_before_it_is_opened(lab: Lab, monkey
             _removing(lab)
         return opened(files, number)
 
-    monkeypatch.setattr(FileSet, "_opened", late)
+    monkeypatch.setattr(FileSet, "_open_numbered", late)
     with following(lab, "t") as subscription:
         events = news(subscription)
     assert events[0].txid == 6 and len(events) == 8

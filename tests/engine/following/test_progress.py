@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from sowctl.engine.following.stores.conflating import Conflating
 from sowctl.engine.following.stores.progress import ByConsumer, ByFlush
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, Memory, StoredPlace, Subscriber
+from sowctl.engine.following.stores.protocol import (
+    NOTHING_ACKNOWLEDGED,
+    Advance,
+    BookmarkStore,
+    Memory,
+    StoredPlace,
+    Subscriber,
+)
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark, parse_bookmark
 
@@ -21,7 +28,7 @@ WHO = Subscriber("c", "1")
 class Written(BookmarkStore):
     """A store that notes what it is given."""
 
-    def __init__(self, *, remembers: bool = True, memory: Memory = NOTHING) -> None:
+    def __init__(self, *, remembers: bool = True, memory: Memory = NOTHING_ACKNOWLEDGED) -> None:
         self.remembers = remembers
         self.steps: list[Advance] = []
         self.known = memory
@@ -303,7 +310,7 @@ def test_conflation_forgets_what_is_set_or_purged() -> None:
     assert store.place == "1|2|"
     some.advance(WHO, Advance("1|5|", {1: 5}))
     some.purge(WHO)
-    assert (some.due, some.rows(), some.memory(WHO)) == (None, [], NOTHING)
+    assert (some.due, some.rows(), some.memory(WHO)) == (None, [], NOTHING_ACKNOWLEDGED)
     assert some.get(WHO) == StoredPlace(WHO, "1|2|", 0)
 
 

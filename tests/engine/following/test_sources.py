@@ -91,7 +91,7 @@ VIEW = (
 
 
 def test_a_view_is_followed_as_it_is_queried(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.REFRESH_REST_FACTOR", 0)
     lab = make_lab(config_xml(topic_xml("t") + VIEW, ("t",)))
     lab.publish("t", message(id=1, who="a", v=1), message(id=2, who="b", v=5))
     with following(lab, "sums", oof=True) as subscription:
@@ -109,7 +109,7 @@ def test_a_view_is_followed_as_it_is_queried(make_lab: MakeLab, monkeypatch: pyt
 def test_the_rows_of_a_view_move_on_a_page_together(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int, delta: bool
 ) -> None:
-    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.REFRESH_REST_FACTOR", 0)
     lab = make_lab(config_xml(topic_xml("t") + VIEW, ("t",)))
     chance = random.Random(seed)
     lab.publish("t", *(message(id=number, who="abcdefgh"[number % 8], v=number) for number in range(16)))
@@ -149,8 +149,8 @@ CONFLATED = (
 
 
 def test_a_conflated_topic_is_followed_as_its_intervals_end(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
-    monkeypatch.setattr("sowctl.engine.following.derived.UNTOLD", 0.0)
+    monkeypatch.setattr("sowctl.engine.following.derived.REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.MIN_RECHECK_SECONDS", 0.0)
     lab = make_lab(config_xml(topic_xml("t") + CONFLATED, ("t",)))
     with following(lab, "slow", oof=True) as subscription:
         assert len(news(subscription)) == 2
@@ -166,7 +166,7 @@ def test_a_conflated_topic_is_followed_as_its_intervals_end(make_lab: MakeLab, m
 
 
 def test_a_view_is_computed_only_when_its_sources_change(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.REFRESH_REST_FACTOR", 0)
     for logged in (("t",), ()):
         lab = make_lab(config_xml(topic_xml("t") + VIEW, logged), f"lab{len(logged)}")
         lab.publish("t", message(id=1, who="a", v=1))
@@ -175,9 +175,9 @@ def test_a_view_is_computed_only_when_its_sources_change(make_lab: MakeLab, monk
             (rows,) = (one.rows for one in subscription._followed.values())
             assert rows is not None
             news(subscription)
-            assert rows.pause(subscription._stamp()) is None
+            assert rows.pause(subscription._make_change_stamp()) is None
             lab.publish("t", message(id=1, who="a", v=2))
-            assert rows.pause(subscription._stamp()) == 0.0
+            assert rows.pause(subscription._make_change_stamp()) == 0.0
             assert told(news(subscription)) == [("publish", {"who": "a", "sum": 2})]
 
 
@@ -239,7 +239,7 @@ def test_programs_follow_topics_and_patterns(lab: Lab) -> None:
 
 
 def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waking, "BESIDE", 0.05)
+    monkeypatch.setattr(waking, "EVENT_RECHECK_SECONDS", 0.05)
     lab.publish("t", message(id=1))
     with following(lab, "t", sow=False) as subscription:
         assert news(subscription) == []
@@ -360,7 +360,7 @@ QUEUES = (
 
 
 def test_a_queue_is_followed_by_its_own_name(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.derived.REST", 0)
+    monkeypatch.setattr("sowctl.engine.following.derived.REFRESH_REST_FACTOR", 0)
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + QUEUES, ("t", "u", "own")))
     lab.publish("t", message(id=1))
     lab.publish("u", message(id=2))
@@ -379,7 +379,7 @@ def test_a_queue_is_followed_by_its_own_name(make_lab: MakeLab, monkeypatch: pyt
         lab.open().topic("t").delete(filter="/id = 1")
         with lab.open().queue("work") as queue, queue.lease(10) as leased:
             assert len(leased) == 2
-        monkeypatch.setattr("sowctl.engine.following.derived.UNTOLD", 0.0)
+        monkeypatch.setattr("sowctl.engine.following.derived.MIN_RECHECK_SECONDS", 0.0)
         found = news(subscription) + news(subscription)
         assert ("t", "oof") in [(event.topic, event.command) for event in found]
         assert not [event for event in found if event.command == "oof" and event.topic in ("work", "every", "own")]

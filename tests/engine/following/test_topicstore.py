@@ -10,7 +10,13 @@ from sowctl.config.model import TopicConfig
 from sowctl.engine.following.stores.file import FileStore
 from sowctl.engine.following.stores.opening import open_store
 from sowctl.engine.following.stores.progress import ByConsumer
-from sowctl.engine.following.stores.protocol import NOTHING, Advance, BookmarkStore, StoredPlace, Subscriber
+from sowctl.engine.following.stores.protocol import (
+    NOTHING_ACKNOWLEDGED,
+    Advance,
+    BookmarkStore,
+    StoredPlace,
+    Subscriber,
+)
 from sowctl.engine.following.stores.topic import TopicStore
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions
@@ -67,7 +73,7 @@ def test_c140_a_row_for_each_subscription(shop: Lab) -> None:
     # EPOCH for a subscription that the store does not know.
     assert ByConsumer(store, Subscriber("c", "9"), 0).recent == "0"
     assert not store.remembers
-    assert store.memory(C1) == NOTHING
+    assert store.memory(C1) == NOTHING_ACKNOWLEDGED
 
 
 def test_rows_are_messages_of_three_fields(shop: Lab) -> None:

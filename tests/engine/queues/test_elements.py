@@ -496,13 +496,13 @@ def test_a_mark_that_says_nothing_is_damage(queues: MakeQueueLab) -> None:
 
 def test_file_backed_metadata_syncs_every_change(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[bool] = []
-    original = QueueFile._open
+    original = QueueFile._open_environment
 
     def noting(self: QueueFile, path: object) -> object:
         opened.append(self.synced)
         return original(self, path)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(QueueFile, "_open", noting)
+    monkeypatch.setattr(QueueFile, "_open_environment", noting)
     lab = queues("<FileBackedMetadata>enabled</FileBackedMetadata>")
     lab.put(1)
     lab.pending()

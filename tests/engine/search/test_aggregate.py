@@ -185,7 +185,7 @@ def test_groups_of_a_scan_are_made_of_lines_of_the_file(lab: Lab, monkeypatch: p
             yield one, pairs
 
     monkeypatch.setattr(Snapshot, "lined", counted)
-    monkeypatch.setattr(lines, "BYTES", 30_000)
+    monkeypatch.setattr(lines, "PAGE_BATCH_BYTES", 30_000)
     lab.publish("t", *(message(id=number, g=f"g{number % 3}", v=number / 4 or 1) for number in range(2000)))
     lab.publish("t", message(id=777, g="g0", v=5, more="x" * 9000))
     asked = {"projection": "/g, SUM(/v) AS /s, MAX(/id) AS /most", "grouping": "/g", "index_from": None}

@@ -71,7 +71,7 @@ def test_lines_of_few_shapes_make_the_files_of_values(tmp_path: Path, monkeypatc
     found = []
     shaped = BlockColumns.shaped
     monkeypatch.setattr(BlockColumns, "shaped", lambda *a: found.append(part := shaped(*a)) or part)
-    monkeypatch.setattr(lined, "BYTES", 100_000)
+    monkeypatch.setattr(lined, "PAGE_BATCH_BYTES", 100_000)
     by_shapes = _built(lab)
     assert sum(part is not None for part in found) > 1
     for large in (100, 1 << 40):

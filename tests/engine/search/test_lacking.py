@@ -19,7 +19,7 @@ from sowctl.messages.types import get_type
 from sowctl.store.codec import encode
 from sowctl.values.differences import tree_of
 from sowctl.values.paths import Path, parse_path
-from sowctl.values.rawmembers import LONG, LongObject, in_parts
+from sowctl.values.rawmembers import MIN_PARTED_BYTES, LongObject, in_parts
 from tests.engine.conftest import MakeLab
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
@@ -222,5 +222,5 @@ def test_a_long_message_is_looked_at_some_members_at_a_time(make_lab: MakeLab, m
     assert told(lab, "t", filter="/last/at = 5 OR /legs/qty = 1 OR /f15999 = 'y' OR /f7/x = 1") == [
         "no record of t has the field /f7/x"
     ]
-    assert [size > LONG for size in read].count(True) == 1
+    assert [size > MIN_PARTED_BYTES for size in read].count(True) == 1
     assert told(lab, "t", order_by="/naer") == ["no record of t has the field /naer; did you mean /near?"]

@@ -45,8 +45,8 @@ def messages(chance: random.Random, kind: str, size: int) -> list[bytes]:
 @pytest.fixture
 def sieved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """For each block how many records it has, and how many were left."""
-    monkeypatch.setattr(lined, "BYTES", 20_000)
-    monkeypatch.setattr(columns, "FEWEST", 0)
+    monkeypatch.setattr(lined, "PAGE_BATCH_BYTES", 20_000)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
     monkeypatch.setattr(scan, "_begins_with_numbers", lambda *_: True)
     seen: list[tuple[int, int]] = []
     left = Leading._left
@@ -186,7 +186,7 @@ def test_where_the_tree_does_not_lead_to_a_record_lmdb_reads_all(
 
 def test_damage_is_named_as_by_a_scan(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same record, with the command that helps."""
-    monkeypatch.setattr(lined, "BYTES", 20_000)
+    monkeypatch.setattr(lined, "PAGE_BATCH_BYTES", 20_000)
     lab.publish("t", *(message(id=n, a=n * 7919 % 1000, b="w" * 40) for n in range(900)))
     whole = lab.store("t").read_bytes()
     record = bytearray(whole)

@@ -55,7 +55,7 @@ def test_columns_name_the_record_that_rows_name(
     lab = make_lab(config_xml(topic_xml("t", index), ("t",)))
     topic = lab.open().topic("t")
     topic.publish([message(number, bad) for number in range(300)])
-    monkeypatch.setattr(columns, "FEWEST", 0)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
     monkeypatch.setattr(figures, "INDEXED", 1)
     monkeypatch.setattr(figures, "ASKED", 1)
 
@@ -91,7 +91,7 @@ def test_views_name_the_record(
     instance = lab.open()
     instance.topic("u").publish([f'{{"id":{number},"g":"g{number % 7}"}}' for number in range(20)])
     instance.topic("t").publish([message(number, set()) for number in range(300)])
-    monkeypatch.setattr(columns, "FEWEST", 0)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
 
     def shown(least: int, block: int) -> tuple[str, str, str | None, str]:
         with patch.object(computing, "COLUMNS", least), patch.object(figures, "GROUPED", block):

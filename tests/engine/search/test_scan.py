@@ -291,7 +291,7 @@ def test_no_process_is_left_when_the_reader_stops(lab: Lab, forks: list[int]) ->
 
 def test_values_that_are_too_short_are_refused_where_they_matter(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.publish("t", message(id=1, s="red"), message(id=2, s="green", long="x" * 300))
-    monkeypatch.setattr(integrity, "OVERHEAD", 200)
+    monkeypatch.setattr(integrity, "VALUE_OVERHEAD_BYTES", 200)
     topic = lab.open().topic("t")
     assert [record.payload for record in topic.query("/s = 'green'", index_from=None).records()]
     for text in ("/s = 'red'", None):

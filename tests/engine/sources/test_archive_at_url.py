@@ -221,7 +221,7 @@ def test_each_fault_there_is_an_error_of_its_own(tmp_path: Path, far: Faraway) -
         for code, (path, content) in faults.items():
             kept = path.read_bytes()
             path.unlink() if content is None else path.write_bytes(content)
-            manifest._HELD.clear()  # as in another process
+            manifest._REMOTE_MANIFESTS.clear()  # as in another process
             error = refused(lab)
             assert error.code == code and path.parent.name in str(error.place), error
             with pytest.raises(SowError) as caught:

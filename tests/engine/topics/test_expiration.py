@@ -6,7 +6,7 @@ import pytest
 
 from sowctl.config.model import Expiration
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.topics.expiration import NEVER, count_expired, expires, is_expired, unexpired
+from sowctl.engine.topics.expiration import NO_EXPIRATION, count_expired, expires, is_expired, unexpired
 from sowctl.engine.verbs.replay import replay
 from sowctl.store.codec import encode
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
@@ -25,11 +25,11 @@ def _reconfigure(lab: Lab, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("kind", ["interval", "enabled", "disabled"])
 @pytest.mark.parametrize("now", [9, 10, 11, 20])
-@pytest.mark.parametrize("stamps", [[10], [NEVER], [NEVER, 10, 20], [20, 11], []])
+@pytest.mark.parametrize("stamps", [[10], [NO_EXPIRATION], [NO_EXPIRATION, 10, 20], [20, 11], []])
 def test_one_record_and_many_expire_at_the_same_instant(kind: str, now: int, stamps: list[int]) -> None:
     rule = Expiration(kind, 5 if kind == "interval" else 0)  # type: ignore[arg-type]
     gone = [is_expired(rule, stamp, now) for stamp in stamps]
-    assert gone == [expires(rule) and stamp != NEVER and now >= stamp for stamp in stamps]
+    assert gone == [expires(rule) and stamp != NO_EXPIRATION and now >= stamp for stamp in stamps]
     assert count_expired(rule, stamps, now) == sum(gone)
     if expires(rule):
         values = [encode(bytes(8), bytes(8), 1, 1, stamp, 0, b"{}") for stamp in stamps]

@@ -21,7 +21,7 @@ from sowctl.output.formats import make as renderer
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 from sowctl.values import times
-from sowctl.values.times import LATEST, SECOND, format_time
+from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, format_time
 from tests.engine.conftest import MakeLab
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.staged import SKIP, make, run, stage
@@ -54,12 +54,18 @@ def _envelopes(lab: Lab, *lines: dict[str, object]) -> None:
 
 
 def test_what_envelopes_say(lab: Lab) -> None:
-    ends = [253402300800, 1e300, LAST, {"timestamp": LAST, "expiration": 2}, (LATEST - START) / SECOND - 1]
+    ends = [
+        253402300800,
+        1e300,
+        LAST,
+        {"timestamp": LAST, "expiration": 2},
+        (MAX_MICROS - START) / MICROS_PER_SECOND - 1,
+    ]
     lines = [end if isinstance(end, dict) else {"expiration": end} for end in ends]
     _envelopes(lab, *sorted(lines, key=lambda line: "timestamp" in line))
     found = {json.loads(record.payload)["id"]: record.expiration for record in lab.records("fading")}
     assert sorted(found.values())[:3] == [0, 0, 0]
-    assert max(found.values()) == LATEST
+    assert max(found.values()) == MAX_MICROS
     assert len([end for end in found.values() if end]) == 2
     with pytest.raises(InputError, match="outside the years") as caught:
         _envelopes(lab, {"expiration": "253402300800s"})
@@ -84,13 +90,13 @@ def test_a_bulk_load_says_the_same(tmp_path: Path) -> None:
             assert (report.published, report.ahead) == (1, None)
             instance = lab.open()
             with staging(instance, instance.topic(topic).config) as area:
-                ends = [1e300, FAR, format_time(LATEST), 1e-9]
+                ends = [1e300, FAR, format_time(MAX_MICROS), 1e-9]
                 envelopes = [Envelope(expiration=end) for end in ends]
                 done = stage(area.plan(SKIP), "t", 0, [message(id=n) for n in range(2, 6)], envelopes=envelopes)
                 commit(area, area.plan(SKIP), [done])
             lab.clock.tick(0)
             found = {json.loads(record.payload)["id"]: record.expiration for record in lab.records(topic)}
-            assert found == {1: 0, 2: 0, 3: 0, 4: LATEST, 5: START + 1}
+            assert found == {1: 0, 2: 0, 3: 0, 4: MAX_MICROS, 5: START + 1}
 
 
 @pytest.fixture
@@ -99,10 +105,10 @@ def poisoned(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab
     lab = make_lab(config_xml(topic_xml("t", "<Expiration>enabled</Expiration>"), ("t",)))
     with monkeypatch.context() as patched:
         patched.setattr(outcome, "ending", lambda at, length: at + length)
-        patched.setattr(times, "LATEST", 1 << 62)
+        patched.setattr(times, "MAX_MICROS", 1 << 62)
         lab.publish("t", message(id=1), expiration=FAR)
         lab.publish("t", message(id=2), timestamp="253402300900s")
-    assert {record.expiration > LATEST for record in lab.records("t")} == {True, False}
+    assert {record.expiration > MAX_MICROS for record in lab.records("t")} == {True, False}
     yield lab
 
 
@@ -114,7 +120,7 @@ def test_what_is_there_already_is_read(poisoned: Lab, format: str) -> None:
     renderer(format, OutputOptions(meta=True)).write(batches, out)
     assert LAST.encode() in out.getvalue()
     assert out.getvalue().count(b"9999-") == 1
-    assert next(version.expiration for version in topic.versions("1", fields=True, journal=True)) > LATEST
+    assert next(version.expiration for version in topic.versions("1", fields=True, journal=True)) > MAX_MICROS
 
 
 def test_publishing_goes_on_there(poisoned: Lab) -> None:
@@ -124,12 +130,12 @@ def test_publishing_goes_on_there(poisoned: Lab) -> None:
 
 
 def test_a_topic_ahead_of_the_clock_is_told_once_in_a_run(lab: Lab) -> None:
-    far = format_time(START + 3 * 86_400 * SECOND)
-    near = format_time(START + 20 * 3600 * SECOND)
+    far = format_time(START + 3 * 86_400 * MICROS_PER_SECOND)
+    near = format_time(START + 20 * 3600 * MICROS_PER_SECOND)
     assert lab.publish("t", message(id=1), timestamp=near).ahead is None
     assert not lab.notes
     report = lab.publish("t", *[message(id=n) for n in range(9)], timestamp=far, batch=2)
-    assert report.ahead == START + 3 * 86_400 * SECOND
+    assert report.ahead == START + 3 * 86_400 * MICROS_PER_SECOND
     assert len(lab.notes) == 1
     assert far in lab.notes[0]
     assert lab.publish("t", message(id=1), dry_run=True).ahead == report.ahead
@@ -138,15 +144,15 @@ def test_a_topic_ahead_of_the_clock_is_told_once_in_a_run(lab: Lab) -> None:
 
 def test_a_bulk_load_tells_it_too(tmp_path: Path) -> None:
     with verified(make(tmp_path)) as lab:
-        far = format_time(START + 3 * 86_400 * SECOND)
+        far = format_time(START + 3 * 86_400 * MICROS_PER_SECOND)
         report = run(lab, "log", [message(id=1)], options=PublishOptions(timestamp=far))
-        assert report.ahead == START + 3 * 86_400 * SECOND
+        assert report.ahead == START + 3 * 86_400 * MICROS_PER_SECOND
         assert [far in note for note in lab.notes] == [True]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_messages_that_are_over_are_counted(lab: Lab, dry_run: bool) -> None:
-    payloads = [message(id=n, at=format_time(START - n * 10 * SECOND)) for n in (9, 5, 2, 0)]
+    payloads = [message(id=n, at=format_time(START - n * 10 * MICROS_PER_SECOND)) for n in (9, 5, 2, 0)]
     report = lab.publish("quotes", *payloads, timestamp_field="/at", batch=2, dry_run=dry_run)
     assert (report.published, report.inserted, report.already_expired) == (4, 4, 2)
     assert [row.already_expired for row in report.topics] == [2]
@@ -156,7 +162,7 @@ def test_messages_that_are_over_are_counted(lab: Lab, dry_run: bool) -> None:
 
 
 def test_what_a_stop_leaves_out_is_not_counted(lab: Lab) -> None:
-    at = format_time(START - 60 * SECOND)
+    at = format_time(START - 60 * MICROS_PER_SECOND)
     seen: list[object] = []
     lines = [message(id=1, at=at), "{bad", message(id=2, at=at)]
     with pytest.raises(InputError) as caught:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.topics.targets import MAX_LOGICAL, Target, find_publishable, find_topic, resolve, with_records
+from sowctl.engine.topics.targets import (
+    MAX_LOGICAL_NAME_BYTES,
+    Target,
+    find_publishable,
+    find_topic,
+    resolve,
+    with_records,
+)
 from sowctl.errors import MissingError, SowError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -115,13 +122,13 @@ def test_what_can_be_published_to(lab: Lab) -> None:
     assert (only.name, only.keys, only.key_mode, only.file, only.journalled) == ("only", (), "none", None, True)
     for text, kind, code in (
         ("early", UsageError, "SOW-ENG-032"),
-        ("/" * (MAX_LOGICAL + 1), MissingError, "SOW-ENG-012"),
+        ("/" * (MAX_LOGICAL_NAME_BYTES + 1), MissingError, "SOW-ENG-012"),
         ("nowhere", MissingError, "SOW-ENG-012"),
         ("orders", UsageError, "SOW-ENG-030"),
     ):
         with pytest.raises(kind) as caught:
             find_publishable(instance, text)
         assert caught.value.code == code
-    assert find_publishable(instance, "/" * MAX_LOGICAL).name == "late"
+    assert find_publishable(instance, "/" * MAX_LOGICAL_NAME_BYTES).name == "late"
     with pytest.raises(MissingError, match="TransactionLog"):
         find_topic(instance, "only")

@@ -14,7 +14,7 @@ from sowctl.engine.topics.targets import Target, resolve
 from sowctl.engine.upkeep import repairing
 from sowctl.engine.verbs.upkeep.repair import repair
 from sowctl.errors import DamageError, MissingError, RefusedError
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.meta import META_KEY
 from tests.support.damage import flip_bit, overwrite
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
@@ -140,7 +140,7 @@ def test_a_repair_ends_where_files_go_faster_than_it_reads(tmp_path: Path, monke
         lab.journals()[0].unlink()
         return found
 
-    assert len(lab.journals()) > LOOKS
+    assert len(lab.journals()) > MAX_REREADS
     monkeypatch.setattr(repairing, "check_position", answered)
     with pytest.raises(MissingError) as caught:
         run(lab, "logged")

@@ -200,9 +200,9 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
 def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
     monkeypatch.setattr("sowctl.engine.verbs.delete.PART", 4)
-    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.changes", 4)
-    monkeypatch.setattr("sowctl.engine.fold.apply.PART", 4)
-    monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_BYTES", 100)
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 4)
+    monkeypatch.setattr("sowctl.engine.fold.apply.DELETE_PART_RECORDS", 4)
+    monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_MEMORY_BYTES", 100)
     most = {"group": 0, "overlay": 0, "transaction": 0, "transactions": 0}
     append, added, removed, finish = JournalWriter.append, Overlay.delete, WriteTxn.delete, WriteTxn.finish
 

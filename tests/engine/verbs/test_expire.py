@@ -79,13 +79,13 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         finish(txn)
 
     with monkeypatch.context() as patch:
-        for name in ("PART", "BATCH"):
+        for name in ("DELETE_PART_RECORDS", "VERSION_BATCH_ENTRIES"):
             patch.setattr(removal, name, 2)
-        patch.setattr("sowctl.engine.fold.apply.PART", 2)
+        patch.setattr("sowctl.engine.fold.apply.DELETE_PART_RECORDS", 2)
         for module in ("fold.removal", "writing.topicwriter"):
-            patch.setattr(f"sowctl.engine.{module}.EXPIRED", 6)
-        patch.setattr(removal, "REMOVED", 8)
-        patch.setattr(removal, "VERSIONS", 8)
+            patch.setattr(f"sowctl.engine.{module}.MAX_PIGGYBACK_EXPIRED_RECORDS", 6)
+        patch.setattr(removal, "MAX_EXPIRED_RECORDS", 8)
+        patch.setattr(removal, "MAX_REMOVED_VERSIONS", 8)
         patch.setattr(WriteTxn, "delete", deleting)
         patch.setattr(WriteTxn, "delete_versions", dropping)
         patch.setattr(WriteTxn, "finish", finishing)
@@ -138,8 +138,8 @@ def test_writers_remove_a_bounded_number_with_each_transaction(lab: Lab, monkeyp
 
 
 def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.changes", 2)
-    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.bulk_share", 0)  # what it writes goes in place
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.bulk_share", 0)  # what it writes goes in place
     lab.publish("quotes", *(message(id=n) for n in range(20)))
     lab.clock.tick(30)
     with transactions(monkeypatch) as seen:
@@ -159,11 +159,11 @@ def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> Non
             return self.count // 15, self.count // 130
 
     def at_once(count: int, expired: int) -> int:
-        return removal._at_once(Pages(count), expired)  # type: ignore[arg-type]
+        return removal._count_per_transaction(Pages(count), expired)  # type: ignore[arg-type]
 
     # everything goes: pages of records are free at once, and the index fits
-    assert at_once(5_000_000, 5_000_000) == removal.REMOVED
+    assert at_once(5_000_000, 5_000_000) == removal.MAX_EXPIRED_RECORDS
     # half goes: its pages stay
-    assert 50_000 < at_once(5_000_000, 2_500_000) < removal.REMOVED
+    assert 50_000 < at_once(5_000_000, 2_500_000) < removal.MAX_EXPIRED_RECORDS
     # an index of 300,000 pages, in which every entry lies on a page of its own
     assert 30_000 < at_once(40_000_000, 40_000_000) < 100_000

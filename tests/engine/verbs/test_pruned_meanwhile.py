@@ -12,7 +12,7 @@ import pytest
 from sowctl.engine.fold.rebuild import Rebuilt, rebuild
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.sources import current, past, recovery
-from sowctl.engine.topics.positions import BEHIND
+from sowctl.engine.topics.positions import STORE_AHEAD_OF_JOURNAL
 from sowctl.engine.topics.targets import resolve
 from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
 from sowctl.engine.verbs.history import versions
@@ -124,7 +124,7 @@ def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
     # It looks again, and what is left cannot explain how far the store had come.
     with pytest.raises(DamageError) as caught:
         lab.query("t")
-    assert caught.value.code == BEHIND
+    assert caught.value.code == STORE_AHEAD_OF_JOURNAL
     assert "older journal files" in (caught.value.hint or "")
 
 

@@ -111,7 +111,7 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(blocks.BlockColumns, "_pieces", counted)
-    monkeypatch.setattr(columns, "FEWEST", 0)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
     for size, together in ((1 << 20, 32), (90, 0), (7, 1), (90, 2)):
         monkeypatch.setattr(search, "GROUPED", size)
         monkeypatch.setattr(computing, "READ", min(size, 1000))
@@ -124,7 +124,7 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["text", "two", "chain"])
 def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = shown(filled, name, 1 << 60)
-    monkeypatch.setattr(columns, "FEWEST", 0)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
     sizes: list[int] = []
     gathered = grouping.Grouper.gathered
 

@@ -173,7 +173,7 @@ def test_what_goes_wrong_there_is_told_here(preparer: Preparer, monkeypatch: pyt
     def broken(*_: object) -> object:
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(ahead, "_encoded", broken)
+    monkeypatch.setattr(ahead, "_encode_batch", broken)
     outlet, process = pipe(preparer, b'{"id":1}\n')
     with closing(process), pytest.raises(RuntimeError, match="ValueError: no such thing"):
         os.close(outlet)
@@ -201,7 +201,7 @@ PROGRAM = """
 import os, sys
 os.sched_getaffinity = lambda _: {0, 1}
 from sowctl.engine.verbs import publish
-publish.MUCH = int(sys.argv.pop(1))
+publish.READ_AHEAD_MIN_BYTES = int(sys.argv.pop(1))
 from sowctl.cli.main import run
 run()
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.writing.batching import USUAL, Listed, PublishBatch, batches
+from sowctl.engine.writing.batching import DEFAULT_BATCH_MESSAGES, Listed, PublishBatch, batches
 from sowctl.errors import InputError, StorageError
 from sowctl.messages.framing.chunks import Chunk
 
@@ -58,29 +58,29 @@ class Script:
         return Chunk(payloads, lambda: (lines, range(first, self._count)), self._count)
 
 
-def _batches(source: Script, count: int = USUAL, size: int = SIZE) -> Iterator[PublishBatch]:
+def _batches(source: Script, count: int = DEFAULT_BATCH_MESSAGES, size: int = SIZE) -> Iterator[PublishBatch]:
     return batches(
         "in", source, count=count, size=size, linger=0.1, monotonic=source.monotonic, before_waiting=lambda: None
     )
 
 
-def _sizes(source: Script, count: int = USUAL, size: int = SIZE) -> list[int]:
+def _sizes(source: Script, count: int = DEFAULT_BATCH_MESSAGES, size: int = SIZE) -> list[int]:
     return [len(batch.payloads) for batch in _batches(source, count, size)]
 
 
 def test_a_full_batch_does_not_wait_for_more() -> None:
-    source = Script(USUAL, 50.0, 1)
+    source = Script(DEFAULT_BATCH_MESSAGES, 50.0, 1)
     found = _batches(source)
-    assert len(next(found).payloads) == USUAL
+    assert len(next(found).payloads) == DEFAULT_BATCH_MESSAGES
     assert source.now == 0.0
     assert source.waits == []
     assert [len(batch.payloads) for batch in found] == [1]
 
 
 def test_a_smaller_batch_waits_until_its_first_message_is_old() -> None:
-    source = Script(USUAL - 1, 0.06, 1, 0.06, 5, 1.0)
+    source = Script(DEFAULT_BATCH_MESSAGES - 1, 0.06, 1, 0.06, 5, 1.0)
     found = _batches(source)
-    assert len(next(found).payloads) == USUAL
+    assert len(next(found).payloads) == DEFAULT_BATCH_MESSAGES
     assert source.now == 0.06
     assert len(next(found).payloads) == 5
     assert 0.21 < source.now < 0.23
@@ -132,7 +132,13 @@ def test_what_is_raised_before_a_wait_ends_the_run_with_nothing_behind_it() -> N
         raise InputError("SOW-MSG-002", "a message of the batch before")
 
     found = batches(
-        "in", source, count=USUAL, size=SIZE, linger=0.1, monotonic=source.monotonic, before_waiting=refused
+        "in",
+        source,
+        count=DEFAULT_BATCH_MESSAGES,
+        size=SIZE,
+        linger=0.1,
+        monotonic=source.monotonic,
+        before_waiting=refused,
     )
     with pytest.raises(InputError):
         next(found)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sowctl.engine.topics.positions import BEHIND
+from sowctl.engine.topics.positions import STORE_AHEAD_OF_JOURNAL
 from sowctl.engine.writing import behind
 from sowctl.errors import DamageError, MissingError
-from sowctl.journal.reader import LOOKS
+from sowctl.journal.reader import MAX_REREADS
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 XML = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"))
@@ -23,11 +23,11 @@ def lab(tmp_path: Path) -> Lab:
     lab = Lab(tmp_path / "lab", XML, journal_size=2000)
     lab.publish("t", message(id=1))
     shutil.copy(lab.store("t"), tmp_path / "kept")
-    for number in range(3 * LOOKS):
+    for number in range(3 * MAX_REREADS):
         lab.publish("u", *[message(id=n, text=f"{number}-{n}" * 90) for n in range(40)])
     lab.publish("t", message(id=2))
     shutil.copy(tmp_path / "kept", lab.store("t"))
-    assert len(lab.journals()) > LOOKS + 2
+    assert len(lab.journals()) > MAX_REREADS + 2
     return lab
 
 
@@ -47,14 +47,14 @@ def removing(lab: Lab, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 def test_files_without_entries_of_the_topic_may_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.journals()[0].unlink()  # t's first message, which its store has
-    removing(lab, monkeypatch, LOOKS - 1)
+    removing(lab, monkeypatch, MAX_REREADS - 1)
     lab.publish("t", message(id=3))
     assert sorted(lab.query("t")) == [message(id=1), message(id=2), message(id=3)]
 
 
 def test_where_they_go_faster_than_they_are_read_it_is_said(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.journals()[0].unlink()
-    removing(lab, monkeypatch, LOOKS)
+    removing(lab, monkeypatch, MAX_REREADS)
     with pytest.raises(MissingError) as caught:
         lab.publish("t", message(id=3))
     assert caught.value.code == "SOW-JRN-063"
@@ -85,7 +85,7 @@ def test_a_store_is_not_brought_past_entries_that_went_behind_the_proof(
         patch.setattr(behind, "check_position", answered)
         with pytest.raises(DamageError) as caught:
             lab.publish("t", message(id=4))
-        assert caught.value.code == BEHIND
+        assert caught.value.code == STORE_AHEAD_OF_JOURNAL
     # Nothing was written: with the files back, all of it is there.
     for path, content in files:
         path.write_bytes(content)

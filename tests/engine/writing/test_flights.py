@@ -28,8 +28,8 @@ BATCH = 2
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish_module, "USUAL", BATCH)
-    monkeypatch.setattr(publish_module, "MOST", BATCH)
+    monkeypatch.setattr(publish_module, "DEFAULT_BATCH_MESSAGES", BATCH)
+    monkeypatch.setattr(publish_module, "MAX_BATCH_MESSAGES", BATCH)
 
 
 def _messages(count: int, start: int = 0) -> list[bytes]:

@@ -88,7 +88,7 @@ def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, to
     lab.publish(topic, *(message(id=n) for n in range(6)))
     # two parts are in the store then, or in its transaction
     monkeypatch.setattr(delete_module, "PART", 2)
-    monkeypatch.setattr("sowctl.engine.fold.limits.LIMITS.changes", 2)
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
     monkeypatch.setattr(delete_module, "tombstones", Once(delete_module.tombstones, 3, after=False))
     with pytest.raises(KeyboardInterrupt):
         lab.open().topic(topic).delete(filter="1=1")

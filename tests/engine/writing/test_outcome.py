@@ -22,7 +22,7 @@ from sowctl.engine.writing.outcome import (
 )
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED
 from sowctl.store import codec
-from sowctl.values.times import LATEST
+from sowctl.values.times import MAX_MICROS
 
 CHECK = b"12345678"
 OTHER = b"87654321"
@@ -136,7 +136,7 @@ def test_time_never_goes_back(own: list[int | None], now: int, last: int) -> Non
         (0, 5, 0),
         (7, 5, 107),
         (Until(3), 5, 3),
-        (None, LATEST, 0),
+        (None, MAX_MICROS, 0),
     ],
 )
 def test_a_lifetime_is_the_message_s_own_or_the_usual_one(lifetime: Lifetime, usual: int | None, expected: int) -> None:

@@ -105,7 +105,7 @@ def test_groups_are_those_of_rows(summed: int, case: Any) -> None:
     text, parts, stamps = case
     program = _compiled(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "SUMMED", summed)
+        patch.setattr(grouping, "MIN_MESSAGES_PER_GROUP", summed)
         _hold(program, parts, stamps)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sowctl.expressions.columns import sums
 from sowctl.expressions.columns.column import column_of
 from sowctl.expressions.columns.sums import exact_sums, sums_of
-from sowctl.expressions.functions.sets import SCALE
+from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS
 
 BELOW = st.floats(-(2.0**900), 2.0**900) | st.sampled_from([5e-324, -5e-324, 2.0**-1022, 0.1, -0.1, 2.0**900])
 
@@ -23,10 +23,10 @@ BELOW = st.floats(-(2.0**900), 2.0**900) | st.sampled_from([5e-324, -5e-324, 2.0
 def test_doubles_are_added_without_rounding(pairs: list[tuple[int, float]], block: int) -> None:
     data, codes = np.array([one for _, one in pairs]), np.array([code for code, _ in pairs], np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums, "BLOCK", block)
+        patch.setattr(sums, "SUM_BLOCK_MESSAGES", block)
         found = exact_sums(data, codes, 3)
     expected = [sum((Fraction(one) for code, one in pairs if code == group), Fraction(0)) for group in range(3)]
-    assert [Fraction(one, 1 << SCALE) for one in found] == expected
+    assert [Fraction(one, 1 << DOUBLE_SCALE_BITS) for one in found] == expected
 
 
 def test_many_doubles_are_added_as_fsum_adds_them() -> None:

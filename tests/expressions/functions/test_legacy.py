@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sowctl.expressions.compile import compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, local_offset
-from sowctl.expressions.functions.legacy import LEGACY
+from sowctl.expressions.functions.legacy import LEGACY_FUNCTIONS
 from sowctl.expressions.syntax.errors import ExpressionError
 
-FUNCTIONS = {one.name: one for one in LEGACY}
+FUNCTIONS = {one.name: one for one in LEGACY_FUNCTIONS}
 NOW = 1_767_600_000
 HOUR = 3600
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sowctl.expressions.compile import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rewrites.intervals import EXACT, Bounds, alone, bounds_of, strings_of
+from sowctl.expressions.rewrites.intervals import MAX_EXACT_INTEGER, Bounds, alone, bounds_of, strings_of
 from sowctl.expressions.syntax.nodes import Node
 from sowctl.expressions.syntax.parse import parse_filter
 
@@ -66,9 +66,9 @@ def test_conditions_on_one_field(text: str, path: str | None) -> None:
         ("/a = /b", None),
         ("/a + 1 = 5", None),
         ("/a IS NULL", None),
-        (f"/a = {EXACT}", Bounds(EXACT, EXACT)),
-        (f"/a = {EXACT + 1}", None),
-        (f"/a < -{EXACT + 1}", None),
+        (f"/a = {MAX_EXACT_INTEGER}", Bounds(MAX_EXACT_INTEGER, MAX_EXACT_INTEGER)),
+        (f"/a = {MAX_EXACT_INTEGER + 1}", None),
+        (f"/a < -{MAX_EXACT_INTEGER + 1}", None),
     ],
 )
 def test_bounds(text: str, bounds: Bounds | None) -> None:
@@ -107,7 +107,7 @@ def matches(text: str, values: list[Any]) -> list[bool]:
 
 @given(
     st.sampled_from(["=", "<", "<=", ">", ">="]),
-    st.integers(-5, 5) | st.sampled_from([EXACT, 0.5, -1.5]),
+    st.integers(-5, 5) | st.sampled_from([MAX_EXACT_INTEGER, 0.5, -1.5]),
     st.lists(NUMBERS | st.none()),
 )
 def test_numbers_within_bounds_are_those_that_match(operator: str, number: int | float, values: list[Any]) -> None:

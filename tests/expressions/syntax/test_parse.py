@@ -83,7 +83,7 @@ def test_nodes_are_immutable_and_tell_kinds_apart() -> None:
 
 
 def test_tables_are_those_of_the_grammar() -> None:
-    assert tables.source() == (tables.HERE / "lalr.py").read_text(encoding="utf-8")
+    assert tables.source() == (tables.PACKAGE_DIRECTORY / "lalr.py").read_text(encoding="utf-8")
 
 
 def _lark_accepts(parser: Any, text: str) -> bool:

@@ -228,7 +228,7 @@ class FailingDisk(Seam):
     """Has a file that cannot be read where it is sent: in large pieces, and not as a journal is read."""
 
     def call(self, name: str, function: Callable[..., R], *args: Any) -> R:
-        if name == "file.read" and sending._CHUNK in args:
+        if name == "file.read" and sending._SEND_CHUNK_BYTES in args:
             raise OSError(errno.EIO, "Input/output error")
         return super().call(name, function, *args)
 

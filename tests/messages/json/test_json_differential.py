@@ -214,9 +214,11 @@ def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
 def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (1, 2, 3, 254, 255, 256, 300, 599, 600)
     at_once = [exact.is_deep(payload, limit) for limit in limits]
-    monkeypatch.setattr(exact, "_LONG", 0)
-    monkeypatch.setattr(exact, "_PIECE", re.compile(exact._PIECE.pattern.replace(b"4096", b"2"), re.DOTALL))
-    assert len(exact._PIECE.findall(payload)) > 1 or payload.count(b'"') < 3
+    monkeypatch.setattr(exact, "_DEPTH_SCAN_PIECE_BYTES", 0)
+    monkeypatch.setattr(
+        exact, "_DEPTH_PIECE_PATTERN", re.compile(exact._DEPTH_PIECE_PATTERN.pattern.replace(b"4096", b"2"), re.DOTALL)
+    )
+    assert len(exact._DEPTH_PIECE_PATTERN.findall(payload)) > 1 or payload.count(b'"') < 3
     assert [exact.is_deep(payload, limit) for limit in limits] == at_once
 
 

@@ -60,7 +60,7 @@ def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bo
 @given(text=_objects(_VALUES), wanted=_LISTS)
 def test_in_parts_it_leaves_the_same(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
-    with mock.patch.multiple(rawmembers, LONG=2, _PART=1):
+    with mock.patch.multiple(rawmembers, MIN_PARTED_BYTES=2, _PART_BYTES=1):
         assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
 
 

@@ -57,7 +57,7 @@ WRONG = (
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of any size are read by shapes."""
-    monkeypatch.setattr(columns, "FEWEST", 1)
+    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 1)
 
 
 def spelled(row: Row) -> list[object]:

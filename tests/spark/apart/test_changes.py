@@ -268,10 +268,10 @@ def test_a_feed_of_an_archive_that_was_made_anew_is_refused(tmp_path: Path) -> N
     for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
         pack(file, ".zst", SEAM)
     remade("one")
-    manifest._HELD.clear()
+    manifest._REMOTE_MANIFESTS.clear()
     assert rows_of(begun, parts) == found  # other files of the same entries
     remade("two")
-    manifest._HELD.clear()
+    manifest._REMOTE_MANIFESTS.clear()
     for part in parts:
         with pytest.raises(CarriedError, match="SOW-JRN-084: "):
             rows_of(begun, [part])

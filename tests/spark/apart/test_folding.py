@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from msgspec.structs import replace
 
 from sowctl.engine.fold import folding as folding_here
-from sowctl.engine.keys.presentkeys import SAMPLE
+from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS
 from sowctl.engine.options import DeleteOptions, ReplayOptions
 from sowctl.engine.sources.digest import digest
 from sowctl.engine.topics.positions import open_log
@@ -311,7 +311,7 @@ def test_of_every_block_the_records_are_chosen_that_a_replay_sees(monkeypatch: p
         starts.append(txid)
         winners += left
         # What KeyCheck.see() takes of a block.
-        wanted += left[:: -(-len(left) // SAMPLE) or 1]
+        wanted += left[:: -(-len(left) // SAMPLE_RECORDS) or 1]
         txid += count
     sample, begun, won = (sampling.TxidSet(first, txid) for _ in range(3))
     begun.add(np.array(starts, dtype=np.uint64))
@@ -339,9 +339,9 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
     cut_small(monkeypatch, rng)
     monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((1, 3, 20, 90, 1024)))
     monkeypatch.setattr(sampling, "WINDOW", rng.choice((8, 64, 1 << 20)))
-    monkeypatch.setattr(folding_here, "NOTED", rng.choice((2, 8, 64)))
-    monkeypatch.setattr(sampling, "NOTED", folding_here.NOTED)
-    monkeypatch.setattr(sampling, "GATHERED", rng.choice((1, 10, 1000)))
+    monkeypatch.setattr(folding_here, "COMPARED_KEY_ENTRIES", rng.choice((2, 8, 64)))
+    monkeypatch.setattr(sampling, "COMPARED_KEY_ENTRIES", folding_here.COMPARED_KEY_ENTRIES)
+    monkeypatch.setattr(sampling, "CHECK_BATCH_RECORDS", rng.choice((1, 10, 1000)))
     monkeypatch.setattr(rebuilding, "is_local", lambda _: here)
     versions = "<History><Window>40s</Window><Granularity>3s</Granularity></History>"
     size = rng.choice((3000, 20_000, 1 << 20))

@@ -40,7 +40,7 @@ BESIDE = StructType().add("payload", FIELDS).add("_txid", LongType()).add("_corr
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(shaped, "FEWEST", 1)
+    monkeypatch.setattr(shaped, "MIN_BATCH_MESSAGES", 1)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
 from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.spark.writing.encoding import RowEncoder
-from sowctl.values.times import LATEST
+from sowctl.values.times import MAX_MICROS
 
 KNOWN = ("filter", "flag", "count", "size", "at", "now", "list", "word", "pause")
 
@@ -183,7 +183,7 @@ def test_bounds_that_exclude_each_other_are_empty() -> None:
 
 def test_times_beyond_all_dates_in_columns() -> None:
     """What old journals hold of them: an end is never, a time is the last one that has a date."""
-    numbers = np.array([0, 5, LATEST, LATEST + 1, 1 << 62])
+    numbers = np.array([0, 5, MAX_MICROS, MAX_MICROS + 1, 1 << 62])
     ends = arrays.stamps(numbers).to_pylist()
     assert [None if end is None else end.year for end in ends] == [None, 1970, 9999, None, None]
     assert [time.year for time in arrays.instants(numbers).to_pylist()] == [1970, 1970, 9999, 9999, 9999]

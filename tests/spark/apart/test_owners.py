@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.engine.bulk import owner
-from sowctl.engine.bulk.owner import _is_local, _listening
+from sowctl.engine.bulk.owner import _find_listening_ports, _is_loopback_address
 from sowctl.spark.writing.attempts import Staging, sweep
 
 LISTENS = """
@@ -42,7 +42,7 @@ def test_a_driver_elsewhere_is_called(tmp_path: Path, monkeypatch: pytest.Monkey
             staging = Staging(tmp_path / f"write-{name}", json.dumps({"host": host, "pid": 1, "ports": ports}))
             staging.open()
             if name != "young":
-                before = time.time() - owner.QUIET - 10
+                before = time.time() - owner.MIN_QUIET_SECONDS - 10
                 os.utime(staging.directory, (before, before))
         sweep(tmp_path)
         left = sorted(path.name for path in tmp_path.iterdir())
@@ -62,10 +62,10 @@ def test_a_process_id_means_something_in_its_own_space_alone() -> None:
         assert not owner.has_ended(json.dumps(mine), 0)
         assert owner.has_ended(json.dumps(ended), 0)
         # A container has the name of its host, and processes of its own.
-        assert not owner.has_ended(json.dumps(ended | {"space": "pid:[1]"}), owner.QUIET + 1)
+        assert not owner.has_ended(json.dumps(ended | {"space": "pid:[1]"}), owner.MIN_QUIET_SECONDS + 1)
         # A machine that was started again, or its namesake.
-        assert not owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.QUIET - 1)
-        assert owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.QUIET + 1)
+        assert not owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.MIN_QUIET_SECONDS - 1)
+        assert owner.has_ended(json.dumps(mine | {"boot": "another"}), owner.MIN_QUIET_SECONDS + 1)
         # Written by a release before.
         former = {name: ended[name] for name in ("host", "pid", "started", "ports")}
         assert owner.has_ended(json.dumps(former), 0)
@@ -76,9 +76,9 @@ def test_the_ports_that_others_reach() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         reached, _ = map(int, process.stdout.readline().split())
-        assert _listening(process.pid) == [reached]
+        assert _find_listening_ports(process.pid) == [reached]
         process.communicate()
-    assert _listening(process.pid) == []
+    assert _find_listening_ports(process.pid) == []
 
 
 def test_addresses_of_this_machine_alone() -> None:
@@ -91,4 +91,4 @@ def test_addresses_of_this_machine_alone() -> None:
         ("0000000000000000FFFF00000B01A8C0", False),
         ("0" * 32, False),
     ):
-        assert _is_local(address) == local, address
+        assert _is_loopback_address(address) == local, address

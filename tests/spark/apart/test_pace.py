@@ -71,7 +71,7 @@ def test_of_two_bounds_the_nearer_one_counts(lab: Lab) -> None:
 def test_a_trigger_costs_what_is_new_however_long_the_journal_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal_size: int
 ) -> None:
-    monkeypatch.setattr("sowctl.journal.stretch.EXACT", 1000)
+    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 1000)
     monkeypatch.setattr("sowctl.journal.state.MARK_DISTANCE", 1 << 40)
     looked, opened = [0], [0]
 

@@ -122,7 +122,7 @@ def test_a_process_reads_a_manifest_once(tmp_path: Path, monkeypatch: pytest.Mon
         asked: list[str] = []
         read = opening.read
         monkeypatch.setattr(opening, "read", lambda place: (asked.append(place.name), read(place))[1])
-        manifest._HELD.clear()
+        manifest._REMOTE_MANIFESTS.clear()
         found: list[int] = []
         for one in stretches:
             with open_journal(Origin(instance.config, None, None, None, START), task=one) as log:
@@ -158,17 +158,17 @@ def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     first = planned()
     begun = read(*first)
     assert len(begun) > 20 and all(b'"one"' in payload for payload in begun)
-    held = dict(manifest._HELD)
+    held = dict(manifest._REMOTE_MANIFESTS)
     # the same journal, compressed meanwhile: other files of the same entries
     for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
         pack(file, ".zst", SEAM)
     remade(labs["one"])
-    manifest._HELD.clear()
+    manifest._REMOTE_MANIFESTS.clear()
     assert list(far.glob("*.zst")) and read(*first) == begun
     remade(labs["two"])
     second = planned()
     # as in a process that has read tasks of the first one and now gets one of the second
-    manifest._HELD.update(held)
+    manifest._REMOTE_MANIFESTS.update(held)
     found = read(*second)
     assert len(found) > 20 and all(b'"two"' in payload for payload in found)
     with pytest.raises(DamageError, match="recreated") as caught:

@@ -60,7 +60,7 @@ NAMES = [b"a", b"d", b"s", b"b", b"o", b"n", b"t", b"p", b"y", b"l", b"u", b"v",
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(shaped, "FEWEST", 1)
+    monkeypatch.setattr(shaped, "MIN_BATCH_MESSAGES", 1)
 
 
 def together(
@@ -437,7 +437,7 @@ def test_many_random_messages_in_a_process_of_their_own(deep: bool) -> None:
     if not deep:
         pytest.skip("the long form, with --deep")
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
-    code += "from sowctl.arrow import shaped\nshaped.FEWEST = 1\n"
+    code += "from sowctl.arrow import shaped\nshaped.MIN_BATCH_MESSAGES = 1\n"
     code += "from tests.spark.apart.test_shapes import fuzz\nprint(sum(fuzz(seed, 1500) for seed in range(2, 12)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

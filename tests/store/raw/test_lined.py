@@ -62,7 +62,7 @@ def _is_the_scan(path: Path) -> tuple[int, int]:
 def test_all_records_are_those_of_a_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, size: int, together: int
 ) -> None:
-    monkeypatch.setattr(store_lined, "BYTES", together)
+    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", together)
     assert _is_the_scan(new_store(tmp_path / "t.sow", records, size=size)) == (records, records)
 
 
@@ -74,7 +74,7 @@ def test_after_any_changes(
     path = new_store(tmp_path_factory.mktemp("w") / "t.sow", 300)
     apply_steps(path, steps, 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_lined, "BYTES", together)
+        patch.setattr(store_lined, "PAGE_BATCH_BYTES", together)
         _is_the_scan(path)
 
 
@@ -86,7 +86,7 @@ def _changed(path: Path, key: bytes, value: bytes) -> None:
 @pytest.mark.parametrize("payload", [b"x" * 9000, b'{"a":\n1}', b"", b"\xff\x00"])
 def test_odd_payloads_among_plain_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: bytes) -> None:
     path = new_store(tmp_path / "t.sow", 2000)
-    monkeypatch.setattr(store_lined, "BYTES", 20_000)
+    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 20_000)
     _changed(path, key_of(700), value_of(key_of(700), 2, payload))
     records, count = _is_the_scan(path)
     # A value on pages of its own sends the pages beside it to LMDB, and no others.
@@ -96,7 +96,7 @@ def test_odd_payloads_among_plain_ones(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_records_with_optional_parts_are_left_to_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "t.sow", 2000)
-    monkeypatch.setattr(store_lined, "BYTES", 20_000)
+    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 20_000)
     key = key_of(700)
     _changed(path, key, codec.encode(key, b"checkwrd", 2, 3, 0, 0, b"{}", correlation_id=b"c"))
     assert 1500 < _is_the_scan(path)[1] < 2000
@@ -121,7 +121,7 @@ def test_damage_is_named_as_by_a_scan(tmp_path: Path, behind: int) -> None:
 
 
 def test_damage_at_the_ends_of_parts_is_named_as_by_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_lined, "BYTES", 1)
+    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 1)
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
         places = snapshot.located(b"".join(sorted(map(key_of, range(300)))))[0].tolist()  # type: ignore[index]
@@ -156,7 +156,7 @@ def test_a_page_that_no_file_has_is_damage(tmp_path: Path) -> None:
 def test_another_state_gives_nothing(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        file = snapshot._file()
+        file = snapshot._get_data_file()
         assert store_lined.lined_pages(file, snapshot.transaction) is not None
         assert store_lined.lined_pages(file, snapshot.transaction - 1) is None
         assert store_lined.lined_pages(None, snapshot.transaction) is None

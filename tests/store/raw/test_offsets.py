@@ -10,7 +10,7 @@ import pytest
 from sowctl.seam import SEAM
 from sowctl.store.codec import Offsets
 from sowctl.store.raw import offsets
-from sowctl.store.raw.offsets import KEPT, DataFile, data_file, read_at
+from sowctl.store.raw.offsets import MAX_OPEN_FILES, DataFile, data_file, read_at
 from tests.support.stores import key_of, value_of
 
 KEYS = [key_of(number) for number in range(4)]
@@ -86,6 +86,6 @@ def test_a_file_that_was_replaced_or_cut_is_opened_anew(tmp_path: Path) -> None:
 
 
 def test_few_files_are_kept(tmp_path: Path) -> None:
-    for number in range(KEPT + 3):
+    for number in range(MAX_OPEN_FILES + 3):
         opened(tmp_path / str(number), b"1")
-    assert len(offsets._kept) == KEPT
+    assert len(offsets._kept) == MAX_OPEN_FILES

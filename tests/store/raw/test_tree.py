@@ -189,10 +189,10 @@ def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_few_files_are_kept(tmp_path: Path) -> None:
-    for number in range(store_offsets.KEPT + 3):
+    for number in range(store_offsets.MAX_OPEN_FILES + 3):
         path = new_store(tmp_path / f"{number}.sow", 3)
         assert data_file(path, path.stat().st_ino, SEAM) is not None
-    assert len(store_offsets._kept) == store_offsets.KEPT
+    assert len(store_offsets._kept) == store_offsets.MAX_OPEN_FILES
     assert data_file(path, path.stat().st_ino + 1, SEAM) is None
     path.unlink()
     assert data_file(path, 1, SEAM) is None

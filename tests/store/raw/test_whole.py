@@ -52,7 +52,7 @@ def _is_the_scan(path: Path, step: int = 700) -> None:
 
 @pytest.mark.parametrize(("records", "size"), [(0, 60), (1, 60), (40, 2500), (3, 9000), (5000, 60)])
 def test_all_records_are_those_of_a_scan(tmp_path: Path, records: int, size: int) -> None:
-    with patch.object(lined, "BYTES", 20_000):
+    with patch.object(lined, "PAGE_BATCH_BYTES", 20_000):
         _is_the_scan(new_store(tmp_path / "t.sow", records, size=size))
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_record_is_not_given(tmp_path: Path) -> None:
 def test_another_state_or_count_gives_nothing(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        file = snapshot._file()
+        file = snapshot._get_data_file()
         assert whole_of(file, snapshot.transaction, 300) is not None
         assert whole_of(file, snapshot.transaction, 299) is None
         assert whole_of(file, snapshot.transaction - 1, 300) is None

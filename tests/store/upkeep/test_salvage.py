@@ -11,7 +11,7 @@ import pytest
 
 from sowctl.store.env import Store
 from sowctl.store.upkeep.pagefile import leaf
-from sowctl.store.upkeep.salvage import LAST, Salvage
+from sowctl.store.upkeep.salvage import MAX_SOW_KEY, Salvage
 from tests.support.damage import flip_bit, flipped, overwrite, truncate
 from tests.support.stores import batch, contents, key_of, new_store, tamper, value_of
 
@@ -219,7 +219,7 @@ def test_nothing_of_what_is_no_store(tmp_path: Path) -> None:
         path.write_bytes(content)
         found, salvage = saved(path)
         assert (found, salvage.found) == (({}, {}), False)
-        assert all(loss.high == LAST for loss in salvage.losses)
+        assert all(loss.high == MAX_SOW_KEY for loss in salvage.losses)
 
 
 def test_a_leaf_whose_list_of_entries_was_cut(sample: Path, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from sowctl.seam import SEAM
 from sowctl.store.upkeep import verified
-from sowctl.store.upkeep.verified import END, Verified, decode, encode, read_record, record_of, write_record
+from sowctl.store.upkeep.verified import KEY_SPACE_END, Verified, decode, encode, read_record, record_of, write_record
 from tests.support.damage import flipped
 from tests.support.faults import CountingSeam, FailAt
 from tests.support.stores import START, new_store
 
-BOUND = st.integers(0, END)
+BOUND = st.integers(0, KEY_SPACE_END)
 
 
 @given(st.lists(st.tuples(BOUND, BOUND, st.integers(0, 9)), max_size=12), st.lists(BOUND, min_size=1, max_size=9))
@@ -26,7 +26,7 @@ def test_against_a_model(steps: list[tuple[int, int, int]], asked: list[int]) ->
     for low, high, time in kept:
         record.mark(low, high, time)
     for point in asked:
-        point = min(point, END - 1)
+        point = min(point, KEY_SPACE_END - 1)
         times = [time for low, high, time in kept if low <= point < high]
         assert record.time_of(point, point + 1) == (times[-1] if times else 0)
     assert record.marks[0][0] == 0
@@ -35,7 +35,7 @@ def test_against_a_model(steps: list[tuple[int, int, int]], asked: list[int]) ->
 
 
 def test_many_stretches_become_fewer_with_the_earlier_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verified, "MOST", 10)
+    monkeypatch.setattr(verified, "MAX_CHECKED_RANGES", 10)
     record = Verified()
     for number in range(40):
         record.mark(number * 100, number * 100 + 50, 40 - number)

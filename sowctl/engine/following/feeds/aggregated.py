@@ -54,49 +54,49 @@ class AggregatedFeed(FocusFeed):
         """A message for every group."""
         if source is None:
             return
-        for keys, values in Feed._found(self, source):
+        for keys, values in Feed._find_matching(self, source):
             for key, value in zip(keys, values, strict=True):
-                self._put(key, value)
-            for key, digest, part in zip(keys, *self._parts(keys, values), strict=True):
-                self._change(key, digest, part, 1)
+                self._hold_record(key, value)
+            for key, digest, part in zip(keys, *self._compute_contributions(keys, values), strict=True):
+                self._update_group(key, digest, part, 1)
         order = sorted(self._groups)
         found = []
         for digest in order:
             group = self._groups[digest]
-            self._messages[digest] = self._message(digest, group)
-            txid, time = group.stamp(self._reader(digest))[:2]
+            self._messages[digest] = self._render_group(digest, group)
+            txid, time = group.stamp(self._make_group_reader(digest))[:2]
             found.append(encode(digest[:8], digest[8:], txid, time, 0, 0, self._messages[digest]))
         if shown:
-            yield from self._shown([digest[:8] for digest in order], found, None)
+            yield from self._report_records([digest[:8] for digest in order], found, None)
 
-    def _told(
+    def _process_change(
         self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
     ) -> Sequence[FocusEvent]:
         before = self._held.get(key)
         now = value if matches and not value[0] & TOMBSTONE else None
         if now is not None:
-            self._put(key, now)
+            self._hold_record(key, now)
         elif before is not None:
-            self._drop(key)
-        return self._turned(key, before, now, txid, time, place)
+            self._drop_record(key)
+        return self._update_groups(key, before, now, txid, time, place)
 
-    def _left(
+    def _process_removal(
         self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
         """A record whose lifetime is over leaves its group, not the result."""
-        return self._turned(key, value, None, txid, time, place)
+        return self._update_groups(key, value, None, txid, time, place)
 
-    def _turned(
+    def _update_groups(
         self, key: bytes, before: bytes | None, now: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
         """The groups that a record has left and entered, and what is told of them."""
         values = [value for value in (before, now) if value is not None]
         if not values:
             return ()
-        digests, parts = self._parts([key] * len(values), values)
+        digests, parts = self._compute_contributions([key] * len(values), values)
         signs = [-1, 1] if len(values) == 2 else [1 if before is None else -1]
         for digest, part, sign in zip(digests, parts, signs, strict=True):
-            self._change(key, digest, part, sign)
+            self._update_group(key, digest, part, sign)
         rows: list[FocusEvent] = []
         for digest in dict.fromkeys(digests):
             last = self._messages.get(digest)
@@ -104,19 +104,23 @@ class AggregatedFeed(FocusFeed):
             if not group.size:
                 del self._groups[digest], self._members[digest], self._messages[digest]
                 assert last is not None
-                rows += super()._left("deleted", digest[:8], self._stored(digest, last, txid, time), txid, time, place)
+                rows += super()._process_removal(
+                    "deleted", digest[:8], self._make_stored_message(digest, last, txid, time), txid, time, place
+                )
                 continue
-            message = self._messages[digest] = self._message(digest, group)
-            stored = self._stored(digest, message, txid, time)
-            known = self._stored(digest, last, txid, time) if self._delta and last is not None else None
-            rows += self._published_row(digest[:8], stored, known, txid, time, place)
+            message = self._messages[digest] = self._render_group(digest, group)
+            stored = self._make_stored_message(digest, message, txid, time)
+            known = self._make_stored_message(digest, last, txid, time) if self._delta and last is not None else None
+            rows += self._process_publish(digest[:8], stored, known, txid, time, place)
         return rows
 
     @staticmethod
-    def _stored(digest: Digest, message: bytes, txid: int, time: int) -> bytes:
+    def _make_stored_message(digest: Digest, message: bytes, txid: int, time: int) -> bytes:
         return encode(digest[:8], digest[8:], txid, time, 0, 0, message)
 
-    def _parts(self, keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[list[Digest], list[Contribution]]:
+    def _compute_contributions(
+        self, keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> tuple[list[Digest], list[Contribution]]:
         """Of each record its group and what it adds to it."""
         rows, refused = self._extract(payloads(values))
         if refused:
@@ -138,7 +142,7 @@ class AggregatedFeed(FocusFeed):
         )
         return self._digester(found, null=True), parts
 
-    def _change(self, key: bytes, digest: Digest, part: Contribution, sign: int) -> None:
+    def _update_group(self, key: bytes, digest: Digest, part: Contribution, sign: int) -> None:
         group = self._groups.get(digest)
         if group is None:
             group = self._groups[digest] = self._retractable.empty()
@@ -149,16 +153,18 @@ class AggregatedFeed(FocusFeed):
         else:
             self._members[digest].discard(key)
 
-    def _message(self, digest: Digest, group: RetractableGroup) -> bytes:
-        fields = self._retractable.fields(group, self._environment, self._reader(digest))
+    def _render_group(self, digest: Digest, group: RetractableGroup) -> bytes:
+        fields = self._retractable.fields(group, self._environment, self._make_group_reader(digest))
         return self.wanted.kind.build(list(zip(self._program.destinations, fields, strict=True)))
 
-    def _reader(self, digest: Digest) -> Rows:
+    def _make_group_reader(self, digest: Digest) -> Rows:
         """Reads what the records of a group add to it, for what the group itself does not know after a removal."""
 
         def rows(descending: bool) -> list[Contribution]:
             keys = sorted(self._members[digest])
-            _, parts = self._parts(keys, [value for key in keys if (value := self._held.get(key)) is not None])
+            _, parts = self._compute_contributions(
+                keys, [value for key in keys if (value := self._held.get(key)) is not None]
+            )
             return sorted(parts, key=lambda part: part.stamp, reverse=descending)
 
         return rows

@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 Names = tuple[str, ...]
-TYPES = frozenset(("json", "fix", "nvfix", "bflat", "msgpack", "bson"))
+DELTA_MESSAGE_TYPES = frozenset(("json", "fix", "nvfix", "bflat", "msgpack", "bson"))
 """Kinds of messages whose JSON view has the names of their paths; messages of others come whole."""
 
 
 def difference(kind: MessageType, before: bytes, now: bytes, keys: Sequence[Names], *, empty: bool) -> bytes | None:
     """The fields of ``now`` that ``before`` has not, or has otherwise, and those at ``keys``.
 
-    None where no delta says what has changed, because a field has gone or the type is none of :data:`TYPES`: then the
-    message is delivered whole. b"" stands for "nothing has changed" unless an ``empty`` delta is wanted.
+    None where no delta says what has changed, because a field has gone or the type is none of
+    :data:`DELTA_MESSAGE_TYPES`: then the message is delivered whole. b"" stands for "nothing has changed" unless an
+    ``empty`` delta is wanted.
     """
-    if kind.kind not in TYPES:
+    if kind.kind not in DELTA_MESSAGE_TYPES:
         return None
-    old, new = _members(kind.view(before)), _members(kind.view(now))
+    old, new = _split_members(kind.view(before)), _split_members(kind.view(now))
     if old is None or new is None:
         return None
-    changed = list(_changed((), old, new))
+    changed = list(_find_changed_paths((), old, new))
     if None in changed:
         return None
     if not changed and not empty:
@@ -40,7 +41,7 @@ def difference(kind: MessageType, before: bytes, now: bytes, keys: Sequence[Name
     return kind.select(now, [(False, ()), *((True, path) for path in paths)])
 
 
-def _changed(front: Names, old: dict[str, bytes], new: dict[str, bytes]) -> Iterator[Names | None]:
+def _find_changed_paths(front: Names, old: dict[str, bytes], new: dict[str, bytes]) -> Iterator[Names | None]:
     """The paths at which values differ; None for one that has gone, which no delta tells."""
     for name in old:
         if name not in new:
@@ -50,15 +51,15 @@ def _changed(front: Names, old: dict[str, bytes], new: dict[str, bytes]) -> Iter
         if before == value:
             continue
         # Objects are compared member by member, arrays and scalars whole, as a delta is merged.
-        below = _members(value) if value[:1] == b"{" else None
-        above = _members(before) if below and before is not None else None
+        below = _split_members(value) if value[:1] == b"{" else None
+        above = _split_members(before) if below and before is not None else None
         if below and above:
-            yield from _changed((*front, name), above, below)
+            yield from _find_changed_paths((*front, name), above, below)
         else:
             yield (*front, name)
 
 
-def _members(text: bytes) -> dict[str, bytes] | None:
+def _split_members(text: bytes) -> dict[str, bytes] | None:
     """The members of a JSON object, each as its text; None for anything else."""
     try:
         found = msgspec.json.decode(text, type=dict[str, Raw])

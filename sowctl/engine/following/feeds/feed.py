@@ -56,8 +56,8 @@ class Feed:
         """
         if source is None or not shown:
             return
-        for batch in self._ordered(lambda: self._noted(self._found(source), told), source):
-            yield from self._shown(batch.keys, batch.values, told)
+        for batch in self._order_rows(lambda: self._note_told_records(self._find_matching(source), told), source):
+            yield from self._report_records(batch.keys, batch.values, told)
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records of the present state that are in the result."""
@@ -72,7 +72,7 @@ class Feed:
 
     def result(self, source: Source) -> Iterator[Matched]:
         """All records of the present state that are in the result; ``source`` may be of other logical topics, too."""
-        for keys, values in Feed._found(self, source):
+        for keys, values in Feed._find_matching(self, source):
             yield (keys, values) if self._meant is None else self._meant((keys, list(values)))
 
     def holding(self, source: Source) -> Iterator[Events]:
@@ -83,7 +83,7 @@ class Feed:
                 places = [place for place, key in enumerate(keys) if key in known]
                 keys, values = [keys[place] for place in places], [values[place] for place in places]
             if keys:
-                yield self._made("sow", keys, values)
+                yield self._make_feed_events("sow", keys, values)
 
     def left(self, source: Source | None, before: Feed) -> Iterator[Delivery]:
         """What the subscriber of ``before`` holds and has no more; nothing unless that is asked for."""
@@ -93,14 +93,16 @@ class Feed:
             stays = frozenset(self.places(keys, values))
             gone = [place for place in range(len(keys)) if place not in stays]
             if gone:
-                yield self._made("oof", [keys[at] for at in gone], [values[at] for at in gone], reason="match")
+                yield self._make_feed_events(
+                    "oof", [keys[at] for at in gone], [values[at] for at in gone], reason="match"
+                )
 
     def take(self, changes: Changes) -> Iterator[Delivery]:
         """What one batch of changes tells the subscriber."""
-        wanted = self._matching(changes)
+        wanted = self._filter_matching(changes)
         if len(wanted):
-            self._note(wanted.keys)
-            events = self._made("publish", wanted.keys, wanted.values)
+            self._note_keys(wanted.keys)
+            events = self._make_feed_events("publish", wanted.keys, wanted.values)
             events.publishers, events.sequences = wanted.publishers, wanted.sequences
             yield events
 
@@ -116,30 +118,32 @@ class Feed:
         """The keys that the subscriber is known to hold; none where that is not kept."""
         return ()
 
-    def _shown(self, keys: Sequence[bytes], values: Sequence[bytes], told: Telling | None) -> Iterator[Delivery]:
+    def _report_records(
+        self, keys: Sequence[bytes], values: Sequence[bytes], told: Telling | None
+    ) -> Iterator[Delivery]:
         if told is not None:
             known = frozenset(told(keys, values))
             places = [place for place in range(len(keys)) if place not in known]
             keys, values = [keys[place] for place in places], [values[place] for place in places]
         if keys:
-            self._note(keys)
-            events = self._made("sow", keys, values)
+            self._note_keys(keys)
+            events = self._make_feed_events("sow", keys, values)
             events.batch_size, events.query_id = self.wanted.options.batch_size, self.wanted.options.query_id
             yield events
 
-    def _note(self, keys: Iterable[bytes]) -> None:
+    def _note_keys(self, keys: Iterable[bytes]) -> None:
         """Records of these keys are told."""
         if self._told_keys is not None:
             self._told_keys.update(keys)
 
-    def _noted(self, found: Iterable[Matched], told: Telling | None) -> Iterator[Matched]:
+    def _note_told_records(self, found: Iterable[Matched], told: Telling | None) -> Iterator[Matched]:
         """All of ``found``; those that were told before are noted."""
         for keys, values in found:
             if told is not None and self._told_keys is not None:
-                self._note(keys[place] for place in told(keys, values))
+                self._note_keys(keys[place] for place in told(keys, values))
             yield keys, values
 
-    def _made(
+    def _make_feed_events(
         self,
         command: Command,
         keys: Sequence[bytes],
@@ -148,7 +152,7 @@ class Feed:
         reason: Reason | None = None,
     ) -> Events:
         """Events of stored values; ``payload`` are their bodies where those are not the values' own."""
-        bodies = self._selected(payloads(values)) if payload is None else payload
+        bodies = self._select_fields(payloads(values)) if payload is None else payload
         wanted = self.wanted
         events = made(
             command, wanted.label, wanted.kind, keys, values, bodies, key_mode=wanted.config.key_mode, reason=reason
@@ -158,26 +162,26 @@ class Feed:
             events.logical = None
         return events
 
-    def _selected(self, found: Sequence[bytes]) -> Sequence[bytes]:
+    def _select_fields(self, found: Sequence[bytes]) -> Sequence[bytes]:
         select = self.wanted.select
         return found if select is None else list(map(select, found))
 
-    def _published(self, changes: Changes) -> Changes:
+    def _filter_published(self, changes: Changes) -> Changes:
         """Those of the changes that bring a message, of the logical topics that are meant."""
         if flags_of(changes.values) & TOMBSTONE:
             changes = changes.chosen([at for at, value in enumerate(changes.values) if not value[0] & TOMBSTONE])
         if self._meant is None or not len(changes):
             return changes
         takes = self._meant
-        return changes.chosen([at for at, pair in enumerate(_each(changes)) if takes(pair)[0]])
+        return changes.chosen([at for at, pair in enumerate(_iterate_changes(changes)) if takes(pair)[0]])
 
-    def _matching(self, changes: Changes) -> Changes:
-        published = self._published(changes)
+    def _filter_matching(self, changes: Changes) -> Changes:
+        published = self._filter_published(changes)
         if not len(published) or not self.wanted.matcher.selective:
             return published
         return published.chosen(self.wanted.matcher.places(published.keys, published.values))
 
-    def _found(self, source: Source) -> Iterator[Matched]:
+    def _find_matching(self, source: Source) -> Iterator[Matched]:
         """The records that match, in key order, by indexes where there are such."""
         matcher, stored = self.wanted.matcher, source.stored
         if self.wanted.sow_keys is not None:
@@ -189,7 +193,7 @@ class Feed:
         counts = QueryStatistics(source.topic, source.message_type)
         return filtered(alone(source.batches(figures.READ)), matcher, counts, figures.DECODED)
 
-    def _ordered(self, found: Callable[[], Iterator[Matched]], source: Source) -> Iterator[RecordBatch]:
+    def _order_rows(self, found: Callable[[], Iterator[Matched]], source: Source) -> Iterator[RecordBatch]:
         """The rows of the query part: in its order, and not more than top_n."""
         from sowctl.engine.search.sorting import ordered
 
@@ -222,6 +226,6 @@ class Feed:
                 )
 
 
-def _each(changes: Changes) -> Iterator[Pairs]:
+def _iterate_changes(changes: Changes) -> Iterator[Pairs]:
     for key, value in zip(changes.keys, changes.values, strict=True):
         yield [key], [value]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.interest import Interest
     from sowctl.engine.instance import Instance
 
-SPARE = 1000
+SPARE_EXPIRATIONS = 1000
 """Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
 
 
@@ -76,44 +76,44 @@ class FocusFeed(Feed):
         if shown:
             yield from super().load(source, shown=True, told=told)
         else:
-            for _ in self._found(source):
+            for _ in self._find_matching(source):
                 pass
 
-    def _found(self, source: Source) -> Iterator[Matched]:
+    def _find_matching(self, source: Source) -> Iterator[Matched]:
         # An order may read everything twice: the same values are noted once more, which changes nothing.
-        for keys, values in super()._found(source):
+        for keys, values in super()._find_matching(source):
             for key, value in zip(keys, values, strict=True):
-                self._put(key, value)
+                self._hold_record(key, value)
             yield keys, values
 
     def take(self, changes: Changes) -> Iterator[Delivery]:
         """What changes mean to what the subscriber holds."""
-        matching = self._places(changes)
-        self._prepare(changes, matching)
-        yield from self._delivered(self._rows(changes, matching), changes)
+        matching = self._find_matching_places(changes)
+        self._preload_changes(changes, matching)
+        yield from self._group_deliveries(self._build_focus_events(changes, matching), changes)
 
     def expire(self, now: int) -> Iterator[Delivery]:
         """Records whose lifetime has ended."""
-        yield from self._delivered(self._ended(now), None)
+        yield from self._group_deliveries(self._expire_at(now), None)
 
     def close(self) -> None:
         """Forget what is held."""
         self._held.close()
 
-    def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
+    def _preload_changes(self, changes: Changes, matching: frozenset[int]) -> None:
         """Read of all changes together what is cheaper to read so."""
 
-    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
+    def _build_focus_events(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
         """What the changes tell, one after the other."""
         rows: list[FocusEvent] = []
         for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
             txid, time = stamps(value)
             if self._ends and self._ends[0][0] <= time:
-                rows += self._ended(time)
-            rows += self._told(key, value, txid, time, place, matches=place in matching)
+                rows += self._expire_at(time)
+            rows += self._process_change(key, value, txid, time, place, matches=place in matching)
         return rows
 
-    def _told(
+    def _process_change(
         self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
     ) -> Sequence[FocusEvent]:
         """What one change tells, and what is held behind it."""
@@ -123,51 +123,51 @@ class FocusFeed(Feed):
             gone = bool(value[0] & TOMBSTONE)
             # A deletion has no body: the last one goes with it.
             last = self._held.get(key) if gone and self._oof else value
-            self._drop(key)
-            return self._left("deleted" if gone else "match", key, last or value, txid, time, place)
+            self._drop_record(key)
+            return self._process_removal("deleted" if gone else "match", key, last or value, txid, time, place)
         # A delta is one to what was told.
         told = self._told_keys is None or key in self._told_keys
         before = self._held.get(key) if self._delta and told else None
-        self._put(key, value)
-        return self._published_row(key, value, before, txid, time, place)
+        self._hold_record(key, value)
+        return self._process_publish(key, value, before, txid, time, place)
 
-    def _published_row(
+    def _process_publish(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
         """A message, or to a delta subscriber what differs from ``before``."""
         if before is not None:
-            old, new = self._selected(payloads((before, value)))
+            old, new = self._select_fields(payloads((before, value)))
             delta = difference(self.wanted.kind, old, new, self._keys, empty=self._empties)
             if delta is not None:
                 return (FocusEvent("delta_publish", None, key, value, delta, txid, time, place),) if delta else ()
-        return (FocusEvent("publish", None, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+        return (FocusEvent("publish", None, key, value, self._select_fields(payloads((value,)))[0], txid, time, place),)
 
-    def _left(
+    def _process_removal(
         self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
         """A record that has left."""
         if not self._oof:
             return ()
-        return (FocusEvent("oof", reason, key, value, self._selected(payloads((value,)))[0], txid, time, place),)
+        return (FocusEvent("oof", reason, key, value, self._select_fields(payloads((value,)))[0], txid, time, place),)
 
-    def _drop(self, key: bytes) -> None:
+    def _drop_record(self, key: bytes) -> None:
         self._held.drop(key)
 
-    def _put(self, key: bytes, value: bytes) -> None:
+    def _hold_record(self, key: bytes, value: bytes) -> None:
         self._held.put(key, value)
         if self._mortal and (end := expiration_of(value)):
             heapq.heappush(self._ends, (end, key))
-            if len(self._ends) > 2 * len(self._held) + SPARE:
-                self._tidy()
+            if len(self._ends) > 2 * len(self._held) + SPARE_EXPIRATIONS:
+                self._prune_expirations()
 
-    def _tidy(self) -> None:
+    def _prune_expirations(self) -> None:
         """Leave only the ends that still hold: a record that is published again has another one."""
         latest = {key: end for end, key in self._ends if key in self._held}
         found = [(expiration_of(value), key) for key in latest if (value := self._held.get(key)) is not None]
         self._ends = [(end, key) for end, key in found if end]
         heapq.heapify(self._ends)
 
-    def _ended(self, time: int) -> list[FocusEvent]:
+    def _expire_at(self, time: int) -> list[FocusEvent]:
         """The records whose lifetime has ended at an instant, in the order of their ends."""
         rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
@@ -176,11 +176,11 @@ class FocusFeed(Feed):
             # Published again since with another lifetime, or gone.
             if value is None or expiration_of(value) != end:
                 continue
-            self._drop(key)
-            rows += self._left("expired", key, value, 0, end, None)
+            self._drop_record(key)
+            rows += self._process_removal("expired", key, value, 0, end, None)
         return rows
 
-    def _places(self, changes: Changes) -> frozenset[int]:
+    def _find_matching_places(self, changes: Changes) -> frozenset[int]:
         """The places of changes that bring a message which matches."""
         published = [place for place, value in enumerate(changes.values) if not value[0] & TOMBSTONE]
         if self._meant is not None:
@@ -191,13 +191,13 @@ class FocusFeed(Feed):
         chosen = changes.chosen(published)
         return frozenset(published[at] for at in self.wanted.matcher.places(chosen.keys, chosen.values))
 
-    def _delivered(self, rows: Sequence[FocusEvent], changes: Changes | None) -> Iterator[Delivery]:
+    def _group_deliveries(self, rows: Sequence[FocusEvent], changes: Changes | None) -> Iterator[Delivery]:
         """Rows as events, those of one kind in a row together."""
-        for (command, reason, _), some in groupby(rows, key=_kind_of):
+        for (command, reason, _), some in groupby(rows, key=_get_event_kind):
             run = list(some)
             if command != "oof":
-                self._note(row.key for row in run)
-            events = self._made(
+                self._note_keys(row.key for row in run)
+            events = self._make_feed_events(
                 command, [row.key for row in run], [row.value for row in run], [row.payload for row in run], reason
             )
             events.txids = [row.txid for row in run]
@@ -209,5 +209,5 @@ class FocusFeed(Feed):
             yield events
 
 
-def _kind_of(row: FocusEvent) -> tuple[Command, Reason | None, bool]:
+def _get_event_kind(row: FocusEvent) -> tuple[Command, Reason | None, bool]:
     return row.command, row.reason, row.place is None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Item = tuple[Any, ...]
 """The parts of a sort key, then the SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
-PART = 1000
+PAGE_PART_RECORDS = 1000
 
 
 class FeedChange(NamedTuple):
@@ -51,7 +51,7 @@ class PageFeed(FocusFeed):
         super().__init__(instance, wanted)
         self._skip, self._size = wanted.options.skip_n or 0, wanted.options.top_n or 0
         self._mixed = [False] * len(wanted.order)
-        self._ranks = self._made_ranks()
+        self._ranks = self._make_field_ranks()
         self._items: dict[bytes, Item] = {}
         self._order = OrderedItems()
         self._page: list[Item] = []
@@ -62,7 +62,7 @@ class PageFeed(FocusFeed):
 
     def prepare(self, source: Source | None) -> None:
         """Read every record that matches."""
-        while source is not None and not self._loaded(source):
+        while source is not None and not self._load_all_records(source):
             # A number among what was read as texts: all texts are read anew.
             self._held.clear()
             self._items, self._ends = {}, []
@@ -73,7 +73,7 @@ class PageFeed(FocusFeed):
         """The page, behind :meth:`prepare`."""
         keys = [item[-1] for item in self._page]
         if shown and keys:
-            yield from self._shown(keys, [self._value(key) for key in keys], told)
+            yield from self._report_records(keys, [self._get_value(key) for key in keys], told)
 
     def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
         """The places of those records that are on the page."""
@@ -83,129 +83,135 @@ class PageFeed(FocusFeed):
     def result(self, source: Source) -> Iterator[Matched]:
         """The page."""
         keys = [item[-1] for item in self._page]
-        yield keys, [self._value(key) for key in keys]
+        yield keys, [self._get_value(key) for key in keys]
 
-    def _loaded(self, source: Source) -> bool:
-        self._ranks = self._made_ranks()
-        for keys, values in super()._found(source):
-            ranked = self._ranked(values)
+    def _load_all_records(self, source: Source) -> bool:
+        self._ranks = self._make_field_ranks()
+        for keys, values in super()._find_matching(source):
+            ranked = self._rank_values(values)
             if ranked is None:
                 return False
-            self._items.update(zip(keys, _items(keys, ranked), strict=True))
+            self._items.update(zip(keys, _make_ranked_items(keys, ranked), strict=True))
         return True
 
-    def _made_ranks(self) -> FieldRanks | None:
+    def _make_field_ranks(self) -> FieldRanks | None:
         if not self.wanted.order:
             return None
         ranks = FieldRanks(self.wanted.order, self._mixed)
         ranks.begin(self.wanted.kind)
         return ranks
 
-    def _ranked(self, values: Sequence[bytes]) -> Sequence[Any] | None:
+    def _rank_values(self, values: Sequence[bytes]) -> Sequence[Any] | None:
         """Sort keys; without an order SOW keys alone decide."""
         return [()] * len(values) if self._ranks is None else self._ranks.of(values)
 
-    def _prepare(self, changes: Changes, matching: frozenset[int]) -> None:
+    def _preload_changes(self, changes: Changes, matching: frozenset[int]) -> None:
         places = sorted(matching)
         keys, values = [changes.keys[place] for place in places], [changes.values[place] for place in places]
-        ranked = self._ranked(values)
+        ranked = self._rank_values(values)
         if ranked is None:
-            self._rank_anew()
-            ranked = self._ranked(values)
+            self._rerank_records()
+            ranked = self._rank_values(values)
             assert ranked is not None
-        self._fresh = dict(zip(values, _items(keys, ranked), strict=True))
+        self._fresh = dict(zip(values, _make_ranked_items(keys, ranked), strict=True))
 
-    def _rank_anew(self) -> None:
+    def _rerank_records(self) -> None:
         """Sort keys of all records, now that one of them is known to be a number."""
-        self._ranks = self._made_ranks()
+        self._ranks = self._make_field_ranks()
         keys = list(self._items)
-        for start in range(0, len(keys), PART):
-            some = keys[start : start + PART]
-            ranked = self._ranked([self._value(key) for key in some])
+        for start in range(0, len(keys), PAGE_PART_RECORDS):
+            some = keys[start : start + PAGE_PART_RECORDS]
+            ranked = self._rank_values([self._get_value(key) for key in some])
             assert ranked is not None
-            self._items.update(zip(some, _items(some, ranked), strict=True))
+            self._items.update(zip(some, _make_ranked_items(some, ranked), strict=True))
         self._order = OrderedItems(self._items.values())
         self._moved = True
 
-    def _value(self, key: bytes) -> bytes:
+    def _get_value(self, key: bytes) -> bytes:
         value = self._held.get(key)
         assert value is not None
         return value
 
-    def _drop(self, key: bytes) -> None:
-        super()._drop(key)
+    def _drop_record(self, key: bytes) -> None:
+        super()._drop_record(key)
         self._order.remove(self._items[key])
         self._was = self._items.pop(key)
 
-    def _rows(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
+    def _build_focus_events(self, changes: Changes, matching: frozenset[int]) -> list[FocusEvent]:
         """What the changes tell: those of one instant are made before the page is looked at again."""
         if changes.publishers is not None:
-            return super()._rows(changes, matching)
+            return super()._build_focus_events(changes, matching)
         rows: list[FocusEvent] = []
         for step in steps(changes):
             if len(step) == 1:
-                rows += super()._rows(changes.chosen(step), frozenset({0}) if step[0] in matching else frozenset())
+                rows += super()._build_focus_events(
+                    changes.chosen(step), frozenset({0}) if step[0] in matching else frozenset()
+                )
                 continue
             txid, time = max(stamps(changes.values[place]) for place in step)
             if self._ends and self._ends[0][0] <= time:
-                rows += self._ended(time)
+                rows += self._expire_at(time)
             self._step = {}
             for place in step:
                 value = changes.values[place]
-                self._told(changes.keys[place], value, *stamps(value), place, matches=place in matching)
+                self._process_change(changes.keys[place], value, *stamps(value), place, matches=place in matching)
             changed, self._step = self._step, None
             if self._moved:
-                rows += self._turned(changed, txid, step[-1])
+                rows += self._report_page_changes(changed, txid, step[-1])
         return rows
 
-    def _ended(self, time: int) -> list[FocusEvent]:
+    def _expire_at(self, time: int) -> list[FocusEvent]:
         """Lifetimes that end at one instant end together: no record enters the page that leaves it at the same time."""
         rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
             self._step = {}
-            super()._ended(self._ends[0][0])
+            super()._expire_at(self._ends[0][0])
             changed, self._step = self._step, None
             if self._moved:
-                rows += self._turned(changed, 0, None)
+                rows += self._report_page_changes(changed, 0, None)
         return rows
 
-    def _published_row(
+    def _process_publish(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
         was, item = self._items.get(key), self._fresh[value]
         if was == item and not self._moved and self._step is None:
             # It stays where it is: nothing else moves.
-            return super()._published_row(key, value, before, txid, time, place) if self._shows(item) else ()
+            return super()._process_publish(key, value, before, txid, time, place) if self._is_on_page(item) else ()
         if was is not None:
             self._order.remove(was)
         self._order.add(item)
         self._items[key] = item
-        touched = self._touched(was) or self._touched(item)
-        return self._changed(key, FeedChange(value, before, None, txid, stamps(value)[1], place), touched=touched)
+        touched = self._can_move_page(was) or self._can_move_page(item)
+        return self._apply_change(key, FeedChange(value, before, None, txid, stamps(value)[1], place), touched=touched)
 
-    def _left(
+    def _process_removal(
         self, reason: Reason, key: bytes, value: bytes, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        return self._changed(key, FeedChange(value, None, reason, txid, time, place), touched=self._touched(self._was))
+        return self._apply_change(
+            key, FeedChange(value, None, reason, txid, time, place), touched=self._can_move_page(self._was)
+        )
 
-    def _touched(self, item: Item | None) -> bool:
+    def _can_move_page(self, item: Item | None) -> bool:
         """Whether a change at this place of the order may move what is on the page."""
         if item is None or not self._size:
             return False
         return self._moved or len(self._page) < self._size or item <= self._page[-1]
 
-    def _shows(self, item: Item) -> bool:
+    def _is_on_page(self, item: Item) -> bool:
         return bool(self._page) and self._page[0] <= item <= self._page[-1]
 
-    def _changed(self, key: bytes, change: FeedChange, *, touched: bool) -> Sequence[FocusEvent]:
+    def _apply_change(self, key: bytes, change: FeedChange, *, touched: bool) -> Sequence[FocusEvent]:
         """What a change tells; nothing yet where others of its instant are to come."""
         if self._step is not None:
             self._step[key] = change
             self._moved = self._moved or touched
             return ()
-        return self._turned({key: change}, change.txid, change.place) if touched else ()
+        return self._report_page_changes({key: change}, change.txid, change.place) if touched else ()
 
-    def _turned(self, changed: Mapping[bytes, FeedChange], txid: int, place: int | None) -> Sequence[FocusEvent]:
+    def _report_page_changes(
+        self, changed: Mapping[bytes, FeedChange], txid: int, place: int | None
+    ) -> Sequence[FocusEvent]:
         """The page behind changes of one instant, and what its subscriber is told; ``place`` is that of the last."""
         old, self._page = self._page, self._order.part(self._skip, self._size)
         self._moved = False
@@ -215,17 +221,19 @@ class PageFeed(FocusFeed):
             change = changed.get(one)
             if change is not None:
                 reason = change.reason or "match"
-                rows += super()._left(reason, one, change.value, change.txid, change.time, change.place)
+                rows += super()._process_removal(reason, one, change.value, change.txid, change.time, change.place)
             else:
-                rows += super()._left("match", one, other := self._value(one), txid, stamps(other)[1], place)
+                rows += super()._process_removal(
+                    "match", one, other := self._get_value(one), txid, stamps(other)[1], place
+                )
         for one in (item[-1] for item in self._page if item[-1] not in shown or item[-1] in changed):
             change = changed.get(one)
             if change is not None:
                 known = change.before if one in shown else None
-                rows += super()._published_row(one, change.value, known, change.txid, change.time, change.place)
+                rows += super()._process_publish(one, change.value, known, change.txid, change.time, change.place)
             else:
-                other = self._value(one)
-                rows += super()._published_row(one, other, None, txid, stamps(other)[1], place)
+                other = self._get_value(one)
+                rows += super()._process_publish(one, other, None, txid, stamps(other)[1], place)
         return rows
 
 
@@ -239,7 +247,7 @@ def steps(changes: Changes) -> Iterator[Sequence[int]]:
         yield list(run)
 
 
-def _items(keys: Sequence[bytes], ranked: Sequence[Any]) -> Sequence[Item]:
+def _make_ranked_items(keys: Sequence[bytes], ranked: Sequence[Any]) -> Sequence[Item]:
     """Sort keys made flat, with their SOW keys: parts of one kind have one length, so flat ones compare alike."""
     if ranked and len(ranked[0]) == 1:
         return [(*rank[0], key) for rank, key in zip(ranked, keys, strict=True)]

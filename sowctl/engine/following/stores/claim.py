@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
     from sowctl.engine.instance import Instance
 
-CODE = "SOW-BKM-010"
+PLACE_LOCKED = "SOW-BKM-010"
 
 
 class Claim:
@@ -53,7 +53,7 @@ class Claim:
         if not taken:
             words, facts = holder(path)
             raise LockedError(
-                CODE,
+                PLACE_LOCKED,
                 f"client {who.client!r}, subscription {who.sub_id!r} is already subscribed{words}",
                 place=str(path),
                 hint="end that run, or give this run another --sub-id",

@@ -42,7 +42,7 @@ class Conflating(BookmarkStore):
         """Write what has waited long enough."""
         now = self._monotonic()
         for who in [who for who, since in self._since.items() if now - since >= self._interval]:
-            self._write(who)
+            self._write_place(who)
 
     def rows(self) -> list[StoredPlace]:
         """All places as they are stored."""
@@ -58,23 +58,23 @@ class Conflating(BookmarkStore):
 
     def put(self, who: Subscriber, bookmark: str) -> None:
         """Set a place at once."""
-        self._forget(who)
+        self._forget_buffered(who)
         self._store.put(who, bookmark)
 
     def advance(self, who: Subscriber, step: Advance) -> None:
         """Move a place on, in memory first."""
         before = self._pending.get(who)
-        self._pending[who] = step if before is None else _both(before, step)
+        self._pending[who] = step if before is None else _combine_steps(before, step)
         self._changes[who] = self._changes.get(who, 0) + 1
         self._since.setdefault(who, self._monotonic())
         if self._changes[who] >= self._count:
-            self._write(who)
+            self._write_place(who)
         else:
             self.tick()
 
     def purge(self, who: Subscriber) -> bool:
         """Forget a subscription at once."""
-        self._forget(who)
+        self._forget_buffered(who)
         return self._store.purge(who)
 
     def lock_file(self, who: Subscriber) -> Path | None:
@@ -90,21 +90,21 @@ class Conflating(BookmarkStore):
         """Write what waits, and close the store."""
         try:
             for who in list(self._pending):
-                self._write(who)
+                self._write_place(who)
         finally:
             self._store.close()
 
-    def _write(self, who: Subscriber) -> None:
+    def _write_place(self, who: Subscriber) -> None:
         self._store.advance(who, self._pending[who])
-        self._forget(who)
+        self._forget_buffered(who)
 
-    def _forget(self, who: Subscriber) -> None:
+    def _forget_buffered(self, who: Subscriber) -> None:
         self._pending.pop(who, None)
         self._changes.pop(who, None)
         self._since.pop(who, None)
 
 
-def _both(first: Advance, second: Advance) -> Advance:
+def _combine_steps(first: Advance, second: Advance) -> Advance:
     """Two steps as one."""
     beyond: list[Bookmark] = [*first.beyond, *second.beyond]
     return Advance(second.bookmark or first.bookmark, {**first.passed, **second.passed}, beyond)

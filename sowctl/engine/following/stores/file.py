@@ -17,7 +17,7 @@ from sowctl.breaks import unbroken
 from sowctl.directories import sync_directory
 from sowctl.engine.following.stores import filecodec as codec
 from sowctl.engine.following.stores.protocol import (
-    NOTHING,
+    NOTHING_ACKNOWLEDGED,
     Advance,
     BookmarkStore,
     Memory,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sowctl.seam import Seam
     from sowctl.values.times import Clock
 
-MODE = 0o640
-LOOSE = 64 << 10
+STORE_FILE_MODE = 0o640
+REWRITE_MIN_BYTES = 64 << 10
 """Bytes above which a file is written anew if it would then have less than half of its size."""
 
 
@@ -52,29 +52,29 @@ class FileStore(BookmarkStore):
         self._fd: int | None = None
         self._end = 0
         self._failed: StorageError | None = None
-        self._look()
+        self._refresh_state()
 
     def rows(self) -> list[StoredPlace]:
         """All places, by client and subscription id."""
-        self._look()
+        self._refresh_state()
         return [codec.row_of(who, known) for who, known in sorted(self._state.items())]
 
     def get(self, who: Subscriber) -> StoredPlace | None:
         """One place."""
-        self._look()
+        self._refresh_state()
         known = self._state.get(who)
         return None if known is None else codec.row_of(who, known)
 
     def memory(self, who: Subscriber) -> Memory:
         """What is known to have been acknowledged."""
-        self._look()
+        self._refresh_state()
         known = self._state.get(who)
-        return NOTHING if known is None else Memory(dict(known.latest), frozenset(known.beyond))
+        return NOTHING_ACKNOWLEDGED if known is None else Memory(dict(known.latest), frozenset(known.beyond))
 
     def put(self, who: Subscriber, bookmark: str) -> None:
         """Set a place."""
         known = codec.Known(bookmark, self._clock())
-        self._append(codec.pack_put(who, bookmark, known.time), lambda: self._state.update({who: known}))
+        self._append_block(codec.pack_put(who, bookmark, known.time), lambda: self._state.update({who: known}))
 
     def advance(self, who: Subscriber, step: Advance) -> None:
         """Move a place on."""
@@ -83,14 +83,14 @@ class FileStore(BookmarkStore):
         def change() -> None:
             self._state.setdefault(who, codec.Known("0", time)).advance(step, time)
 
-        self._append(codec.pack_advance(who, step, time), change)
+        self._append_block(codec.pack_advance(who, step, time), change)
 
     def purge(self, who: Subscriber) -> bool:
         """Forget a subscription."""
-        self._look()
+        self._refresh_state()
         if who not in self._state:
             return False
-        self._append(codec.pack_purge(who), lambda: self._state.pop(who, None))
+        self._append_block(codec.pack_purge(who), lambda: self._state.pop(who, None))
         return True
 
     def lock_file(self, who: Subscriber) -> Path | None:
@@ -108,7 +108,7 @@ class FileStore(BookmarkStore):
             os.close(self._fd)
             self._fd = None
 
-    def _look(self) -> None:
+    def _refresh_state(self) -> None:
         """Take in what the file holds now, without a lock."""
         try:
             raw: bytes = self._seam.call("file.read", self.path.read_bytes)
@@ -116,67 +116,67 @@ class FileStore(BookmarkStore):
             self._state = {}
             return
         except OSError as error:
-            raise self._trouble(error) from error
-        self._take(raw)
+            raise self._make_storage_error(error) from error
+        self._load_content(raw)
 
-    def _take(self, raw: bytes) -> int:
+    def _load_content(self, raw: bytes) -> int:
         """The state of a whole file; returns where its whole blocks end, 0 without a header."""
         state: codec.State = {}
         end = 0
         if codec.has_begun(raw, str(self.path)):
-            end = codec.absorb(state, raw, codec.HEADER_SIZE, str(self.path))
+            end = codec.absorb(state, raw, codec.HEADER_BYTES, str(self.path))
         self._state = state
         return end
 
-    def _append(self, block: bytes, change: Callable[[], object]) -> None:
+    def _append_block(self, block: bytes, change: Callable[[], object]) -> None:
         """Write a block and sync it; then ``change`` the state in memory alike."""
         if self._failed is not None:
             raise self._failed
         try:
-            with unbroken(), self._locked() as fd:
-                self._catch_up(fd)
-                self._write(fd, block, self._end)
+            with unbroken(), self._lock_store_file() as fd:
+                self._apply_appended(fd)
+                self._write_content(fd, block, self._end)
                 self._seam.call("file.sync", os.fsync, fd)
                 self._end += len(block)
                 change()
-                if self._end > LOOSE:
-                    self._tighten()
+                if self._end > REWRITE_MIN_BYTES:
+                    self._rewrite_if_sparse()
         except OSError as error:
             # What a failed sync has left on disk is not known, and a later sync does not tell: no block may follow.
-            self._failed = self._trouble(error)
+            self._failed = self._make_storage_error(error)
             self.close()
             raise self._failed from error
 
-    def _catch_up(self, fd: int) -> None:
+    def _apply_appended(self, fd: int) -> None:
         """Under the lock: take in what others have appended, cut off what is not whole at the end, begin a new file."""
         size = os.fstat(fd).st_size
         if size == self._end > 0:
             return
         raw: bytes = self._seam.call("file.read", os.pread, fd, size, 0)
-        self._end = self._take(raw)
+        self._end = self._load_content(raw)
         if self._end < size:
             self._seam.call("file.truncate", os.ftruncate, fd, self._end)
         if not self._end:
             content = codec.header()
-            self._write(fd, content, 0)
+            self._write_content(fd, content, 0)
             # Before any block: what a crash leaves of a header is told from a file of another kind by its length.
             self._seam.call("file.sync", os.fsync, fd)
             sync_directory(self.path.parent, self._seam)
             self._end = len(content)
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _lock_store_file(self) -> Iterator[int]:
         """The file, locked; made if it is not there. Raises OSError."""
         while True:
             if self._fd is None:
                 self._end = 0
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._fd = self._seam.call("file.open", os.open, self.path, flags, MODE)
+                self._fd = self._seam.call("file.open", os.open, self.path, flags, STORE_FILE_MODE)
             fd = self._fd
             self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
             try:
                 # It may have been written anew while the lock was waited for: the old file's lock guards nothing.
-                if self._is_current(fd):
+                if self._is_file_current(fd):
                     yield fd
                     return
             finally:
@@ -185,23 +185,23 @@ class FileStore(BookmarkStore):
                     fcntl.flock(fd, fcntl.LOCK_UN)
             self.close()
 
-    def _is_current(self, fd: int) -> bool:
+    def _is_file_current(self, fd: int) -> bool:
         try:
             return self.path.stat().st_ino == os.fstat(fd).st_ino
         except FileNotFoundError:
             return False
 
-    def _tighten(self) -> None:
+    def _rewrite_if_sparse(self) -> None:
         """Under the lock: write the file anew where that makes it much smaller."""
         content = codec.header() + codec.pack_state(self._state)
         if 2 * len(content) >= self._end:
             return
         temporary = self.path.with_name(f"{self.path.name}.new-{os.getpid()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        fd: int = self._seam.call("file.open", os.open, temporary, flags, MODE)
+        fd: int = self._seam.call("file.open", os.open, temporary, flags, STORE_FILE_MODE)
         try:
             try:
-                self._write(fd, content, 0)
+                self._write_content(fd, content, 0)
                 self._seam.call("file.sync", os.fsync, fd)
                 os.fchmod(fd, self.path.stat().st_mode & 0o777)
             finally:
@@ -214,7 +214,7 @@ class FileStore(BookmarkStore):
         self.close()
         sync_directory(self.path.parent, self._seam)
 
-    def _write(self, fd: int, content: bytes, offset: int) -> None:
+    def _write_content(self, fd: int, content: bytes, offset: int) -> None:
         rest = memoryview(content)
         while rest:
             # A full disk may cut a write short without an error; the next attempt reports it.
@@ -223,7 +223,7 @@ class FileStore(BookmarkStore):
                 raise OSError("nothing was written")
             rest, offset = rest[written:], offset + written
 
-    def _trouble(self, error: OSError) -> StorageError:
+    def _make_storage_error(self, error: OSError) -> StorageError:
         return StorageError(
             "SOW-BKM-003",
             f"cannot use the bookmark store: {error.strerror or error}",

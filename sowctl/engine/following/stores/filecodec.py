@@ -16,13 +16,13 @@ from sowctl.engine.following.stores.protocol import Advance, StoredPlace, Subscr
 from sowctl.errors import DamageError, UsageError, VersionError
 from sowctl.identity.bookmarks import Bookmark
 
-MAGIC = b"SOWBKM\0\0"
-VERSION = 1
-_HEADER = struct.Struct("<8sHHI")
-_BLOCK = struct.Struct("<II")
-HEADER_SIZE = _HEADER.size
+STORE_MAGIC = b"SOWBKM\0\0"
+FORMAT_VERSION = 1
+_FILE_HEADER = struct.Struct("<8sHHI")
+_BLOCK_HEADER = struct.Struct("<II")
+HEADER_BYTES = _FILE_HEADER.size
 _STATE, _PUT, _ADVANCE, _PURGE = range(4)
-_DAMAGED = "SOW-BKM-002"
+_STORE_DAMAGED = "SOW-BKM-002"
 
 
 class Known(Struct):
@@ -56,7 +56,7 @@ State = dict[Subscriber, Known]
 
 def header() -> bytes:
     """The header of a file."""
-    front = struct.pack("<8sHH", MAGIC, VERSION, 0)
+    front = struct.pack("<8sHH", STORE_MAGIC, FORMAT_VERSION, 0)
     return front + struct.pack("<I", crc32(front))
 
 
@@ -66,60 +66,67 @@ def has_begun(raw: bytes, place: str) -> bool:
     Raises VersionError ``SOW-BKM-004``, DamageError ``SOW-BKM-002`` for what is no such file.
     """
     # A header is synced before anything follows, so what a crash leaves of it is short, or was not written: zeros.
-    if len(raw) <= HEADER_SIZE and (not any(raw) or (raw != header() and header().startswith(raw))):
+    if len(raw) <= HEADER_BYTES and (not any(raw) or (raw != header() and header().startswith(raw))):
         return False
-    if len(raw) >= HEADER_SIZE:
-        magic, version, _, crc = _HEADER.unpack_from(raw)
-        if magic == MAGIC and crc == crc32(raw[: HEADER_SIZE - 4]):
-            if version <= VERSION:
+    if len(raw) >= HEADER_BYTES:
+        magic, version, _, crc = _FILE_HEADER.unpack_from(raw)
+        if magic == STORE_MAGIC and crc == crc32(raw[: HEADER_BYTES - 4]):
+            if version <= FORMAT_VERSION:
                 return True
             raise VersionError(
                 "SOW-BKM-004",
-                f"the bookmark store has format version {version}; this release reads up to {VERSION}",
+                f"the bookmark store has format version {version}; this release reads up to {FORMAT_VERSION}",
                 place=place,
                 hint="use the release that wrote it, or a later one",
             )
-    raise DamageError(_DAMAGED, "the file is not a bookmark store", place=place, hint="correct the path")
+    raise DamageError(_STORE_DAMAGED, "the file is not a bookmark store", place=place, hint="correct the path")
 
 
 def pack_state(state: Mapping[Subscriber, Known]) -> bytes:
     """A block that replaces everything."""
     rows = [
-        [who.client, who.sub_id, known.bookmark, known.time, _marks(known.latest.items()), _pairs(known.beyond)]
+        [
+            who.client,
+            who.sub_id,
+            known.bookmark,
+            known.time,
+            _encode_sequence_marks(known.latest.items()),
+            _decode_sequence_marks(known.beyond),
+        ]
         for who, known in sorted(state.items())
     ]
-    return _packed([_STATE, rows])
+    return _pack_body([_STATE, rows])
 
 
 def pack_put(who: Subscriber, bookmark: str, time: int) -> bytes:
     """A block that sets a place."""
-    return _packed([_PUT, who.client, who.sub_id, bookmark, time])
+    return _pack_body([_PUT, who.client, who.sub_id, bookmark, time])
 
 
 def pack_advance(who: Subscriber, step: Advance, time: int) -> bytes:
     """A block that moves a place on."""
-    passed, beyond = _marks(step.passed.items()), _pairs(step.beyond)
-    return _packed([_ADVANCE, who.client, who.sub_id, step.bookmark, time, passed, beyond])
+    passed, beyond = _encode_sequence_marks(step.passed.items()), _decode_sequence_marks(step.beyond)
+    return _pack_body([_ADVANCE, who.client, who.sub_id, step.bookmark, time, passed, beyond])
 
 
 def pack_purge(who: Subscriber) -> bytes:
     """A block that forgets a subscription."""
-    return _packed([_PURGE, who.client, who.sub_id])
+    return _pack_body([_PURGE, who.client, who.sub_id])
 
 
-def _marks(pairs: Any) -> list[list[int]]:
+def _encode_sequence_marks(pairs: Any) -> list[list[int]]:
     return sorted([publisher, sequence] for publisher, sequence in pairs)
 
 
-def _pairs(marks: Any) -> list[list[int]]:
-    return _marks((mark.publisher, mark.sequence) for mark in marks)
+def _decode_sequence_marks(marks: Any) -> list[list[int]]:
+    return _encode_sequence_marks((mark.publisher, mark.sequence) for mark in marks)
 
 
-def _packed(body: list[Any]) -> bytes:
+def _pack_body(body: list[Any]) -> bytes:
     import msgpack
 
     raw: bytes = msgpack.packb(body)
-    return _BLOCK.pack(len(raw), crc32(raw)) + raw
+    return _BLOCK_HEADER.pack(len(raw), crc32(raw)) + raw
 
 
 def absorb(state: State, raw: bytes, start: int, place: str) -> int:
@@ -128,38 +135,38 @@ def absorb(state: State, raw: bytes, start: int, place: str) -> int:
     What follows is torn. Raises DamageError ``SOW-BKM-002`` where it is not the end, or a block holds something else.
     """
     end = start
-    for body, behind in _bodies(raw, start):
+    for body, behind in _iterate_block_bodies(raw, start):
         try:
-            _apply(state, body)
+            _apply_block(state, body)
         except (ValueError, TypeError, UsageError) as error:
-            raise _damage(place, end, f"cannot read a block: {error}") from error
+            raise _make_damage_error(place, end, f"cannot read a block: {error}") from error
         end = behind
     # Blocks are synced one by one: whatever stands behind one that is not whole was written when it was.
-    if any(_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK.size)):
-        raise _damage(place, end, "a block is damaged, but intact blocks follow it")
+    if any(_read_block_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK_HEADER.size)):
+        raise _make_damage_error(place, end, "a block is damaged, but intact blocks follow it")
     return end
 
 
-def _bodies(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    while (body := _body(raw, at)) is not None:
-        at += _BLOCK.size + len(body)
+def _iterate_block_bodies(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    while (body := _read_block_body(raw, at)) is not None:
+        at += _BLOCK_HEADER.size + len(body)
         yield body, at
 
 
-def _body(raw: bytes, at: int) -> bytes | None:
+def _read_block_body(raw: bytes, at: int) -> bytes | None:
     """The body of the block at an offset, None where no whole one is there."""
-    if at + _BLOCK.size > len(raw):
+    if at + _BLOCK_HEADER.size > len(raw):
         return None
-    length, crc = _BLOCK.unpack_from(raw, at)
-    stop = at + _BLOCK.size + length
+    length, crc = _BLOCK_HEADER.unpack_from(raw, at)
+    stop = at + _BLOCK_HEADER.size + length
     # The length is asked first: space that was never written reads as zeros, and the checksum of nothing is zero.
     if not length or stop > len(raw):
         return None
-    body = raw[at + _BLOCK.size : stop]
+    body = raw[at + _BLOCK_HEADER.size : stop]
     return body if crc32(body) == crc else None
 
 
-def _apply(state: State, raw: bytes) -> None:
+def _apply_block(state: State, raw: bytes) -> None:
     """Change the state as one block says. Raises ValueError, TypeError and UsageError for what is none."""
     import msgpack
 
@@ -185,9 +192,9 @@ def _apply(state: State, raw: bytes) -> None:
         raise ValueError(f"unknown kind {kind!r}")
 
 
-def _damage(place: str, offset: int, words: str) -> DamageError:
+def _make_damage_error(place: str, offset: int, words: str) -> DamageError:
     return DamageError(
-        _DAMAGED,
+        _STORE_DAMAGED,
         words,
         place=f"{place}: offset {offset}",
         hint="restore the file from a copy, or move it away and set the positions of the subscriptions again",

@@ -17,7 +17,7 @@ from sowctl.errors import StorageError
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-_MODE = 0o640
+_LIST_FILE_MODE = 0o640
 
 
 def known_stores(instance: Instance) -> list[Path]:
@@ -25,11 +25,11 @@ def known_stores(instance: Instance) -> list[Path]:
 
     Raises StorageError ``SOW-BKM-012``.
     """
-    path = _list_of(instance)
+    path = _get_list_path(instance)
     if path is None:
         return []
     try:
-        return _paths(instance.seam.call("file.read", path.read_bytes))
+        return _parse_list_lines(instance.seam.call("file.read", path.read_bytes))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -43,20 +43,24 @@ def known_stores(instance: Instance) -> list[Path]:
 
 def note_store(instance: Instance, store: Path) -> None:
     """Note a file of places, if it is not noted yet. Where that is not possible, ``instance.notify`` is told."""
-    path = _list_of(instance)
+    path = _get_list_path(instance)
     line = os.fsencode(store.resolve()) + b"\n"
     if path is None or line.count(b"\n") > 1:
         return
     try:
-        if path.is_file() and store.resolve() in _paths(path.read_bytes()):
+        if path.is_file() and store.resolve() in _parse_list_lines(path.read_bytes()):
             return
         fd = instance.seam.call(
-            "file.open", os.open, path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE
+            "file.open",
+            os.open,
+            path,
+            os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
+            _LIST_FILE_MODE,
         )
         try:
             instance.seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
             there = os.pread(fd, os.fstat(fd).st_size, 0)
-            if store.resolve() not in _paths(there):
+            if store.resolve() not in _parse_list_lines(there):
                 # What a crash has left of a line is ended, so that it spoils no other one.
                 torn = b"\n" if there and not there.endswith(b"\n") else b""
                 instance.seam.call("file.write", os.write, fd, torn + line)
@@ -72,13 +76,13 @@ def note_store(instance: Instance, store: Path) -> None:
         )
 
 
-def _list_of(instance: Instance) -> Path | None:
+def _get_list_path(instance: Instance) -> Path | None:
     """The list; None where there is no journal that anything could be removed from."""
     if instance.config is None or instance.log is None or not instance.log.directory.is_dir():
         return None
     return instance.log.directory / f"{instance.config.name}.places"
 
 
-def _paths(raw: bytes) -> list[Path]:
+def _parse_list_lines(raw: bytes) -> list[Path]:
     """The paths of whole lines; a line without an end was interrupted."""
     return list(dict.fromkeys(Path(os.fsdecode(line)) for line in raw.split(b"\n")[:-1] if line.startswith(b"/")))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sowctl.engine.following.stores.topic import Verbs
     from sowctl.engine.instance import Instance
 
-ENDING = ".bookmarks"
+STORE_FILE_SUFFIX = ".bookmarks"
 """What the name of a file ends with that is a store, or is to be one."""
 
 
@@ -27,61 +27,62 @@ def open_store(instance: Instance, text: str, verbs: Verbs, *, begun: bool = Fal
     ``begun``: a file has to be there, because nothing is to be begun. Raises MissingError ``SOW-BKM-001`` with the
     names that are near, and what opening the store raises.
     """
-    topic = _topic_named(instance, text)
+    topic = _find_store_topic(instance, text)
     path = instance.working / text
     # As for every target: a topic's own name wins over a file, a Pattern, which matches nearly anything, does not.
     if topic is not None and topic.logical is None:
-        return KINDS["topic"](instance, topic, path, verbs)
-    if path.is_file() or (text.endswith(ENDING) and path.parent.is_dir() and not begun):
-        return KINDS["file"](instance, None, path, verbs)
+        return STORE_KINDS["topic"](instance, topic, path, verbs)
+    if path.is_file() or (text.endswith(STORE_FILE_SUFFIX) and path.parent.is_dir() and not begun):
+        return STORE_KINDS["file"](instance, None, path, verbs)
     if topic is not None:
-        return KINDS["topic"](instance, topic, path, verbs)
-    if text.endswith(ENDING) and path.parent.is_dir():
-        raise _missing(
+        return STORE_KINDS["topic"](instance, topic, path, verbs)
+    if text.endswith(STORE_FILE_SUFFIX) and path.parent.is_dir():
+        raise _make_missing_store_error(
             instance, text, f"bookmark store {text!r} does not exist", "it is created when a position is stored"
         )
-    raise _missing(
+    raise _make_missing_store_error(
         instance,
         text,
         f"{text!r} is neither a topic of this configuration nor a bookmark store file",
-        f"the name of a new file must end with {ENDING}, in an existing directory; sowctl info lists the topics",
+        f"the name of a new file must end with {STORE_FILE_SUFFIX}, in an existing directory; "
+        "sowctl info lists the topics",
     )
 
 
-def _missing(instance: Instance, text: str, words: str, hint: str) -> MissingError:
+def _make_missing_store_error(instance: Instance, text: str, words: str, hint: str) -> MissingError:
     from difflib import get_close_matches
 
     topics = [] if instance.config is None else [topic.name for topic in instance.config.topics]
     directory = (instance.working / text).parent
     front = text[: len(text) - len(Path(text).name)]
     with suppress(OSError):
-        topics += [front + found.name for found in directory.glob(f"*{ENDING}")]
+        topics += [front + found.name for found in directory.glob(f"*{STORE_FILE_SUFFIX}")]
     near = get_close_matches(text, topics, n=3, cutoff=0.6)
     return MissingError("SOW-BKM-001", words, hint=f"did you mean {' or '.join(near)}?" if near else hint)
 
 
-def _topic_named(instance: Instance, text: str) -> TopicConfig | None:
+def _find_store_topic(instance: Instance, text: str) -> TopicConfig | None:
     try:
         return find_topic(instance, text) if instance.config is not None else None
     except MissingError:
         return None
 
 
-def _in_topic(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
+def _open_topic_store(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
     from sowctl.engine.following.stores.topic import TopicStore
 
     assert topic is not None
     return TopicStore(instance, topic, verbs)
 
 
-def _in_file(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
+def _open_file_store(instance: Instance, topic: TopicConfig | None, path: Path, verbs: Verbs) -> BookmarkStore:
     from sowctl.engine.following.stores.file import FileStore
 
     return FileStore(path, instance.seam, instance.clock)
 
 
-KINDS: dict[str, Callable[[Instance, TopicConfig | None, Path, Verbs], BookmarkStore]] = {
-    "topic": _in_topic,
-    "file": _in_file,
+STORE_KINDS: dict[str, Callable[[Instance, TopicConfig | None, Path, Verbs], BookmarkStore]] = {
+    "topic": _open_topic_store,
+    "file": _open_file_store,
 }
 """How the stores of each kind are opened."""

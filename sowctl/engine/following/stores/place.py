@@ -59,20 +59,20 @@ class SubscriptionPlace:
         """The events of a subscription that was begun at :attr:`recent`, without what was acknowledged before."""
         while not subscription.finished:
             for delivery in subscription.ready():
-                yield from self._told(delivery)
+                yield from self._expand_delivery(delivery)
             if subscription.settled:
                 self._progress.reached(subscription.txid)
             elif subscription.finished and self._last is not None and is_last_of(self._instance, *self._last):
                 # It has ended behind a message: more with the same bookmark would have come otherwise.
                 self._progress.reached(subscription.txid)
-            self._stored()
+            self._store_place()
             if not subscription.finished:
                 subscription.wait()
 
     def acknowledge(self, event: Event) -> bool:
         """One event has been processed; the order does not matter. False for one that is not waited for."""
         # An event without a message tells a position, which may have the bookmark of the last message.
-        return event.bookmark is not None and event.data is not None and self._acknowledged(event.bookmark)
+        return event.bookmark is not None and event.data is not None and self._acknowledge_bookmark(event.bookmark)
 
     def close(self) -> None:
         """Store what is acknowledged, and leave the place to others."""
@@ -89,7 +89,7 @@ class SubscriptionPlace:
     ) -> None:
         self.close()
 
-    def _told(self, delivery: Delivery) -> Iterator[Event]:
+    def _expand_delivery(self, delivery: Delivery) -> Iterator[Event]:
         progress = self._progress
         if not isinstance(delivery, Events):
             if delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
@@ -103,11 +103,11 @@ class SubscriptionPlace:
                 self._last = Bookmark(delivery.publishers[-1], delivery.sequences[-1]), delivery.txids[-1]
         yield from delivery
 
-    def _acknowledged(self, bookmark: str) -> bool:
+    def _acknowledge_bookmark(self, bookmark: str) -> bool:
         found = self._progress.acknowledge(bookmark)
-        self._stored()
+        self._store_place()
         return found
 
-    def _stored(self) -> None:
+    def _store_place(self) -> None:
         self._progress.commit()
         self._store.tick()

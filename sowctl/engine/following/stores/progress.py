@@ -92,14 +92,14 @@ class SubscriptionProgress(ABC):
         beyond = [mark for mark in self._new if mark != self._last] if self._store.remembers else []
         if self._place == self._stored and not beyond:
             return False
-        text = None if self._place == self._stored else self._text(self._place)
+        text = None if self._place == self._stored else self._format_place(self._place)
         self._store.advance(self._who, Advance(text, self._passed, beyond))
         self._stored, self._passed = self._place, {}
         for mark in beyond:
             del self._new[mark]
         return True
 
-    def _text(self, place: Bookmark | None) -> str:
+    def _format_place(self, place: Bookmark | None) -> str:
         if self._range is None or place is None:
             return str(place)
         return str(Wanted(Side((place,), False), self._range.end))
@@ -129,7 +129,7 @@ class ByFlush(SubscriptionProgress):
         while place >= 0 and (publishers[place], sequences[place]) == (last.publisher, last.sequence):
             place -= 1
         if self._last is not None and (place >= 0 or self._last != last):
-            self._finish(self._last)
+            self._acknowledge_mark(self._last)
         if place >= 0:
             # A publisher's numbers rise, so the last one of each is its highest.
             self._latest.update(zip(publishers[: place + 1], sequences[: place + 1], strict=True))
@@ -139,7 +139,7 @@ class ByFlush(SubscriptionProgress):
     def reached(self, txid: int, *, move: bool = False) -> None:
         """Everything up to ``txid`` is handed out, or is not for this subscription."""
         if self._last is not None:
-            self._finish(self._last)
+            self._acknowledge_mark(self._last)
             self._last = None
         if move:
             self._complete = Bookmark(self._owner, txid)
@@ -150,7 +150,7 @@ class ByFlush(SubscriptionProgress):
         self._passed |= self._latest
         self._latest = {}
 
-    def _finish(self, mark: Bookmark) -> None:
+    def _acknowledge_mark(self, mark: Bookmark) -> None:
         self._latest[mark.publisher] = mark.sequence
         self._complete = mark
 
@@ -192,7 +192,7 @@ class ByConsumer(SubscriptionProgress):
             if self._order and isinstance(self._order[-1], int):
                 self._order.pop()
             self._order.append(txid)
-        self._advance()
+        self._advance_over_acknowledged()
 
     def flushed(self) -> None:
         """Nothing: the consumer's word counts."""
@@ -210,10 +210,10 @@ class ByConsumer(SubscriptionProgress):
             return False
         self._acknowledged[mark] = True
         self._new[mark] = None
-        self._advance()
+        self._advance_over_acknowledged()
         return True
 
-    def _advance(self) -> None:
+    def _advance_over_acknowledged(self) -> None:
         """Move the place over what is acknowledged without a gap."""
         while self._order:
             first = self._order[0]

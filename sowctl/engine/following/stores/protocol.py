@@ -68,7 +68,7 @@ class Memory(DescribedStruct, frozen=True):
         return sequence <= self.latest.get(publisher, -1) or Bookmark(publisher, sequence) in self.beyond
 
 
-NOTHING = Memory({}, frozenset())
+NOTHING_ACKNOWLEDGED = Memory({}, frozenset())
 
 
 class BookmarkStore(Protocol):

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sowctl.engine.following.stores.protocol import (
-    NOTHING,
+    NOTHING_ACKNOWLEDGED,
     Advance,
     BookmarkStore,
     Memory,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
 
-FIELDS = ("clientName", "subId", "bookmark")
-_KEYS = {"/clientName", "/subId"}
-_BATCH = 1000
+ROW_FIELDS = ("clientName", "subId", "bookmark")
+_REQUIRED_KEYS = {"/clientName", "/subId"}
+_BATCH_RECORDS = 1000
 
 
 class Verbs(Protocol):
@@ -64,7 +64,7 @@ class TopicStore(BookmarkStore):
         self.topic = topic
         self._verbs = verbs
         self._kind = instance.type_of(topic.message_type)
-        keyed = topic.key_mode == "fields" and {str(path) for path in topic.keys} == _KEYS
+        keyed = topic.key_mode == "fields" and {str(path) for path in topic.keys} == _REQUIRED_KEYS
         if not keyed or not self._kind.constructible or self._kind.rooted:
             raise UsageError(
                 "SOW-BKM-005",
@@ -75,19 +75,19 @@ class TopicStore(BookmarkStore):
 
     def rows(self) -> list[StoredPlace]:
         """All places; rows in which something is missing are left out."""
-        return sorted(self._read(), key=lambda row: row.who)
+        return sorted(self._read_rows(), key=lambda row: row.who)
 
     def get(self, who: Subscriber) -> StoredPlace | None:
         """One place."""
-        return next((row for row in self._read() if row.who == who), None)
+        return next((row for row in self._read_rows() if row.who == who), None)
 
     def memory(self, who: Subscriber) -> Memory:
         """Nothing."""
-        return NOTHING
+        return NOTHING_ACKNOWLEDGED
 
     def put(self, who: Subscriber, bookmark: str) -> None:
         """Set a place."""
-        self._verbs.publish(self.instance, self.topic, self._message(who, bookmark))
+        self._verbs.publish(self.instance, self.topic, self._make_row_message(who, bookmark))
 
     def advance(self, who: Subscriber, step: Advance) -> None:
         """Move a place on."""
@@ -98,7 +98,7 @@ class TopicStore(BookmarkStore):
         """Delete a row."""
         if self.get(who) is None:
             return False
-        self._verbs.delete(self.instance, self.topic, self._message(who, "0"))
+        self._verbs.delete(self.instance, self.topic, self._make_row_message(who, "0"))
         return True
 
     def lock_file(self, who: Subscriber) -> FilePath | None:
@@ -116,12 +116,12 @@ class TopicStore(BookmarkStore):
     def close(self) -> None:
         """Nothing is open between two calls."""
 
-    def _message(self, who: Subscriber, bookmark: str) -> bytes:
+    def _make_row_message(self, who: Subscriber, bookmark: str) -> bytes:
         values = (who.client, who.sub_id, bookmark)
-        return self._kind.build([((name,), value) for name, value in zip(FIELDS, values, strict=True)])
+        return self._kind.build([((name,), value) for name, value in zip(ROW_FIELDS, values, strict=True)])
 
-    def _read(self) -> Iterator[StoredPlace]:
-        extract = self._kind.extractor([Slot(Path((Step(name),)), text=True) for name in FIELDS])
+    def _read_rows(self) -> Iterator[StoredPlace]:
+        extract = self._kind.extractor([Slot(Path((Step(name),)), text=True) for name in ROW_FIELDS])
         try:
             source = open_now(self.instance, Target(topic=self.topic))
         except MissingError as error:
@@ -130,7 +130,7 @@ class TopicStore(BookmarkStore):
             # Nothing was published to it yet: an empty store.
             return
         with closing(source):
-            for keys, values in source.batches(_BATCH):
+            for keys, values in source.batches(_BATCH_RECORDS):
                 read, _ = extract([decode(key, value).payload for key, value in zip(keys, values, strict=True)])
                 for found, value in zip(read, values, strict=True):
                     client, sub_id, bookmark = ((text_of(value) or b"").decode("utf-8", "replace") for value in found)

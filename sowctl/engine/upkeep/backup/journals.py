@@ -19,7 +19,7 @@ from sowctl.engine.upkeep.backup.folder import write_synced
 from sowctl.journal.appender import Appender
 from sowctl.journal.block import Ended, Position
 from sowctl.journal.files import JournalFile
-from sowctl.journal.format import PACKED, pack_file_header
+from sowctl.journal.format import PACKED_SUFFIXES, pack_file_header
 from sowctl.journal.reader import Journal
 from sowctl.remote.place import on_disk
 
@@ -192,7 +192,7 @@ def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam, told: Cal
         if not info.is_packed:
             return copying.copy(on_disk(info.path), target, seam, offset, on_read=told)[0]
         # Compressed files are never appended to; and a part of one has to be unpacked in any case.
-        plain = target.with_suffix("") if target.suffix in PACKED else target
+        plain = target.with_suffix("") if target.suffix in PACKED_SUFFIXES else target
         parts = [bytes(file.read(at, min(_PART, offset - at))) for at in range(0, offset, _PART)]
         write_synced(plain, b"".join(parts), seam)
         return offset

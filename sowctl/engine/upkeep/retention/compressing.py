@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.upkeep.retention.journals import files_of, looked_after
-from sowctl.journal.format import PACKED
+from sowctl.journal.format import PACKED_SUFFIXES
 from sowctl.journal.upkeep.packing import pack
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def compress(
     and that hold nothing newer. ``keep``: so many of the youngest finished ones stay as they are. Raises LockedError
     ``SOW-JRN-060``, StorageError ``SOW-JRN-070``, and what looking at the journal raises.
     """
-    assert kind in PACKED
+    assert kind in PACKED_SUFFIXES
     with looked_after(instance, dry_run=dry_run):
         for file, path in _chosen(files_of(instance), older_than, keep, instance.now):
             size, target = path.stat().st_size, path.with_name(path.name + kind)
@@ -64,4 +64,4 @@ def _chosen(files: list[SurveyedFile], older_than: int | None, keep: int, now: i
     finished = [file for file in files if file.is_finished]
     finished = finished[: len(finished) - keep] if keep else finished
     old = [file for file in finished if older_than is None or (file.age(now) or 0) >= older_than]
-    return [(file, path) for file in old for path in file.paths if path.suffix not in PACKED]
+    return [(file, path) for file in old for path in file.paths if path.suffix not in PACKED_SUFFIXES]

@@ -220,7 +220,7 @@ def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple
     """
     from sowctl.engine.following.stores.file import FileStore
     from sowctl.engine.following.stores.known import known_stores
-    from sowctl.engine.following.stores.opening import ENDING
+    from sowctl.engine.following.stores.opening import STORE_FILE_SUFFIX
     from sowctl.engine.following.stores.topic import TopicStore
 
     for topic in instance.topics:
@@ -235,7 +235,7 @@ def _bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple
     # One that subscriptions have used and that is gone has no places any more.
     files |= {path: path for path in known_stores(instance) if path.is_file()}
     for place in places:
-        files |= {path.resolve(): path for path in sorted(place.glob(f"*{ENDING}")) if path.is_file()}
+        files |= {path.resolve(): path for path in sorted(place.glob(f"*{STORE_FILE_SUFFIX}")) if path.is_file()}
     for path in files.values():
         if not path.exists():
             raise MissingError("SOW-UPK-003", "the bookmark store does not exist", place=str(path))

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from sowctl.described import DescribedStruct
 from sowctl.engine.fold.blocks import taken
-from sowctl.engine.fold.folding import PART, EntrySpan, LastPerKey
+from sowctl.engine.fold.folding import FOLD_PART_RECORDS, EntrySpan, LastPerKey
 from sowctl.engine.fold.spill import Pairs, packed
 from sowctl.identity.keyspace import shares, words
 from sowctl.journal.stretch import spans
@@ -121,8 +121,8 @@ class GatheredFold(DescribedStruct, frozen=True):
                 # Of every key there is one record, so nothing depends on the order of the pieces.
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8")
                 order = numbers.astype(np.uint64).argsort()
-                for start in range(0, len(order), PART):
-                    part = order[start : start + PART]
+                for start in range(0, len(order), FOLD_PART_RECORDS):
+                    part = order[start : start + FOLD_PART_RECORDS]
                     yield words(numbers[part]), [values[place] for place in part.tolist()]
 
 

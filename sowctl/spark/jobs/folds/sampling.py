@@ -18,9 +18,9 @@ from zlib import compress, decompress
 from msgspec import Struct
 from pyspark.accumulators import AccumulatorParam
 
-from sowctl.engine.fold.folding import NOTED
+from sowctl.engine.fold.folding import COMPARED_KEY_ENTRIES
 from sowctl.engine.fold.spill import Pairs
-from sowctl.engine.keys.presentkeys import GATHERED, SAMPLE, PresentKeys
+from sowctl.engine.keys.presentkeys import CHECK_BATCH_RECORDS, SAMPLE_RECORDS, PresentKeys
 from sowctl.engine.topics.positions import other_keys
 from sowctl.spark.jobs.folds.pairfiles import PairFile, read_pairs
 from sowctl.store.codec import raw_stamps
@@ -119,7 +119,7 @@ def marks_of(spark: SparkSession) -> Accumulator[Any]:
 
 def noted(txids: Any) -> Any:
     """Of the txids of a block's entries of a topic with History those that a replay notes."""
-    return txids[:: -(-len(txids) // NOTED)]
+    return txids[:: -(-len(txids) // COMPARED_KEY_ENTRIES)]
 
 
 def txids_of(values: Sequence[bytes]) -> Any:
@@ -163,14 +163,14 @@ def choose(sample: TxidSet, starts: TxidSet, winners: TxidSet) -> None:
 
 
 def _spread(starts: Any, winners: Any) -> Any:
-    """Of the winners of whole blocks, up to :data:`SAMPLE` of each, at the places where a replay takes them."""
+    """Of the winners of whole blocks, up to :data:`SAMPLE_RECORDS` of each, at the places where a replay takes them."""
     import numpy as np
 
     begins = winners.searchsorted(starts)
     counts = np.diff(begins, append=len(winners))
     # Every winner came from a block that was told of; else a block would be passed over unseen.
     assert counts.sum() == len(winners)
-    steps = np.maximum(-(-counts // SAMPLE), 1)
+    steps = np.maximum(-(-counts // SAMPLE_RECORDS), 1)
     places = np.arange(len(winners)) - begins.repeat(counts)
     return winners[places % steps.repeat(counts) == 0]
 
@@ -196,7 +196,7 @@ class PickedKeys:
         places = self._sample.has(txids_of(values)).nonzero()[0].tolist()
         self._keys += [keys[place] for place in places]
         self._values += [values[place] for place in places]
-        if len(self._keys) >= GATHERED:
+        if len(self._keys) >= CHECK_BATCH_RECORDS:
             self._compare()
 
     def watching(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:

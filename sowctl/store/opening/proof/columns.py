@@ -18,9 +18,9 @@ from sowctl.store.opening.proof.page import NODE_HEAD
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _HEAD_SIZE, _NODE_SIZE = PAGE.size, NODE_HEAD.size
-_PAIR = 2
+_NODE_OFFSET_BYTES = 2
 """Bytes of the place of a node in its page."""
-_WORD = 8
+_WORD_BYTES = 8
 
 
 class LeafColumns(NamedTuple):
@@ -76,14 +76,14 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
     if not len(nodes.pages):
         return None
     key_size = int(nodes.heads[0] >> np.uint64(48))
-    if not key_size or key_size % _WORD:
+    if not key_size or key_size % _WORD_BYTES:
         return None
-    longs = _longs(data)
+    longs = _as_longs(data)
     wrong = nodes.heads >> np.uint64(48) != key_size
     keys = nodes.rows + nodes.places + _NODE_SIZE
     # A key of another size would not lie within its page.
     keys[wrong] = 0
-    wrong[1:] |= ~_ascends(longs, keys, key_size)
+    wrong[1:] |= ~_keys_ascend(longs, keys, key_size)
     # The first key of a page is compared with none.
     wrong[nodes.begins] = nodes.heads[nodes.begins] >> np.uint64(48) != key_size
     sound = ~np.logical_or.reduceat(wrong, nodes.begins)
@@ -129,8 +129,8 @@ def read_entries(
     starts = nodes.rows + nodes.places + _NODE_SIZE
     stops = (nodes.rows + nodes.ends).tolist()
     bodies = (starts + key_size).tolist()
-    if key_size == _WORD:
-        keys = list(unpack(f"{_WORD}s" * len(starts), _longs(data)[starts].tobytes()))
+    if key_size == _WORD_BYTES:
+        keys = list(unpack(f"{_WORD_BYTES}s" * len(starts), _as_longs(data)[starts].tobytes()))
     else:
         keys = list(map(data.__getitem__, map(slice, starts.tolist(), bodies)))
     return keys, list(map(data.__getitem__, map(slice, bodies, stops)))
@@ -141,13 +141,13 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
     entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value lies elsewhere.
     """
     nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
-    if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD).any():
+    if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD_BYTES).any():
         return None
     joined = b"".join(keys)
-    if len(joined) != _WORD * len(keys) or set(map(len, keys)) != {_WORD}:
+    if len(joined) != _WORD_BYTES * len(keys) or set(map(len, keys)) != {_WORD_BYTES}:
         return None
     starts = nodes.rows + nodes.places + _NODE_SIZE
-    there = _longs(data)[starts].view(">u8").astype(np.uint64)
+    there = _as_longs(data)[starts].view(">u8").astype(np.uint64)
     if (there[1:] <= there[:-1]).any():
         return None
     wanted = np.frombuffer(joined, ">u8").astype(np.uint64)
@@ -162,39 +162,41 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
     return Gaps(starts[both].tolist(), stops[both].tolist(), [keys[at] for at in np.flatnonzero(edges).tolist()])
 
 
-def _longs(data: mmap.mmap) -> Array:
+def _as_longs(data: mmap.mmap) -> Array:
     # A stride of one byte: number i begins at byte i.
-    return np.ndarray((len(data) - _WORD + 1,), "=u8", data, 0, (1,))
+    return np.ndarray((len(data) - _WORD_BYTES + 1,), "=u8", data, 0, (1,))
 
 
-def _ascends(longs: Array, keys: Array, key_size: int) -> Array:
+def _keys_ascend(longs: Array, keys: Array, key_size: int) -> Array:
     """Whether each key, at a place of ``keys``, is greater than the one before it."""
     greater = np.zeros(len(keys) - 1, bool)
     equal = np.ones(len(keys) - 1, bool)
-    for at in range(0, key_size, _WORD):
+    for at in range(0, key_size, _WORD_BYTES):
         words = longs[keys + at].view(">u8").astype(np.uint64)
         greater |= equal & (words[1:] > words[:-1])
-        if at + _WORD < key_size:
+        if at + _WORD_BYTES < key_size:
             equal &= words[1:] == words[:-1]
     return greater
 
 
 def _read_nodes(data: mmap.mmap, page_size: int, pages: Array) -> _Nodes:
     """The nodes of those pages that are leaves with values of their own only, all of which lie within them."""
-    longs = _longs(data)
-    pairs = np.frombuffer(data, np.uint16, len(data) // _PAIR)
+    longs = _as_longs(data)
+    pairs = np.frombuffer(data, np.uint16, len(data) // _NODE_OFFSET_BYTES)
     bases = pages * page_size
-    heads = longs[bases + _WORD]
+    heads = longs[bases + _WORD_BYTES]
     lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
     uppers = (heads >> np.uint64(48)).astype(np.int64)
     sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == LEAF)
-    sound &= (lowers >= _PAIR) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
+    sound &= (
+        (lowers >= _NODE_OFFSET_BYTES) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
+    )
     if not sound.all():
         pages, bases, lowers, uppers = pages[sound], bases[sound], lowers[sound], uppers[sound]
-    counts = lowers // _PAIR
+    counts = lowers // _NODE_OFFSET_BYTES
     begins = np.cumsum(counts) - counts
     rows = np.repeat(bases, counts)
-    first = np.repeat((bases + _HEAD_SIZE) // _PAIR - begins, counts)
+    first = np.repeat((bases + _HEAD_SIZE) // _NODE_OFFSET_BYTES - begins, counts)
     first += np.arange(len(rows))
     places = pairs[first].astype(np.int64)
     wrong = places > page_size - _NODE_SIZE

@@ -14,7 +14,7 @@ from sowctl.store.opening.pages import BIG_DATA, NO_PAGE, PAGE, MetaPage
 from sowctl.store.opening.proof.page import PAGE_NUMBER
 from sowctl.store.opening.proof.tree import PageFile
 
-_WORD = PAGE_NUMBER.size
+_PAGE_NUMBER_BYTES = PAGE_NUMBER.size
 
 
 class _Leaf(NamedTuple):
@@ -119,7 +119,7 @@ def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
     runs: list[tuple[int, int]] = []
     before = -1
     for key, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
-        freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _WORD else -1
+        freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _PAGE_NUMBER_BYTES else -1
         if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA):
             raise file.fault(number, "it is not a list of free pages")
         before = freed_by
@@ -136,7 +136,7 @@ def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
 
 def _read_numbers(file: PageFile, meta: MetaPage, page: int, data: bytes) -> list[int]:
     """The numbers of a list: it has its length before it, and they descend."""
-    words = memoryview(data).cast("Q") if len(data) % _WORD == 0 and data else None
+    words = memoryview(data).cast("Q") if len(data) % _PAGE_NUMBER_BYTES == 0 and data else None
     if words is None or words[0] != len(words) - 1:
         raise file.fault(page, "the length of a list of free pages is wrong")
     numbers = words[1:].tolist()

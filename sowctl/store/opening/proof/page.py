@@ -56,7 +56,7 @@ class LeafPage(NamedTuple):
     places: list[int]
 
 
-def _pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int]:
+def _read_pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int]:
     """Where the nodes of a page begin, and where the first of them in the page does."""
     found, _, flags, lower, upper = PAGE.unpack_from(data)
     if found != number:
@@ -90,7 +90,7 @@ def probe_leaf(data: bytes, number: int) -> int | None:
 
     Only what reading takes is proven: its head, and that each entry lies within it. Raises :class:`PageFault`.
     """
-    pointers, _ = _pointers(data, number, LEAF)
+    pointers, _ = _read_pointers(data, number, LEAF)
     heads = memoryview(b"".join([data[place : place + _NODE_SIZE] for place in pointers])).cast("Q").tolist()
     # Flags and size of the key are the upper half of a head: where the least and the greatest agree, all do.
     kind = min(heads) >> 32
@@ -101,7 +101,7 @@ def probe_leaf(data: bytes, number: int) -> int | None:
 
 
 @cache
-def _layout(count: int) -> struct.Struct:
+def _pointer_layout(count: int) -> struct.Struct:
     """Layout of the places of ``count`` nodes of a page."""
     return struct.Struct(f"={count}H")
 
@@ -117,7 +117,7 @@ def read_entries(
     """
     keys: list[bytes] = []
     values: list[bytes] = []
-    head_of, take, layout = PAGE.unpack_from, None, _layout
+    head_of, take, layout = PAGE.unpack_from, None, _pointer_layout
     for number in pages:
         # One copy of the page, from which entries are cut faster than from the map.
         page = data[number * page_size : (number + 1) * page_size]
@@ -160,9 +160,9 @@ def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None,
     Of the page only what the search meets is looked at. Raises :class:`PageFault`, struct.error.
     """
     count = _count_nodes(page, number, BRANCH)
-    index = bisect_right(range(1, count), key, key=lambda at: _node(page, at)[1])
-    head, low, _ = _node(page, index)
-    return head & _CHILD_BITS, low if index else None, _node(page, index + 1)[1] if index + 1 < count else None
+    index = bisect_right(range(1, count), key, key=lambda at: _read_node(page, at)[1])
+    head, low, _ = _read_node(page, index)
+    return head & _CHILD_BITS, low if index else None, _read_node(page, index + 1)[1] if index + 1 < count else None
 
 
 def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | None:
@@ -171,10 +171,10 @@ def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | N
     As :func:`find_child`.
     """
     count = _count_nodes(page, number, LEAF)
-    index = bisect_left(range(count), key, key=lambda at: _node(page, at)[1])
+    index = bisect_left(range(count), key, key=lambda at: _read_node(page, at)[1])
     if index == count:
         return None
-    head, found, start = _node(page, index)
+    head, found, start = _read_node(page, index)
     return (head >> 32 & 0xFFFF, head & _SIZE_BITS, start) if found == key else None
 
 
@@ -185,7 +185,7 @@ def _count_nodes(page: bytes, number: int, kind: int) -> int:
     return int(lower - _HEAD_SIZE >> 1)
 
 
-def _node(page: bytes, index: int) -> tuple[int, bytes, int]:
+def _read_node(page: bytes, index: int) -> tuple[int, bytes, int]:
     """Head, key and place of the body of a node."""
     place = _NODE_PLACE.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
     head = NODE_HEAD.unpack_from(page, place)[0]
@@ -195,7 +195,7 @@ def _node(page: bytes, index: int) -> tuple[int, bytes, int]:
 
 def read_branch(data: bytes, number: int) -> BranchPage:
     """The children of branch page ``number``. Raises :class:`PageFault`."""
-    pointers, upper = _pointers(data, number, BRANCH)
+    pointers, upper = _read_pointers(data, number, BRANCH)
     plain = _plain_branch(data, pointers, upper)
     if plain is not None:
         return plain
@@ -215,7 +215,7 @@ def read_branch(data: bytes, number: int) -> BranchPage:
 
 def read_leaf(data: bytes, number: int) -> LeafPage:
     """The entries of leaf page ``number``. Their order is not asked for. Raises :class:`PageFault`."""
-    pointers, upper = _pointers(data, number, LEAF)
+    pointers, upper = _read_pointers(data, number, LEAF)
     plain = _plain_leaf(data, pointers, upper)
     if plain is not None:
         return plain

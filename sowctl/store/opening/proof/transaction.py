@@ -21,8 +21,8 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.store.codec import RESIDUE
-from sowctl.store.lmdberrors import REBUILD
+from sowctl.store.codec import CRC_RESIDUE
+from sowctl.store.lmdberrors import REBUILD_HINT
 from sowctl.store.opening.pages import NO_PAGE, MetaPage
 from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
 from sowctl.store.opening.proof.page import PAGE_NUMBER
@@ -32,8 +32,8 @@ _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.0005
 _MANY_LEAVES = 256
-_WORD = 8
-_PARTS = 64
+_WORD_BYTES = 8
+_MAX_PROOF_PARTS = 64
 """Parts of a reading whose leaves are proven together."""
 _FEW_KEYS = 4
 """Up to this number of keys, searching each costs less than proving every branch page on the way."""
@@ -91,10 +91,10 @@ class ProvenTree:
         if len(keys) <= _FEW_KEYS and all(self._is_absent_within(key, length, covered) for key in keys):
             return
         numbers = tree.visit(keys, whole=True)
-        if length == covered == _WORD:
+        if length == covered == _WORD_BYTES:
             entries, edges = tree.gaps(keys, numbers)
             # Which of many is damaged is told by looking at them one by one.
-            if not set(map(crc32, entries)) - {RESIDUE}:
+            if not set(map(crc32, entries)) - {CRC_RESIDUE}:
                 keys = list(edges)
         leaf, proven, count = None, -1, 0
         for key in keys:
@@ -136,7 +136,7 @@ class ProvenTree:
         key, flags, value = self._tree.read_entry(leaf, place)
         if flags:
             value = self._txn.get(key, b"", self._database)
-        if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != RESIDUE:
+        if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != CRC_RESIDUE:
             reason = f"record {int.from_bytes(key[:8], 'big')}, next to the requested one, has a wrong checksum"
             raise self._tree.fault(leaf.number, reason)
 
@@ -146,7 +146,7 @@ class ProvenTree:
         if leaf is not None:
             first, last = self._tree.ends(leaf)
             if self.is_changed or not (key <= last if forward else first < key):
-                self._living(leaf, forward=forward)
+                self._prove_living_neighbours(leaf, forward=forward)
 
     def verify_end(self, *, last: bool) -> None:
         """Before a search for the first or the last entry."""
@@ -154,7 +154,7 @@ class ProvenTree:
         if leaf is not None:
             self._tree.ends(leaf)
             if self.is_changed and self._living_key(leaf, forward=not last) is None:
-                self._living(leaf, forward=not last)
+                self._prove_living_neighbours(leaf, forward=not last)
 
     def verify_all(self) -> None:
         """Before LMDB goes through all pages."""
@@ -180,7 +180,7 @@ class ProvenTree:
             # Twice as far as needed now, so that many deletions in one place go over its neighbours a few times only.
             self._reach[leaf.number] = 2 * count
             for forward in (False, True):
-                self._spread(leaf, forward=forward)
+                self._prove_deletion_range(leaf, forward=forward)
         for level in range(1, len(leaf.steps)):
             branch = leaf.steps[level][0]
             deletions[branch.number] = count = deletions.get(branch.number, 0) + 1
@@ -188,7 +188,7 @@ class ProvenTree:
                 self._reach[branch.number] = 2 * count
                 self._tree.verify_siblings(leaf.steps, level, 2 * count + 1)
 
-    def _spread(self, leaf: LeafPlace, *, forward: bool) -> None:
+    def _prove_deletion_range(self, leaf: LeafPlace, *, forward: bool) -> None:
         """Prove as many leaves beside one as deletions can reach, with those of the leaves that they reach."""
         left, steps = self._reach[leaf.number], 0
         beside = self._tree.beside(leaf, forward=forward)
@@ -212,7 +212,7 @@ class ProvenTree:
         there = (key for key in (keys if forward else reversed(keys)) if self._txn.get(key, None, self._database))
         return next(there, None)
 
-    def _living(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
+    def _prove_living_neighbours(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
         """Prove the leaves beside one, up to one with an entry that is still there: its key, None at the end."""
         beside = self._tree.beside(leaf, forward=forward)
         while beside is not None:
@@ -226,7 +226,7 @@ class ProvenTree:
     def horizon(self, key: bytes, *, forward: bool) -> bytes | None:
         """The key up to which a cursor at ``key`` may go on; None: to the end."""
         leaf = self._tree.find(key)
-        return None if leaf is None else self._living(leaf, forward=forward)
+        return None if leaf is None else self._prove_living_neighbours(leaf, forward=forward)
 
     def walk_from(self, start: bytes | None, *, tiled: bool) -> Iterator[Entries]:
         """Keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
@@ -235,7 +235,7 @@ class ProvenTree:
         if leaf is None:
             return
         tree.ends(leaf)
-        entries = self._hold(tree.walk(leaf, forward=True, tiled=tiled))
+        entries = self._hold_entries(tree.walk(leaf, forward=True, tiled=tiled))
         if start is not None:
             keys, values = next(entries)
             index = bisect_left(keys, start)
@@ -247,7 +247,7 @@ class ProvenTree:
         leaf = self._tree.find(key)
         if leaf is None:
             return
-        entries = self._hold(self._tree.walk(leaf, forward=forward, tiled=True))
+        entries = self._hold_entries(self._tree.walk(leaf, forward=forward, tiled=True))
         keys, values = next(entries)
         index = keys.index(key)
         yield keys[index:], values[index:]
@@ -264,7 +264,7 @@ class ProvenTree:
         self._txn.id()
         return [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
 
-    def _hold(self, entries: Iterator[Entries]) -> Iterator[Entries]:
+    def _hold_entries(self, entries: Iterator[Entries]) -> Iterator[Entries]:
         """``entries``, each as long as the transaction lasts: behind its end their pages may be written again."""
         for one in entries:
             self._txn.id()
@@ -323,8 +323,8 @@ class ProvenCursor:
         verify = self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading
         for start in range(0, len(keys), size):
             # Proven for many parts ahead, as many leaves are proven faster together.
-            if start % (_PARTS * size) == 0:
-                verify(keys[start : start + _PARTS * size])
+            if start % (_MAX_PROOF_PARTS * size) == 0:
+                verify(keys[start : start + _MAX_PROOF_PARTS * size])
             part = keys[start : start + size]
             yield part, self._cursor.getmulti(part)
 
@@ -362,18 +362,18 @@ class ProvenCursor:
 
     def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
         """Entries from the one on at which the cursor stands, or from the first one."""
-        return self._iterate(forward=True, keys=keys, values=values)
+        return self._iterate_entries(forward=True, keys=keys, values=values)
 
     def iterprev(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
         """Entries back from the one at which the cursor stands, or from the last one."""
-        return self._iterate(forward=False, keys=keys, values=values)
+        return self._iterate_entries(forward=False, keys=keys, values=values)
 
-    def _iterate(self, *, forward: bool, keys: bool, values: bool) -> Iterator[Any]:
+    def _iterate_entries(self, *, forward: bool, keys: bool, values: bool) -> Iterator[Any]:
         cursor = self._cursor
         if not cursor.key() and not (self.first() if forward else self.last()):
             return iter(())
         if self._tree.is_changed:
-            return self._step((cursor.iternext if forward else cursor.iterprev)(keys, values), forward=forward)
+            return self._step_cursor((cursor.iternext if forward else cursor.iterprev)(keys, values), forward=forward)
         # The usual case: the pages are read without LMDB, whole leaves at a time.
         entries = self._tree.walk_on(cursor.key(), forward=forward)
         if keys and values:
@@ -403,7 +403,7 @@ class ProvenCursor:
         if keys:
             yield keys, values
 
-    def _step(self, steps: Iterator[Any], *, forward: bool) -> Iterator[Any]:
+    def _step_cursor(self, steps: Iterator[Any], *, forward: bool) -> Iterator[Any]:
         key = self._cursor.key()
         horizon = self._tree.horizon(key, forward=forward)
         for step in steps:
@@ -433,7 +433,7 @@ class ProvenTransaction:
         """The names of the sub-databases that the state has."""
         return sorted(self._trees)
 
-    def _tree(self, database: Any) -> ProvenTree:
+    def _get_tree(self, database: Any) -> ProvenTree:
         known = self._proven.get(database)
         if known is None:
             name = self._names.get(database) or self._file.names[database]
@@ -466,11 +466,11 @@ class ProvenTransaction:
 
     def verify_tree(self, db: Any) -> None:
         """Prove every page of the sub-database ``db``."""
-        self._tree(db).verify_all()
+        self._get_tree(db).verify_all()
 
     def verify_places(self, keys: Iterable[bytes], db: Any) -> None:
         """Prove all of the leaves in which searches for ``keys``, in order, end."""
-        self._tree(db).verify_writing(keys)
+        self._get_tree(db).verify_writing(keys)
 
     def verify_all(self) -> None:
         """Prove every page of every sub-database, and the free list."""
@@ -491,29 +491,29 @@ class ProvenTransaction:
 
     def cursor(self, db: Any) -> ProvenCursor:
         """A cursor of the sub-database ``db``."""
-        return ProvenCursor(self, self.raw.cursor(db), self._tree(db))
+        return ProvenCursor(self, self.raw.cursor(db), self._get_tree(db))
 
     def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
         """The value of ``key`` in the sub-database ``db``."""
         # Whole, as an absent key is to be absent.
-        self._tree(db).verify_writing((key,))
+        self._get_tree(db).verify_writing((key,))
         return self.raw.get(key, default, db)
 
     def read(self, key: bytes, db: Any) -> Any:
         """The value of ``key``, which proves itself; None where there is none."""
-        found = None if self.is_writing else self._tree(db).look_up((key,))
+        found = None if self.is_writing else self._get_tree(db).look_up((key,))
         return found[0][1] if found else self.get(key, None, db)
 
     def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
         """Set a value."""
-        tree = self._tree(db)
+        tree = self._get_tree(db)
         tree.verify_setting((key,))
         self.begin_change(tree)
         return bool(self.raw.put(key, value, db=db))
 
     def delete_many(self, keys: Iterable[bytes], *, db: Any) -> None:
         """Remove entries; those that are not there are left alone."""
-        tree, keys, delete = self._tree(db), list(keys), self.raw.delete
+        tree, keys, delete = self._get_tree(db), list(keys), self.raw.delete
         if not keys:
             return
         tree.verify_writing(keys)
@@ -524,7 +524,7 @@ class ProvenTransaction:
 
     def drop(self, database: Any) -> None:
         """Remove all entries of a sub-database."""
-        tree = self._tree(database)
+        tree = self._get_tree(database)
         tree.verify_all()
         self.begin_change(tree)
         self.raw.drop(database, delete=False)
@@ -549,7 +549,7 @@ def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> Pr
         "SOW-STO-021",
         "invalid LMDB file: its meta pages are not those of the last transaction",
         place=str(file.path),
-        hint=REBUILD,
+        hint=REBUILD_HINT,
     )
 
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import REBUILD, explained
-from sowctl.store.opening.pages import BIG_DATA, DEEPEST, NO_PAGE, PAGE, TREE, MetaPage, sound_meta_pages
+from sowctl.store.lmdberrors import REBUILD_HINT, explained
+from sowctl.store.opening.pages import BIG_DATA, MAX_TREE_DEPTH, NO_PAGE, PAGE, TREE, MetaPage, sound_meta_pages
 from sowctl.store.opening.proof import limits as proof_limits
 from sowctl.store.opening.proof.limits import Limits
 from sowctl.store.opening.proof.page import (
@@ -85,7 +85,9 @@ class PageFile:
 
     def fault(self, number: int, reason: object) -> DamageError:
         """The error for page ``number``."""
-        return DamageError("SOW-STO-023", f"page {number} is damaged: {reason}", place=str(self.path), hint=REBUILD)
+        return DamageError(
+            "SOW-STO-023", f"page {number} is damaged: {reason}", place=str(self.path), hint=REBUILD_HINT
+        )
 
     def free_fault(self, number: int) -> DamageError:
         """The error for page ``number``, which a tree and the free list have."""
@@ -108,15 +110,15 @@ class PageFile:
                 self._map = None
         if self._size < 2 * self.page_size:
             return None
-        beginning = self._bytes(0, self.page_size), self._bytes(self.page_size, self.page_size)
+        beginning = self._read_bytes(0, self.page_size), self._read_bytes(self.page_size, self.page_size)
         if beginning != self._meta[:2]:
             self._meta = *beginning, sound_meta_pages(self._bytes_at)
         return next((page for page in self._meta[2] if page.txnid == txnid), None)
 
     def _bytes_at(self, size: int, start: int) -> bytes:
-        return self._bytes(start, size)
+        return self._read_bytes(start, size)
 
-    def _mapped(self, end: int) -> mmap.mmap:
+    def _map_until(self, end: int) -> mmap.mmap:
         """A map that reaches ``end``, which lies in the file."""
         if self._map is None or len(self._map) < end:
             with explained(self.path, "read the store"):
@@ -124,13 +126,13 @@ class PageFile:
                 self._map = mmap.mmap(self._fd, self._size, access=mmap.ACCESS_READ)
         return self._map
 
-    def _bytes(self, start: int, size: int) -> bytes:
-        return self._mapped(start + size)[start : start + size]
+    def _read_bytes(self, start: int, size: int) -> bytes:
+        return self._map_until(start + size)[start : start + size]
 
     def read(self, number: int, count: int = 1) -> bytes:
         """Some pages in a row. Raises DamageError where the file ends before, StorageError."""
         start, size = number * self.page_size, count * self.page_size
-        data = self._bytes(start, size)
+        data = self._read_bytes(start, size)
         if len(data) != size:
             raise self.fault(number, "the file ends before")
         return data
@@ -178,14 +180,14 @@ class PageFile:
     def map_pages(self, numbers: list[int]) -> mmap.mmap:
         """A map in which pages lie. Raises DamageError where the file ends before one, StorageError."""
         last = max(numbers)
-        found = self._mapped((last + 1) * self.page_size)
+        found = self._map_until((last + 1) * self.page_size)
         if len(found) < (last + 1) * self.page_size:
             raise self.fault(last, "the file ends before")
         return found
 
     def entry(self, number: int, index: int) -> tuple[bytes, int, int, int]:
         """Key, flags, size and place in the file of an entry of a leaf that is proven."""
-        data, base = self._mapped(0), number * self.page_size
+        data, base = self._map_until(0), number * self.page_size
         place = base + int.from_bytes(
             data[base + PAGE.size + 2 * index : base + PAGE.size + 2 * index + 2], sys.byteorder
         )
@@ -196,7 +198,7 @@ class PageFile:
 
     def bytes_at(self, start: int, size: int) -> bytes:
         """Bytes of the file."""
-        return self._bytes(start, size)
+        return self._read_bytes(start, size)
 
     def probe(self, number: int) -> int | None:
         """How many entries leaf page ``number`` has; None where the short proof does not do (:func:`probe_leaf`).
@@ -223,7 +225,7 @@ class PageFile:
         if not 2 <= first <= last_page + 1 - needed:
             raise self.fault(leaf, f"it has a value on page {first}")
         end = (first + needed) * self.page_size
-        data = self._mapped(end)
+        data = self._map_until(end)
         if len(data) < end:
             raise self.fault(first, "the file ends before")
         number, _, flags, pages = OVERFLOW_HEAD.unpack_from(data, first * self.page_size)
@@ -324,7 +326,7 @@ class Tree:
         """Whether it has no page."""
         return self._root == NO_PAGE
 
-    def _branch(self, number: int, low: bytes, high: bytes | None) -> PlacedBranch:
+    def _prove_branch(self, number: int, low: bytes, high: bytes | None) -> PlacedBranch:
         known = self._branches.get(number)
         if known is not None and known.low == low and known.high == high:
             return known
@@ -359,9 +361,9 @@ class Tree:
 
     def ends(self, leaf: LeafPlace) -> tuple[bytes, bytes]:
         """Prove a leaf; its first and its last key."""
-        return self._prove(leaf.number, leaf.low, leaf.high)
+        return self._prove_leaf(leaf.number, leaf.low, leaf.high)
 
-    def _prove(self, number: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
+    def _prove_leaf(self, number: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
         ends = self._ends.get(number)
         if ends is None:
             keys = self.entries(number).keys
@@ -380,11 +382,11 @@ class Tree:
         """
         if self._reached is not None and self._reached[0] == key:
             return self._reached[1]
-        found = self._reach(key)
+        found = self._descend_to_leaf(key)
         self._reached = key, found
         return found
 
-    def _reach(self, key: bytes) -> LeafPlace | None:
+    def _descend_to_leaf(self, key: bytes) -> LeafPlace | None:
         number, low, high = self._root, b"", None
         if number == NO_PAGE:
             return None
@@ -432,12 +434,12 @@ class Tree:
         # A writer looks up what it is going to write.
         if whole and keys == self._visited[0]:
             return self._visited[1]
-        numbers = self._visit(keys, whole=whole)
+        numbers = self._prove_each_leaf(keys, whole=whole)
         if whole:
             self._visited = keys, numbers
         return numbers
 
-    def _visit(self, keys: list[bytes], *, whole: bool) -> list[int]:
+    def _prove_each_leaf(self, keys: list[bytes], *, whole: bool) -> list[int]:
         numbers: list[int] = []
         found: list[tuple[PlacedBranch, list[int]]] = []
         at = leaves = 0
@@ -466,7 +468,7 @@ class Tree:
         """Prove leaves below some branches; their numbers."""
         numbers = [branch.page.children[index] for branch, indexes in found for index in indexes]
         if whole:
-            self._learn(numbers)
+            self._prove_in_columns(numbers)
             for branch, indexes in found:
                 starts, last = branch.page.starts, len(branch.page.starts)
                 for index in indexes:
@@ -478,7 +480,7 @@ class Tree:
                         and starts[index - 1] <= ends[0] <= ends[1] < starts[index]
                     ):
                         continue
-                    self._prove(*branch.child(index))
+                    self._prove_leaf(*branch.child(index))
         else:
             self._probe_leaves(numbers)
         return numbers
@@ -493,14 +495,14 @@ class Tree:
             probed.update(self._probe_columns(numbers))
             numbers = [number for number in numbers if number not in probed]
         for number in numbers:
-            self._probe(number)
+            self._probe_page(number)
 
     def _probe_columns(self, numbers: list[int]) -> dict[int, int]:
         from sowctl.store.opening.proof.columns import probe_leaves
 
         return probe_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
 
-    def _learn(self, numbers: list[int]) -> None:
+    def _prove_in_columns(self, numbers: list[int]) -> None:
         """Prove leaves in columns, if they are many, but for their bounds, as far as that goes."""
         numbers = [number for number in numbers if number not in self._ends]
         if not numbers or not self._file.takes_columns(len(numbers)):
@@ -557,23 +559,23 @@ class Tree:
     def search(self, leaf: LeafPlace, key: bytes) -> tuple[int, int]:
         """Where ``key`` is or would be among the entries of a leaf, all of which is proven, and how many they are."""
         self.ends(leaf)
-        count = self._count(leaf.number)
+        count = self._count_entries(leaf.number)
         return bisect_left(range(count), key, key=lambda index: self._file.entry(leaf.number, index)[0]), count
 
     def read_entry(self, leaf: LeafPlace, index: int) -> tuple[bytes, int, bytes]:
         """Key, flags and value of an entry of a leaf, all of which is proven; of a large value, where it is."""
         self.ends(leaf)
         if index < 0:
-            index += self._count(leaf.number)
+            index += self._count_entries(leaf.number)
         key, flags, size, start = self._file.entry(leaf.number, index)
         return key, flags, self._file.bytes_at(start, PAGE_NUMBER.size if flags else size)
 
-    def _count(self, number: int) -> int:
+    def _count_entries(self, number: int) -> int:
         # One of the two has it, as the leaf is proven.
         known = self._counts.get(number)
         return known[0] if known is not None else self._lengths[number]
 
-    def _measure(self, number: int) -> tuple[int, int, int]:
+    def _measure_leaf(self, number: int) -> tuple[int, int, int]:
         """How many entries a leaf has, how many bytes they take, and the largest of them."""
         page = self.entries(number)
         sizes = [PAGE_NUMBER.size if flags else size for flags, size in zip(page.flags, page.sizes, strict=True)]
@@ -583,7 +585,7 @@ class Tree:
     def bearing(self, leaf: LeafPlace) -> int:
         """How many of its entries may be removed before LMDB merges it with another one, at least."""
         if leaf.number not in self._counts:
-            self._counts[leaf.number] = self._measure(leaf.number)
+            self._counts[leaf.number] = self._measure_leaf(leaf.number)
         count, used, largest = self._counts[leaf.number]
         room = self._file.page_size - PAGE.size
         # LMDB counts what is used with the places of the nodes, two bytes each.
@@ -591,9 +593,9 @@ class Tree:
 
     def probe(self, leaf: LeafPlace) -> int:
         """Prove what reading takes of a leaf (:meth:`PageFile.probe`); how many entries it has."""
-        return self._probe(leaf.number)
+        return self._probe_page(leaf.number)
 
-    def _probe(self, number: int) -> int:
+    def _probe_page(self, number: int) -> int:
         count = self._probed.get(number)
         if count is None:
             found = self._file.probe(number)
@@ -605,7 +607,7 @@ class Tree:
 
         ``tiled``: no count tells the reader that no entry was left out, so it is proven that the entries fill the leaf.
         """
-        yield self._read([leaf.number], forward=forward, tiled=tiled)
+        yield self._read_leaves([leaf.number], forward=forward, tiled=tiled)
         together = 1
         while (beside := self.beside(leaf, forward=forward)) is not None:
             # A tree of one leaf has no other one, so there is a branch.
@@ -617,7 +619,7 @@ class Tree:
                 # Few at first: most readers do not go far.
                 together = min(2 * together, self._file.limits.batch_leaves)
                 part = numbers[at : at + together]
-                entries = self._read(part, forward=forward, tiled=tiled)
+                entries = self._read_leaves(part, forward=forward, tiled=tiled)
                 if tiled:
                     first = index + at if forward else index - at - len(part) + 1
                     self._verify_places(branch, first, len(part), sorted((entries[0][0], entries[0][-1])), entries[0])
@@ -638,10 +640,10 @@ class Tree:
         if not is_placed or not (all(map(lt, keys, rest)) or all(map(lt, rest, keys))):
             raise self._file.fault(number, "keys below it are not those of their place")
 
-    def _read(self, numbers: list[int], *, forward: bool, tiled: bool) -> Entries:
+    def _read_leaves(self, numbers: list[int], *, forward: bool, tiled: bool) -> Entries:
         """Keys and values of leaves beside each other."""
         if not forward:
-            keys, values = self._read(numbers[::-1], forward=True, tiled=tiled)
+            keys, values = self._read_leaves(numbers[::-1], forward=True, tiled=tiled)
             return keys[::-1], values[::-1]
         columns = self._file.walks_columns(len(numbers))
         found = self._file.read_entries(numbers, columns=columns, tiled=tiled)
@@ -665,10 +667,10 @@ class Tree:
                 values.append(data[place : place + size])
         return page.keys, values
 
-    def _down(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
+    def _descend_to_edge(self, steps: Steps, number: int, low: bytes, high: bytes | None, *, last: bool) -> LeafPlace:
         """The first or the last leaf below a page."""
         for _ in range(self._depth - 1 - len(steps)):
-            branch = self._branch(number, low, high)
+            branch = self._prove_branch(number, low, high)
             index = len(branch.page.starts) if last else 0
             steps = (*steps, (branch, index))
             number, low, high = branch.child(index)
@@ -687,7 +689,7 @@ class Tree:
         steps: Steps = ()
         number, low, high = self._root, b"", None
         for _ in range(self._depth - 1):
-            branch = self._branch(number, low, high)
+            branch = self._prove_branch(number, low, high)
             index = bisect_right(branch.page.starts, key)
             steps = (*steps, (branch, index))
             number, low, high = branch.child(index)
@@ -698,7 +700,7 @@ class Tree:
 
     def end(self, *, last: bool) -> LeafPlace | None:
         """The first or the last leaf; None where there is none."""
-        return None if self.is_empty else self._down((), self._root, b"", None, last=last)
+        return None if self.is_empty else self._descend_to_edge((), self._root, b"", None, last=last)
 
     def beside(self, leaf: LeafPlace, *, forward: bool) -> LeafPlace | None:
         """The next leaf in the order of keys, or the one before; None at the end."""
@@ -708,7 +710,7 @@ class Tree:
             index += 1 if forward else -1
             if 0 <= index < len(branch.page.children):
                 above = (*steps[:level], (branch, index))
-                return self._down(above, *branch.child(index), last=not forward)
+                return self._descend_to_edge(above, *branch.child(index), last=not forward)
         return None
 
     def leaves(self) -> Iterator[LeafPlace]:
@@ -728,7 +730,7 @@ class Tree:
         the way from each of them to its first leaf."""
         above, index = steps[level - 1]
         for place in range(max(0, index - radius), min(len(above.page.children), index + radius + 1)):
-            self.ends(self._down((*steps[: level - 1], (above, place)), *above.child(place), last=False))
+            self.ends(self._descend_to_edge((*steps[: level - 1], (above, place)), *above.child(place), last=False))
 
 
 class _MainTree(Tree):
@@ -754,7 +756,7 @@ class _MainTree(Tree):
                 # Another kind of sub-database would have LMDB read keys and values in another way.
                 # A tree without a root has no pages and no entries: one that had some is not empty, but lost.
                 is_empty = root == NO_PAGE
-                if kind or depth > DEEPEST or is_empty != (depth == 0) or (is_empty and any(counts)):
+                if kind or depth > MAX_TREE_DEPTH or is_empty != (depth == 0) or (is_empty and any(counts)):
                     raise self._file.fault(leaf.number, "its description of a sub-database is damaged")
                 if root != NO_PAGE and not 2 <= root <= self._last_page:
                     raise self._file.fault(leaf.number, "it refers to a page that does not exist")

@@ -228,7 +228,7 @@ def test_a_topic_without_records_has_none_that_could_leave(make_lab: MakeLab) ->
 
 def test_what_is_held_survives_its_file(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(holding, "_PART", 500)
+    monkeypatch.setattr(holding, "_COPY_PART_BYTES", 500)
     kept, model = Held(memory=1000), dict[bytes, bytes]()
     for _ in range(5000):
         key = chance.randrange(60).to_bytes(8, "big")

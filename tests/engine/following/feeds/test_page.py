@@ -180,7 +180,7 @@ def test_top_n_alone_makes_no_page(lab: Lab) -> None:
 
 
 def test_ordered_items_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.following.feeds.order.LENGTH", 4)
+    monkeypatch.setattr("sowctl.engine.following.feeds.order.BUCKET_ITEMS", 4)
     chance = random.Random(seed)
     model = sorted(chance.sample(range(1000), 50))
     ordered = OrderedItems(model)
