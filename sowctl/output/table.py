@@ -33,8 +33,8 @@ _BOOKMARK = re.compile(r"\d+\|\d+\|")
 _LONGEST_KEY = 20
 """Digits of the largest SOW key."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
-_SECOND, _MINUTE = 19, 16
-"""Columns that a time takes, to the second and to the minute."""
+_TO_SECOND_COLUMNS, _TO_MINUTE_COLUMNS = 19, 16
+"""Columns of a terminal that a time takes, to the second and to the minute."""
 _STATE_STYLES = {
     "damaged": "bold red",
     "unreadable": "red",
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
         if width(text) <= room:
             return text
         if self.times[at]:
-            keep = _SECOND if room >= _SECOND + len(mark) else _MINUTE
+            keep = _TO_SECOND_COLUMNS if room >= _TO_SECOND_COLUMNS + len(mark) else _TO_MINUTE_COLUMNS
             # A mark of several characters may find room for its first ones alone.
             return text[:keep] + mark[: room - keep]
         return clip_front(text, room, mark) if self.paths[at] else clip(text, room, mark)
@@ -115,15 +115,15 @@ class _ColumnFit:
     def fit(self, columns: int) -> bool:
         """Make it fit; whether that is possible."""
         self._before = self.shown
-        self._cut_times(columns, _SECOND + len(_ELLIPSIS))
+        self._cut_times(columns, _TO_SECOND_COLUMNS + len(_ELLIPSIS))
         self._cut_directories(columns)
         for name in self.options.fit.spare:
             if self._missing_width(columns) and name in self.headings:
                 at = self.headings.index(name)
-                self._cut_times(columns, _MINUTE + len(_ELLIPSIS), at)
+                self._cut_times(columns, _TO_MINUTE_COLUMNS + len(_ELLIPSIS), at)
                 if self._missing_width(columns):
                     self.drop({at})
-        self._cut_times(columns, _MINUTE + len(_ELLIPSIS))
+        self._cut_times(columns, _TO_MINUTE_COLUMNS + len(_ELLIPSIS))
         nested = [at for at in self.shown if self.nested[at]]
         least = {at: max(_READABLE_NESTED, width(self.headings[at])) for at in nested}
         return self._shrink_columns(columns, least) or self._shrink_columns(

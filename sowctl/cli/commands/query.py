@@ -211,7 +211,7 @@ def _show_plans(
     from sowctl.engine.verbs.query import query
     from sowctl.output.display import display_lines
 
-    text = ""
+    lines: list[str] = []
     for plan in explain(lambda: query(instance, targets, options), analyze=analyze):
         if format in ("json", "ndjson"):
             line = json.dumps(plan.facts(), ensure_ascii=False)
@@ -219,7 +219,8 @@ def _show_plans(
             line = display_lines("\n".join(plan_lines(plan)))
         if sink is None:
             invocation.streams.stdout.write(line.encode() + b"\n")
-        text += line + "\n"
+        else:
+            lines.append(line + "\n")
     if sink is not None:
-        sink.write_text(text)
+        sink.write_text("".join(lines))
     return 0

@@ -7,8 +7,8 @@ figures in one line means something. Where a figure is not the size at which the
 figure. None asks what a process has loaded or done before.
 
 Rooms below the engine cannot ask here, and keep the figures of their own work beside it: ``READ_SHARE`` in
-``store/raw/offsets.py`` (plain reads or a map), ``SHARE`` and ``LEAST_KEYS`` in ``store/changes.py`` (how many changed
-keys are listed), ``MOST_WORDS`` in ``memo/build.py`` (what is not indexed).
+``store/raw/offsets.py`` (plain reads or a map), ``MAX_CHANGED_DIVISOR`` and ``MIN_LISTED_KEYS`` in
+``store/changes.py`` (how many changed keys are listed), ``MOST_WORDS`` in ``memo/build.py`` (what is not indexed).
 """
 
 from __future__ import annotations
