@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NoReturn, Protocol
@@ -177,11 +178,20 @@ def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[
     return (*front, *(Path((Step(name),)) for name in names))
 
 
-class _DeferredFlush:
+class _DeferredFlush(io.RawIOBase):
     """A stream whose ``flush`` waits for its end: what is packed batch by batch becomes larger."""
 
     def __init__(self, stream: Any) -> None:
-        self.write = stream.write
+        self._write = stream.write
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # all that is ever written here
+        """All of it."""
+        self._write(data)
+        return len(data)
 
     def flush(self) -> None:
         """Nothing."""

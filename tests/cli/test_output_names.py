@@ -124,6 +124,31 @@ def test_an_explicit_format_that_is_no_text_is_not_packed(name: str, shop: Cli) 
     assert (done.status, "SOW-EXC-002" in done.err, Path(name).exists()) == (2, True, False)
 
 
+TEXTS = {
+    "raw": ["query", "t", "--format", "raw"],
+    "lengths": ["query", "t", "--format", "raw", "--length-prefix"],
+    "template": ["query", "t", "--template", "{/id};"],
+    "table": ["query", "t", "--format", "table"],
+    "a table of SQL": ["sql", "SELECT id FROM t", "--format", "table"],
+    "a chart": ["stats", "t", "--format", "table"],
+    "a schema": ["schema", "t", "--ddl"],
+    "a count": ["query", "t", "--count"],
+    "a plan": ["query", "t", "--explain"],
+}
+
+
+@pytest.mark.parametrize("name", ["x.gz", "x.txt.zst", "x.ndjson.gz"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_text_is_packed(text: str, name: str, shop: Cli) -> None:
+    plain, packing = name.removesuffix(".gz").removesuffix(".zst"), Path(name).suffix
+    for file in (plain, name):
+        done = shop(*TEXTS[text], "--output", file)
+        assert done.status == 0, done.err
+    unpack = gzip.decompress if packing == ".gz" else zstandard.ZstdDecompressor().decompressobj().decompress
+    read = unpack(Path(name).read_bytes())
+    assert (read, read != b"") == (Path(plain).read_bytes(), True)
+
+
 @pytest.mark.parametrize("ending", ["arrow", "feather", "ipc"])
 @pytest.mark.parametrize("more", [(), ("--format", "arrow")])
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.display import escaped
-from sowctl.output.exports import ENDINGS, FileFormat, file_format, packed, refuse_mixed_topics, refuse_packed
+from sowctl.output.exports import FileFormat, file_format, packed, refuse_mixed_topics, refuse_packed
 from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.values.paths import Path as FieldPath
@@ -33,10 +33,6 @@ TABLES = frozenset({"parquet", "arrow", "csv", "tsv", "sqlite"})
 
 MAX_ROWS_TOGETHER = 1000
 """Rows in memory that are written at once: 500,000 rows of ``blame`` as csv took 25 s of CPU one by one."""
-
-
-PACKABLE = frozenset(ending.format for ending in ENDINGS if ending.packed)
-"""Formats that are packed in a file whose name ends in .gz or .zst."""
 
 
 class Choice(Struct, frozen=True):
@@ -116,10 +112,9 @@ class Sink:
     def open_file(self) -> Iterator[BinaryIO]:
         """A stream whose content becomes the file of ``--output``, packed where its name says so."""
         assert self.path is not None
-        packable = self.format in PACKABLE
         with (
             whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream,
-            packed(stream, self._file.packing if packable else None) as inner,
+            packed(stream, self._file.packing) as inner,
         ):
             yield inner
 
@@ -181,11 +176,7 @@ class Sink:
 
     def write_text(self, text: str) -> None:
         """Write what is no format of records."""
-        with (
-            nullcontext(self.invocation.streams.stdout)
-            if self.path is None
-            else whole_file(self.path, force=self.force, seam=self.invocation.seam)
-        ) as stream:
+        with nullcontext(self.invocation.streams.stdout) if self.path is None else self.open_file() as stream:
             stream.write(text.encode())
 
     def write_rows(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, share_of, tell
 from sowctl.cli.io.emit import Choice, Sink
-from sowctl.cli.io.outfile import whole_file
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
 from sowctl.output.reports import as_dict
@@ -200,5 +198,5 @@ def _draw(sink: Sink, draw: Callable[[Terminal, BinaryIO], object]) -> None:
         sink.invocation.page()
         draw(terminal, sink.invocation.streams.painted)
         return
-    with whole_file(FilePath(sink.path), force=sink.force, seam=sink.invocation.seam) as out:
+    with sink.open_file() as out:
         draw(terminal, out)
