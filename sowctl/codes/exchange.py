@@ -11,8 +11,9 @@ CODES: dict[str, str] = {
     "SOW-EXC-002": """2 unknown file format
 
         Why: The format is taken from the end of the file name, which is not the name of a format that can be read or
-        written; or the name requests compression of a format that is compressed already.
-        Do: Use one of the endings in the hint.
+        written; or the name ends in .gz or .zst, but the format is Parquet, Arrow, SQLite or MessagePack: only text
+        formats are compressed.
+        Do: Use a name as in the hint.
         """,
     "SOW-EXC-010": """2 rows cannot be converted to messages
 

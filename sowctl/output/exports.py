@@ -44,6 +44,7 @@ ENDINGS = (
     Ending(("json",), "jsonarray", "JsonRenderer", "json", packed=True),
 )
 PACKED_SUFFIXES = ("gz", "zst")
+_LABELS = {"parquet": "Parquet", "arrow": "Arrow", "sqlite": "SQLite", "msgpack": "MessagePack"}
 MAX_NAMES = 5
 """Topics that an error names."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -112,14 +113,19 @@ def file_format(name: str) -> FileFormat:
     return FileFormat(ending, packing)
 
 
-def refuse_packed(name: str) -> NoReturn:
+def refuse_packed(name: str, format: str) -> NoReturn:
     """Refuse a name that ends in .gz or .zst for a format that is no text. Raises UsageError ``SOW-EXC-002``."""
-    raise _refused_name(f"{name!r} is already compressed")
-
-
-def _refused_name(what: str) -> UsageError:
-    known = ", ".join("." + name for one in ENDINGS for name in one.names)
-    return UsageError("SOW-EXC-002", what, hint=f"use one of {known}; text formats may end with .gz or .zst")
+    stem, _, packing = name.rpartition(".")
+    ending = file_format(stem).ending
+    if ending is None or ending.format != format:
+        # The name says another format, or none; what is before its ending stays.
+        stem = stem.rpartition(".")[0] if ending is not None else stem
+        stem += "." + next(one.names[0] for one in ENDINGS if one.format == format)
+    raise UsageError(
+        "SOW-EXC-002",
+        f"{_LABELS[format]} output cannot be written to a .{packing} file: {name!r}",
+        hint=f"use {stem}; only text formats may end in .gz or .zst, for example .csv.{packing.lower()}",
+    )
 
 
 class Export:
@@ -133,9 +139,14 @@ class Export:
         self._format = file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
         if ending is None:
-            raise _refused_name(f"{name!r} does not end with a known format")
+            known = ", ".join("." + name for one in ENDINGS for name in one.names)
+            raise UsageError(
+                "SOW-EXC-002",
+                f"{name!r} does not end with a known format",
+                hint=f"use one of {known}; text formats may end with .gz or .zst",
+            )
         if self.packing is not None and not ending.packed:
-            refuse_packed(name)
+            refuse_packed(name, ending.format)
         self._ending = ending
         self._options = OutputOptions(meta=meta)
         self._table = table

@@ -124,6 +124,30 @@ def test_an_explicit_format_that_is_no_text_is_not_packed(name: str, shop: Cli) 
     assert (done.status, "SOW-EXC-002" in done.err, Path(name).exists()) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "label", "wanted"),
+    [
+        ((), "x.parquet.gz", "Parquet", "x.parquet"),
+        ((), "x.DB.ZST", "SQLite", "x.DB"),
+        ((), "x.arrows.gz", "Arrow", "x.arrows"),
+        ((), "x.msgpack.zst", "MessagePack", "x.msgpack"),
+        (("--format", "parquet"), "x.gz", "Parquet", "x.parquet"),
+        (("--format", "parquet"), "x.csv.gz", "Parquet", "x.parquet"),
+        (("--format", "arrow"), "./a.b.gz", "Arrow", "a.b.arrow"),
+        (("--format", "msgpack"), "x.db.gz", "MessagePack", "x.msgpack"),
+    ],
+)
+def test_the_hint_names_the_file_to_write(
+    options: tuple[str, ...], name: str, label: str, wanted: str, shop: Cli
+) -> None:
+    done = shop("query", "t", *options, "--output", name)
+    assert (
+        f"{label} output cannot be written to a .{Path(name).suffix[1:]} file" in done.err
+        and f"use {wanted};" in done.err
+    )
+    assert shop("query", "t", *options, "--output", wanted).status == 0
+
+
 TEXTS = {
     "raw": ["query", "t", "--format", "raw"],
     "lengths": ["query", "t", "--format", "raw", "--length-prefix"],

@@ -77,7 +77,7 @@ class Sink:
         # With --format, too: the name of the file tells an Arrow file from an Arrow stream.
         self._by_name = named is not None and named == self.format
         if self._file.packing is not None and self.format in formats.BINARY:
-            refuse_packed(str(self.path))
+            refuse_packed(str(self.path), self.format)
         if named is not None and named != self.format:
             if choice.format is None and named in formats.BINARY:
                 _refuse_shaping(str(self.path), named, _shaping(choice))
