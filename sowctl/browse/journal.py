@@ -9,6 +9,7 @@ from textual.widgets import DataTable
 
 from sowctl.browse.reading import ENTRY_COLUMNS, InstanceReader, Stop
 from sowctl.browse.screen import BrowserScreen
+from sowctl.values.human import format_count
 
 INITIAL_ENTRIES = 100
 """Entries that are shown at the beginning."""
@@ -54,7 +55,8 @@ class JournalPage(BrowserScreen):
         self._show_status()
 
     def _show_status(self) -> None:
-        self.say(f"{self._count:,} entries, {('following' if self._follows else 'paused: f follows')}")
+        state = "following" if self._follows else "paused: f follows"
+        self.say(f"{format_count(self._count, 'entry', 'entries')}, {state}")
 
     def action_follow(self) -> None:
         """Let the cursor go along with new entries, or stay."""

@@ -11,6 +11,7 @@ from sowctl.browse.queues import QueuePage, QueuesPage
 from sowctl.browse.reading import TOPIC_COLUMNS, InstanceReader, TopicRow
 from sowctl.browse.records import RecordsPage
 from sowctl.browse.screen import BrowserScreen, fill
+from sowctl.values.human import format_count
 
 
 class TopicsPage(BrowserScreen):
@@ -42,7 +43,7 @@ class TopicsPage(BrowserScreen):
     def _show_topics(self, rows: list[TopicRow]) -> None:
         self._rows = rows
         fill(self.query_one(DataTable), TOPIC_COLUMNS, [row.cells for row in rows], ("records", "size"))
-        self.say(f"{len(rows)} topics; Enter shows records")
+        self.say(f"{format_count(len(rows), 'topic')}; Enter shows records")
 
     def on_data_table_row_selected(self) -> None:
         """Enter on a row."""

@@ -228,6 +228,18 @@ def test_columns_of_later_records_are_added(tmp_path: Path) -> None:
         drive(instance, keys, target="[json].[orders]")
 
 
+def test_one_topic_and_one_entry_are_singular(tmp_path: Path) -> None:
+    async def keys(pilot: Pilot[None], browser: Browser) -> None:
+        await settled(pilot, lambda: "1 topic; Enter" in said(browser))
+        await pilot.press("J")
+        await settled(pilot, lambda: "1 entry, following" in said(browser))
+
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", '{"id":1}')
+    with lab.open() as instance:
+        drive(instance, keys)
+
+
 def test_every_screen_has_help_and_the_keys_of_vi(lab: Lab) -> None:
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
         async def helps(*words: str) -> None:

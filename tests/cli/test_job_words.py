@@ -31,6 +31,16 @@ def test_a_load_that_was_there_already_says_so() -> None:
     assert in_words(report) == words
 
 
+def test_a_count_of_one_is_singular() -> None:
+    report = JobReport("load", ("orders",), records=1, partitions=1, seconds=1.5)
+    report.details["commit"] = {"duplicates": 1}
+    words = "load orders: 1 record, 1 duplicate that the publisher had already sent; 1.5 s, 1 partition"
+    assert in_words(report) == words
+    telling, said, _ = told("always")
+    telling.batch(Progress(1, 1, 1, 9, 1, 64))
+    assert "1 batch, 1 entry, 1 entry (64 B) behind" in said.getvalue().decode()
+
+
 def told(progress: str) -> tuple[Telling, Any, list[float]]:
     """Something that tells, where it does, and its clock."""
     said, now = io.BytesIO(), [100.0]

@@ -90,7 +90,7 @@ def test_search_prints_entries_or_their_number(rolled: Lab, cli: Cli) -> None:
     assert done.status == 0
     (row,) = map(json.loads, done.out.splitlines())
     assert (row["operation"], row["client"], row["data"]["id"]) == ("publish", "feed", 103)
-    assert "1 matches in 40 entries" in done.err
+    assert "1 match in 40 entries" in done.err
     assert cli("journal", "search", "--filter", "/id > 100", "--count").out == "19\n"
     done = cli("journal", "search", "--regex", "y{40}", "--txid", "3:6", "--no-data", "--summary", "json")
     *rows, report = map(json.loads, done.out.splitlines())

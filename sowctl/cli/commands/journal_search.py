@@ -94,6 +94,7 @@ def run(
     from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
     from sowctl.remote.place import place_of
+    from sowctl.values.human import format_count
 
     where = None if directory is None else place_of(directory)
     if isinstance(where, Path) and not where.is_dir():
@@ -139,6 +140,6 @@ def run(
                 fields = QueryOptions(filter=filter)
                 tell_unknown(instance, targets, asking.with_unknown(invocation, fields, None, strict=strict))
     if found.report.unreadable:
-        invocation.warn(f"{found.report.unreadable:,} invalid messages cannot match the filter")
+        invocation.warn(f"{format_count(found.report.unreadable, 'invalid message')} cannot match the filter")
     show_words(invocation, found.coverage, as_dict(found.report), summary)
     return 0

@@ -24,7 +24,10 @@ def run(
     name: Annotated[
         str | None, option("--name", help="Backup to restore, as shown by sowctl backup --list.", metavar="NAME")
     ] = None,
-    at: Annotated[str | None, option("--at", help="Ignore everything after this time.", metavar="TIME")] = None,
+    at: Annotated[
+        str | None,
+        option("--at", help="Ignore everything after TIME, for example 2026-01-05T10:00:00Z or -2h.", metavar="TIME"),
+    ] = None,
     txid: Annotated[
         int | None,
         option("--txid", help="Ignore everything after the group of this txid.", metavar="N", maximum=MAX_U64),
@@ -39,11 +42,14 @@ def run(
     store that is beyond the position is taken from an earlier backup or rebuilt from the journal. The state of a queue
     is rebuilt, without its leases.
 
-    The journal is cut only between groups; all messages of one run of publish may be one group. --txid includes the
-    whole group of its txid, as query --at does. --at ends before the first group with a later entry. Earlier entries in
-    that group or after it are excluded; the command then prints their number per topic and the --txid that would
-    include them, and exits with status 3. It refuses to restore if all entries of a topic would be excluded, unless
-    --force is given.
+    TIME is ISO 8601 (UTC without a zone), a number with a unit since 1970, or an interval from now; for all forms, see
+    sowctl-messages(7), INSTANTS.
+
+    The journal is cut only between groups. A batch of publish is one group, and a whole run of publish may be one
+    batch. --txid includes the whole group of its txid, as query --at does. --at never restores part of a group: it ends
+    before the first group with an entry after TIME. Earlier entries in that group or after it are excluded; the command
+    then prints their number per topic and the --txid that would include them, and exits with status 3. It refuses to
+    restore if all entries of a topic would be excluded, unless --force is given.
 
     The restored instance starts a new history above every txid that may have been assigned since: positions of
     subscribers, stores or queues beyond the restored instant are rejected there, with an error that names both

@@ -74,7 +74,7 @@ def test_statuses_of_one_process_each(
     assert (status, "Nothing was published" in said) == (3, True)
     status, _, said = call(bad + " --on-error skip --rejects bad")
     assert (status, len((place / "bad").read_text().splitlines())) == (3, 1)
-    assert "1 records, 1 rejected" in said
+    assert "1 record, 1 rejected" in said
     for line, expected in (
         ("load orders nothing.ndjson", 10),
         ("load orders bad.ndjson.in", 2),

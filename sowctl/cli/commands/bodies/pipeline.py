@@ -114,10 +114,12 @@ class Telling:
 
     def batch(self, progress: Progress) -> None:
         """A stream has dealt with a batch more."""
-        from sowctl.values.human import format_bytes
+        from sowctl.values.human import format_bytes, format_count
 
-        lag = f", {progress.behind:,} entries ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
-        self._words = f"{progress.batches:,} batches, {progress.read:,} entries{lag}; "
+        behind = format_count(progress.behind, "entry", "entries")
+        lag = f", {behind} ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
+        batches = format_count(progress.batches, "batch", "batches")
+        self._words = f"{batches}, {format_count(progress.read, 'entry', 'entries')}{lag}; "
         self._say({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
 
     def end(self) -> None:
@@ -312,20 +314,20 @@ def line_of(row: ShownEntry) -> bytes:
 def in_words(report: JobReport) -> str:
     """``load orders: 812 records, 3 rejected; 214.0 MiB in 6.1 s, 12 partitions``."""
     from sowctl.output.display import display
-    from sowctl.values.human import format_bytes, format_duration
+    from sowctl.values.human import format_bytes, format_count, format_duration
 
     # A view is told by its own name; the topics that it reads are in the report as JSON.
     names = (report.details["view"],) if "view" in report.details else report.topics
     what = " ".join((report.job, ", ".join(map(display, names)))).strip()
-    counts = [f"{report.records:,} records"]
+    counts = [format_count(report.records, "record")]
     if report.rejected:
         counts.append(f"{report.rejected:,} rejected")
     if duplicates := report.details.get("commit", {}).get("duplicates"):
-        counts.append(f"{duplicates:,} duplicates that the publisher had already sent")
+        counts.append(f"{format_count(duplicates, 'duplicate')} that the publisher had already sent")
     lasted = format_duration(report.seconds)
     volume = f"{format_bytes(report.bytes)} in {lasted}" if report.bytes else lasted
     where = f"; {display(report.output)}" if report.output else ""
-    return f"{what}: {', '.join(counts)}; {volume}, {report.partitions} partitions{where}"
+    return f"{what}: {', '.join(counts)}; {volume}, {format_count(report.partitions, 'partition')}{where}"
 
 
 @contextmanager

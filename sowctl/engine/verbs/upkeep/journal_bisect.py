@@ -21,6 +21,7 @@ from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of
 from sowctl.engine.upkeep.searching.payloads import PayloadTest
 from sowctl.engine.upkeep.searching.states import Counting, MatchState
 from sowctl.errors import MissingError, NegativeError, UsageError
+from sowctl.values.human import format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class Bisection(DescribedStruct, frozen=True):
         whose = f" by {record.entry.client}" if record.entry.client is not None else ""
         return (
             f"txid {record.txid}, written at {format_time(record.timestamp)}{whose}: "
-            f"{self.before.count:,} records matched before it, {self.after.count:,} after it; found "
-            f"in {self.steps} steps, {self.folded:,} entries read"
+            f"{format_count(self.before.count, 'record')} matched before it, {self.after.count:,} after it; found "
+            f"in {format_count(self.steps, 'step')}, {format_count(self.folded, 'entry', 'entries')} read"
         )
 
 
@@ -209,11 +210,12 @@ def _until(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
 
 
 def _negative(when: str, state: MatchState, options: BisectOptions) -> NegativeError:
+    matching = f"{format_count(state.count, 'record')} {'matches' if state.count == 1 else 'match'}"
     return NegativeError(
         "SOW-UPK-040",
-        f"count {options.count.strip()} is true {when}, where {state.count:,} records match"
+        f"count {options.count.strip()} is true {when}, where {matching}"
         if when.startswith("already")
-        else f"count {options.count.strip()} is false {when.removeprefix('not ')}, where {state.count:,} records match",
+        else f"count {options.count.strip()} is false {when.removeprefix('not ')}, where {matching}",
         hint="choose --since where the condition is false, and --until where it is true",
         txid=state.txid,
         count=state.count,

@@ -22,6 +22,7 @@ from sowctl.errors import SowError, UsageError
 from sowctl.identity.hashes import client_hash
 from sowctl.identity.keys import named_key
 from sowctl.journal.format import OPERATIONS
+from sowctl.values.human import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -78,9 +79,9 @@ class Search:
         """One line: what was found, and what had to be read for it."""
         read = self.report
         return (
-            f"{read.matched:,} matches in {read.examined:,} entries; of {read.blocks:,} blocks, "
-            f"{read.by_header:,} were skipped by time, {read.by_map:,} by topic and publisher, "
-            f"{read.by_columns:,} by columns, {read.payloads_read:,} were read"
+            f"{format_count(read.matched, 'match', 'matches')} in {format_count(read.examined, 'entry', 'entries')}; "
+            f"of {format_count(read.blocks, 'block')}, {read.by_header:,} skipped by time, "
+            f"{read.by_map:,} by topic and publisher, {read.by_columns:,} by columns, {read.payloads_read:,} read"
         )
 
     def __iter__(self) -> Iterator[EntryBatch]:

@@ -15,6 +15,7 @@ from sowctl.engine.upkeep.backup.journals import CutChoice, TopicLeftOut
 from sowctl.engine.upkeep.backup.restoring import Opener, Restored, RestorePlan, plan_restore, refuse_taken
 from sowctl.engine.upkeep.backup.restoring import restore as carry_out
 from sowctl.errors import RefusedError
+from sowctl.values.human import format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -120,8 +121,9 @@ def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
     count = sum(topic.entries for topic in topics)
     shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topics)
     return (
-        f"{count:,} entries up to {at} cannot be restored ({shares}): they are in a group with "
-        "later entries, or in a later group, and the journal is cut only between groups"
+        f"{format_count(count, 'entry', 'entries')} up to {at} cannot be restored ({shares}): "
+        f"{'it is' if count == 1 else 'they are'} in a group with later entries, or in a later group, and the journal "
+        "is cut only between groups"
     )
 
 
@@ -139,8 +141,10 @@ def describe_choices(choices: Sequence[CutChoice]) -> str:
     words = []
     for number, choice in enumerate(choices, 1):
         names = ", ".join(choice.topics)
-        taken = "all of them" if number == len(choices) else f"the first {choice.entries:,} of them ({names})"
-        later = f" and {choice.later:,} later entries" if choice.later else ""
+        first = "the first" if choice.entries == 1 else f"the first {choice.entries:,}"
+        everything = "it" if choice.entries == 1 else "all of them"
+        taken = everything if number == len(choices) else f"{first} of them ({names})"
+        later = f" and {format_count(choice.later, 'later entry', 'later entries')}" if choice.later else ""
         words.append(f"--txid {choice.txid} restores {taken}{later}")
     return "; ".join(words)
 
@@ -178,10 +182,12 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
     if done is not None and topics and not any(topic.records for topic in topics):
         note += f"; it has no records{_why_empty(plan, last)}"
     if outside:
-        note += (
-            f"; {len(outside)} files with absolute paths are in 'outside': correct the paths in the "
-            "configuration before using it"
+        files = (
+            "1 file with an absolute path is"
+            if len(outside) == 1
+            else f"{len(outside):,} files with absolute paths are"
         )
+        note += f"; {files} in 'outside': correct the paths in the configuration before using it"
     if any(topic.records is None for topic in topics):
         note += "; its records are counted during the restore"
     return RestoreReport(

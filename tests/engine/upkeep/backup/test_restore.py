@@ -18,6 +18,7 @@ from sowctl.engine.topics.logplaces import find_place
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.upkeep.backup.journals import STEP, CutChoice, TopicLeftOut
+from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from sowctl.journal.block import Entry
@@ -192,6 +193,17 @@ def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) 
     assert report.last_txid == last - 1
     assert report.entries_left_out == (TopicLeftOut("quotes", "json", 1, is_empty=False),)
     assert report.choices == (CutChoice(last + 1, 1, 1, ("quotes",)),)
+    words = describe_left_out(report.entries_left_out, report.at or "")
+    assert words.startswith("1 entry up to ") and "(quotes 1): it is in a group" in words
+    assert describe_choices(report.choices) == f"--txid {last + 1} restores it and 1 later entry"
+
+
+def test_choices_are_told_in_words() -> None:
+    choices = (CutChoice(5, 1, 0, ("a",)), CutChoice(9, 2, 1, ("a", "b")), CutChoice(12, 3, 4, ("c",)))
+    assert describe_choices(choices) == (
+        "--txid 5 restores the first of them (a); --txid 9 restores the first 2 of them (a, b) and 1 later entry; "
+        "--txid 12 restores all of them and 4 later entries"
+    )
 
 
 def test_entries_left_out_are_counted_as_a_reader_of_the_journal_counts_them(tmp_path: Path, checks_here: None) -> None:

@@ -61,6 +61,9 @@ def test_times_bound_it(filled: Lab) -> None:
     with pytest.raises(NegativeError) as caught:
         bisect(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 25 * SECOND))
     assert "after txid 26, where 6 records match" in caught.value.message
+    with pytest.raises(NegativeError) as caught:
+        bisect(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 20 * SECOND))
+    assert caught.value.message.endswith("where 1 record matches")
 
 
 @pytest.mark.parametrize(
