@@ -22,7 +22,7 @@ DEFAULT_COLUMNS = (
     "_correlation_id",
 )
 """The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
-INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority")
+INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "length")
 TIME_COLUMNS = ("_timestamp", "_expiration")
 
 Facts = Mapping[str, Any]
@@ -30,13 +30,15 @@ Facts = Mapping[str, Any]
 
 
 def column_type(name: str) -> pyarrow.DataType:
-    """The type of a column."""
+    """The type of a column; ``data`` and ``length`` are those of a payload's bytes."""
     import pyarrow as pa
 
     if name == "_sow_key":
         return pa.decimal128(20, 0)
     if name in TIME_COLUMNS:
         return pa.timestamp("us", tz="UTC")
+    if name == "data":
+        return pa.binary()
     return pa.int64() if name in INTEGER_COLUMNS else pa.bool_() if name == "_lossy" else pa.string()
 
 

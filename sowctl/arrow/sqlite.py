@@ -105,6 +105,8 @@ def _sqlite_type(kind: pyarrow.DataType) -> str:
 
     if t.is_integer(kind) or t.is_boolean(kind):
         return "INTEGER"
+    if t.is_binary(kind):
+        return "BLOB"
     return "REAL" if t.is_floating(kind) else "TEXT"
 
 

@@ -358,8 +358,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-OUT-001": """2 invalid column
 
-        Why: A column must be a path that begins with a slash, or the name of a metadata column.
-        Do: Write ``/price`` for a field of the message, ``sow_key`` for metadata.
+        Why: A column must be a path that begins with a slash, or the name of a metadata column. In Parquet, Arrow,
+        SQLite and MessagePack output, no two columns may have the same name.
+        Do: Write ``/price`` for a field of the message, ``sow_key`` for metadata. Name each column once.
         """,
     "SOW-OUT-002": """2 invalid delimiter
 

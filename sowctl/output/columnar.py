@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from sowctl.arrow.needed import need
 from sowctl.output.formats import Rendered
 from sowctl.output.options import OutputOptions
+from sowctl.output.projection import Projection, projection_of
 from sowctl.output.records import Batch, ShownRecord, again_of, exact_view_of
 from sowctl.values.times import MAX_MICROS
 
@@ -40,13 +41,16 @@ class _Columnar:
     def __init__(self, options: OutputOptions) -> None:
         need(f"the format {self.name}", "pyarrow")
         self.meta = options.meta
+        self._projection = projection_of(options)
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
         """Write all records; nothing goes to ``out`` before all have been read."""
         from sowctl.arrow.passes import write_columns
 
-        make = self._make_writer()
-        with Rows(batches, meta=self.meta) as rows:
+        make, chosen = self._make_writer(), self._projection
+        with Rows(batches, meta=self.meta, projection=chosen) as rows:
+            if chosen is not None:
+                return Rendered(_write_chosen(rows, chosen, make, out))
             found = write_columns(rows.blocks, make, out)
         return Rendered(found.rows, hidden_notes(found.hidden))
 
@@ -90,6 +94,21 @@ class SqliteRenderer(_Columnar):
         return sqlite_writer(self.table)
 
 
+def _write_chosen(
+    rows: Rows, chosen: Projection, make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter], out: BinaryIO
+) -> int:
+    """Write the columns of a projection; the number of rows."""
+    from sowctl.arrow.arranged import ChosenColumn, arrange_columns
+    from sowctl.arrow.passes import write_columns
+
+    columns = [
+        ChosenColumn(name, source, isinstance(column, str))
+        for name, source, column in zip(chosen.headings, chosen.inner, chosen.columns, strict=True)
+    ]
+    facts = [one.source for one in columns if one.is_metadata]
+    return write_columns(rows.blocks, arrange_columns(make, columns), out, facts=facts).rows
+
+
 def hidden_notes(names: tuple[str, ...]) -> tuple[str, ...]:
     """What to tell about metadata that has no column."""
     if not names:
@@ -100,8 +119,9 @@ def hidden_notes(names: tuple[str, ...]) -> tuple[str, ...]:
 class Rows:
     """Records in blocks, as often as they are asked for. A context manager: what it keeps is in a temporary file."""
 
-    def __init__(self, batches: Iterable[Batch], *, meta: bool) -> None:
-        self._meta = meta
+    def __init__(self, batches: Iterable[Batch], *, meta: bool, projection: Projection | None = None) -> None:
+        self._projection = projection
+        self._meta = meta if projection is None else bool(projection.metadata)
         self._again = again_of(batches)
         self._batches = iter(batches)
         self._kept: IO[bytes] | None = None
@@ -144,16 +164,23 @@ class Rows:
         facts: list[dict[str, Any]] = []
         size = 0
         for batch in batches:
-            payloads = batch.payloads
+            payloads, chosen = batch.payloads, self._projection
             taken = (
-                payloads
+                chosen.views(batch)
+                if chosen is not None
+                else payloads
                 if batch.message_type == "json"
                 else list(map(exact_view_of(batch) or batch.members_view, payloads))
             )
             if self._meta:
-                facts += [_record_facts(batch, record) for record in batch.records]
+                rows = [_record_facts(batch, record) for record in batch.records]
+                if chosen is not None:
+                    rows = [chosen.facts(one, row, batch) for one, row in zip(batch.records, rows, strict=True)]
+                facts += rows
             views += taken
             size += sum(map(len, taken))
+            if chosen is not None and "data" in chosen.metadata:
+                size += sum(map(len, payloads))
             if len(views) >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield MessageBlock(views, facts if self._meta else None)
                 views, facts, size = [], [], 0

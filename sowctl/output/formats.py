@@ -45,6 +45,7 @@ class Format(Struct, frozen=True):
 
 
 _COLUMNS = ("--columns", "--no-headers")
+_CHOSEN = ("--columns",)
 _ENDS = ("--null", "--delimiter")
 FORMATS: tuple[Format, ...] = (
     Format("table", "table", "TableRenderer", "columns for people; the default on a terminal", takes=_COLUMNS),
@@ -68,14 +69,33 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "template", "template", "TemplateRenderer", "a text of your own for each record", takes=("--template", *_ENDS)
     ),
-    Format("msgpack", "msgpackstream", "MsgpackRenderer", "a stream of MessagePack maps", binary=True),
-    Format("parquet", "columnar", "ParquetRenderer", "a Parquet file, typed columns (extra arrow)", binary=True),
-    Format("arrow", "columnar", "ArrowRenderer", "an Arrow IPC stream, typed columns (extra arrow)", binary=True),
+    Format("msgpack", "msgpackstream", "MsgpackRenderer", "a stream of MessagePack maps", binary=True, takes=_CHOSEN),
+    Format(
+        "parquet",
+        "columnar",
+        "ParquetRenderer",
+        "a Parquet file, typed columns (extra arrow)",
+        binary=True,
+        takes=_CHOSEN,
+    ),
+    Format(
+        "arrow",
+        "columnar",
+        "ArrowRenderer",
+        "an Arrow IPC stream, typed columns (extra arrow)",
+        binary=True,
+        takes=_CHOSEN,
+    ),
 )
 BINARY = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
 """Formats of files that are no text."""
 _PREFERRED_FORMATS = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
+
+
+def options_by_format() -> dict[str, tuple[str, ...]]:
+    """The options that each format takes, of those that do not shape every format."""
+    return {line.name: line.takes for line in FORMATS} | {"sqlite": _CHOSEN}
 
 
 def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), ending: str | None = None) -> str:
@@ -86,7 +106,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), end
     the chosen format, so that no option is without effect.
     """
     usual = "table" if terminal else "csv" if set(_COLUMNS) & set(given) else "ndjson"
-    takes = {line.name: line.takes for line in FORMATS}
+    takes = options_by_format()
     if wanted is not None:
         found = wanted
     elif ending is not None and set(given) <= set(takes.get(ending, ())):
@@ -97,7 +117,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), end
     # An option that changes nothing would be believed to have worked.
     foreign = next((name for name in given if name not in takes.get(found, given)), None)
     if foreign is not None:
-        able = [name for name, known in takes.items() if foreign in known]
+        able = [line.name for line in FORMATS if foreign in line.takes]
         either = ", ".join(able[:-1]) + (" or " if able[:-1] else "") + able[-1]
         hint = f"leave it out, or take --format {either}"
         raise UsageError("SOW-OUT-012", f"{foreign} cannot be used with format {found}", hint=hint)

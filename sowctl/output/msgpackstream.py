@@ -14,6 +14,7 @@ from sowctl.output.display import escaped
 from sowctl.output.formats import Rendered
 from sowctl.output.members import exact_members, members, plain
 from sowctl.output.options import OutputOptions
+from sowctl.output.projection import projection_of
 from sowctl.output.records import Batch, View, exact_view_of, metadata
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import member
@@ -24,6 +25,7 @@ class MsgpackRenderer:
 
     def __init__(self, options: OutputOptions) -> None:
         self.meta = options.meta
+        self._projection = projection_of(options)
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
         """Write one map per record."""
@@ -37,7 +39,10 @@ class MsgpackRenderer:
             exact = exact_view_of(batch)
             view, read = (batch.view, members) if exact is None else (exact, exact_members)
             for record in batch.records:
-                if self.meta:
+                if self._projection is not None:
+                    values = map(plain, self._projection.values(batch, record))
+                    maps.append(packer.pack(dict(zip(self._projection.headings, values, strict=True))))
+                elif self.meta:
                     maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
                 elif (parts := _pack_long(view, record.payload)) is None:
                     maps.append(packer.pack(plain(read(record.payload, view))))

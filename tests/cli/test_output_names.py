@@ -218,7 +218,7 @@ def test_a_plan_goes_to_the_file(shop: Cli) -> None:
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "db", "msgpack"])
-@pytest.mark.parametrize("options", [("--columns", "/id"), ("--no-headers",), ("--template", "{/id}")])
+@pytest.mark.parametrize("options", [("--no-headers",), ("--columns", "/id", "--no-headers"), ("--template", "{/id}")])
 def test_an_option_of_texts_is_refused_for_other_files(options: tuple[str, ...], ending: str, shop: Cli) -> None:
     done = shop("query", "t", *options, "--output", f"x.{ending}")
     assert (done.status, "SOW-OUT-012" in done.err, Path(f"x.{ending}").exists()) == (2, True, False)

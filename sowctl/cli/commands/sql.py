@@ -58,7 +58,7 @@ def run(
     >=, IN, BETWEEN or LIKE 'prefix%'; --verbose prints how each table was read. All tables of a statement are read as
     of one instant. For the format of values of each type, see sowctl-types(7). In JSON, NaN, Infinity and -Infinity are
     strings, and intervals use ISO 8601: P1M. Parquet and Arrow reject values that they cannot represent, such as an
-    infinite time, with the row and column.
+    infinite time, with the row and column. For these formats, name the columns in the statement: --columns is refused.
 
     Stores and journals are never changed: statements can create tables and views in memory, for later statements.
     Files, attached databases and extensions require --allow-files.

@@ -270,10 +270,11 @@ def _shaping(choice: Choice) -> list[str]:
 
 def _refuse_shaping(name: str, format: str, given: Sequence[str]) -> None:
     """Refuse options that the format of a binary file does not take. Raises UsageError ``SOW-OUT-012``."""
-    hint = "choose fields with --select, or give the file a name that ends in .csv"
-    if not {"--columns", "--no-headers"} & set(given):
-        hint = "leave it out, or give the file another ending"
-    raise UsageError("SOW-OUT-012", f"{given[0]} cannot be used with format {format}", place=name, hint=hint)
+    foreign = next(option for option in given if option not in formats.options_by_format()[format])
+    hint = "leave it out, or give the file another ending"
+    if foreign == "--no-headers":
+        hint = "leave it out, or give the file a name that ends in .csv"
+    raise UsageError("SOW-OUT-012", f"{foreign} cannot be used with format {format}", place=name, hint=hint)
 
 
 def _delimiter(choice: Choice) -> bytes:

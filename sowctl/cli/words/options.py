@@ -117,7 +117,8 @@ Columns: TypeAlias = Annotated[
     str | None,
     option(
         "--columns",
-        help="Columns of table, csv and tsv output, for example /id,sow_key. Selects csv when piped.",
+        help="Columns of table, csv, tsv, msgpack, parquet, arrow and SQLite output, for example /id,sow_key. Selects "
+        "csv when piped.",
         metavar="LIST",
         panel=OUTPUT,
     ),

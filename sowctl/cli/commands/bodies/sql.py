@@ -26,7 +26,13 @@ class Results:
     """Where the rows of statements go; made before anything is read, so that a wrong option costs nothing."""
 
     def __init__(self, invocation: Invocation, options: tuple[Any, ...]) -> None:
-        self._sink = Sink(invocation, Choice(*options))
+        self._sink = sink = Sink(invocation, Choice(*options))
+        if sink.options.columns and sink.format in TYPED:
+            raise UsageError(
+                "SOW-OUT-012",
+                f"--columns cannot be used with format {sink.format} in SQL",
+                hint="name the columns in the statement: SELECT id, price FROM ...",
+            )
 
     def write(self, database: Database, text: str) -> None:
         """Write the rows of all statements of a text; a file takes those of one."""

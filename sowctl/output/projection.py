@@ -1,0 +1,120 @@
+"""``--columns`` in formats with types: Parquet, Arrow, SQLite and MessagePack.
+
+Each column has the heading and the value that csv shows, with the type that the column of the whole table has. A path
+that no record has is a column of nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sowctl.errors import UsageError
+from sowctl.output.columns import heading
+from sowctl.output.members import at, dump, exact_members, some_members
+from sowctl.output.options import Column, OutputOptions
+from sowctl.output.records import Batch, ShownRecord, exact_view_of, metadata, stored_of
+from sowctl.output.texts import below
+from sowctl.values.paths import Path
+from sowctl.values.rawmembers import MIN_PARTED_BYTES, raw_columns
+
+
+class Projection:
+    """The chosen columns. While types are found, the column of a path is called by its number, so that no name of a
+    field is that of metadata.
+
+    Raises UsageError ``SOW-OUT-001`` where two columns would have one name.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, facts: bool) -> None:
+        self.headings = tuple(heading(column, facts=facts) for column in columns)
+        for place, name in enumerate(self.headings):
+            if name in self.headings[:place]:
+                raise UsageError(
+                    "SOW-OUT-001",
+                    f"column {name!r} is named twice, and the output format requires distinct names",
+                    hint="name each column once, or use --format csv",
+                )
+        self.columns = tuple(columns)
+        self.inner = tuple(
+            str(place) if isinstance(one, Path) else _fact_name(one) for place, one in enumerate(columns)
+        )
+        self.metadata = tuple(column for column in columns if isinstance(column, str))
+        self._paths = [column for column in columns if isinstance(column, Path)]
+        self._known = {path.steps[0].name for path in self._paths}
+        names = [name for name, column in zip(self.inner, columns, strict=True) if isinstance(column, Path)]
+        self._fronts = [f'{"," if place else ""}"{name}":'.encode() for place, name in enumerate(names)]
+
+    def views(self, batch: Batch) -> list[bytes]:
+        """A JSON object for each record, with the values at the paths; null where there is none."""
+        if not self._paths:
+            return [b"{}"] * len(batch.payloads)
+        return self._views_by_columns(batch) or [self._view(batch, record) for record in batch.records]
+
+    def facts(self, record: ShownRecord, known: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+        """The metadata of a record; ``known`` is what the whole table has of it."""
+        row: dict[str, Any] = {}
+        for name in self.metadata:
+            if name == "data":
+                row[name] = record.payload
+            elif name == "length":
+                row[name] = len(record.payload)
+            elif batch.shown is None or name in batch.shown:
+                row[_fact_name(name)] = known.get(f"_{name}")
+        if "_topic" in row:
+            row["_topic"] = known.get("_logical_topic") or row["_topic"]
+        return row
+
+    def values(self, batch: Batch, record: ShownRecord) -> list[Any]:
+        """The values of one record, those of paths as :mod:`sowctl.output.members` reads them."""
+        members = self._members(batch, record) if self._paths else {}
+        known = metadata(batch, record) if self.metadata else {}
+        own = {"data": record.payload, "length": len(record.payload)}
+        return [
+            at(members, one) if isinstance(one, Path) else own[one] if one in own else known.get(one)
+            for one in self.columns
+        ]
+
+    def _views_by_columns(self, batch: Batch) -> list[bytes] | None:
+        """The objects of stored records of one shape; None where only each record can tell."""
+        payloads = batch.payloads
+        if stored_of(batch) is None or not payloads or max(map(len, payloads)) >= MIN_PARTED_BYTES:
+            return None
+        lines = list(map(exact_view_of(batch) or batch.members_view, payloads))
+        try:
+            b"\n".join(lines).decode()
+            found = raw_columns(lines)
+            columns = [None if found is None else below(found, path) for path in self._paths]
+        except (UnicodeDecodeError, RecursionError):
+            return None
+        parts: list[Sequence[bytes]] = []
+        for front, values in zip(self._fronts, columns, strict=True):
+            if values is None:
+                return None
+            texts: Sequence[Any] = values or [b"null"] * len(lines)
+            parts.append([front + bytes(text) for text in texts])
+        return [b"{" + b"".join(row) + b"}" for row in zip(*parts, strict=True)]
+
+    def _view(self, batch: Batch, record: ShownRecord) -> bytes:
+        members = self._members(batch, record)
+        # Half of a surrogate pair has no bytes: it is written as its escape, as the message does.
+        texts = (dump(at(members, path)).encode("utf-8", "backslashreplace") for path in self._paths)
+        return b"{" + b"".join(front + text for front, text in zip(self._fronts, texts, strict=True)) + b"}"
+
+    def _members(self, batch: Batch, record: ShownRecord) -> dict[str, Any]:
+        # A record without a message has no members.
+        if not record.has_data:
+            return {}
+        exact = exact_view_of(batch)
+        if exact is not None:
+            return exact_members(record.payload, exact)
+        return some_members(record.payload, batch.members_view, self._known)
+
+
+def projection_of(options: OutputOptions) -> Projection | None:
+    """The columns of ``--columns``; None without it."""
+    return Projection(options.columns, facts=options.facts) if options.columns else None
+
+
+def _fact_name(name: str) -> str:
+    return name if name in ("data", "length") else f"_{name}"
