@@ -3,8 +3,8 @@
 ``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls; sowctl-python(7) tells how
 to use it. ``.github/CONTRIBUTING.md`` has the map of the packages. Below them stand single modules: ``errors`` and
 ``findings`` (what is raised, and what checks report), ``seam`` (the way to the operating system), ``directories``,
-``waiting`` and ``breaks`` (made durable, waited for, put off), ``checksum``, ``described`` (Structs that ``help()`` can
-show) and ``version``.
+``lockwait`` and ``interrupts`` (made durable, waited for, put off), ``checksum``, ``structs`` (Structs that ``help()``
+can show) and ``version``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-_OF_API = (
+_API_NAMES = (
     "Blame",
     "Differences",
     "EvaluationLimits",
@@ -105,7 +105,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _OF_API:
+    if name not in _API_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sowctl.engine import api
 

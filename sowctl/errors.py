@@ -16,14 +16,14 @@ T = TypeVar("T")
 MAX_WORD_CHARACTERS = 255
 """Characters of a word that texts for people quote whole; no longer than a file may be called."""
 _SHOWN_CHARACTERS = 40
-_LONG_WORD = re.compile(rf"\w{{{MAX_WORD_CHARACTERS + 1},}}")
+_LONG_WORD_PATTERN = re.compile(rf"\w{{{MAX_WORD_CHARACTERS + 1},}}")
 
 
 def shorten_words(text: str) -> str:
     """The text with the beginnings of words that are too long for people, such as a number of thousands of digits."""
     if len(text) <= MAX_WORD_CHARACTERS:
         return text
-    return _LONG_WORD.sub(lambda found: found[0][:_SHOWN_CHARACTERS] + "...", text)
+    return _LONG_WORD_PATTERN.sub(lambda found: found[0][:_SHOWN_CHARACTERS] + "...", text)
 
 
 class SowError(Exception):
@@ -162,15 +162,15 @@ ERROR_CLASSES: tuple[type[SowError], ...] = (
 )
 
 
-def out_of_memory(error: MemoryError) -> LimitError:
+def build_memory_error(error: MemoryError) -> LimitError:
     """The error that is reported in the place of ``error``."""
     # What the run held is let go first: the words need memory, too.
     error.__traceback__ = None
     return LimitError("SOW-CLI-063", "not enough memory", hint="allow more memory, or request less data at once")
 
 
-def codes_memory(kind: type[T]) -> type[T]:
-    """Let the public methods of a class of the Python API raise :func:`out_of_memory` for a MemoryError.
+def convert_memory_errors(kind: type[T]) -> type[T]:
+    """Let the public methods of a class of the Python API raise :func:`build_memory_error` for a MemoryError.
 
     So do the generators that they return. The command line does it where it reports all other errors, too.
     """
@@ -186,14 +186,14 @@ def _check_code(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = method(*arguments, **keywords)
         except MemoryError as error:
-            raise out_of_memory(error) from None
-        return _coded_generator(found) if isinstance(found, GeneratorType) else found
+            raise build_memory_error(error) from None
+        return _convert_generator_errors(found) if isinstance(found, GeneratorType) else found
 
     return coded
 
 
-def _coded_generator(found: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _convert_generator_errors(found: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     try:
         return (yield from found)
     except MemoryError as error:
-        raise out_of_memory(error) from None
+        raise build_memory_error(error) from None

@@ -8,12 +8,12 @@ from pathlib import Path
 from sowctl.errors import MissingPackageError
 
 
-def missing_package(code: str, message: str, extra: str, *, more: str = "") -> MissingPackageError:
+def build_missing_package_error(code: str, message: str, extra: str, *, more: str = "") -> MissingPackageError:
     """The error for a package that is not installed; its hint names the ``extra``, then says ``more``."""
-    return MissingPackageError(code, message, hint="; ".join(filter(None, (install_hint(extra), more))))
+    return MissingPackageError(code, message, hint="; ".join(filter(None, (format_install_hint(extra), more))))
 
 
-def install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
+def format_install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
     """The command that installs an extra for the interpreter ``python``, whose environment is at ``prefix``.
 
     An environment that pipx made has no other way in than pipx itself.
@@ -22,11 +22,11 @@ def install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.
     import shlex
 
     if (Path(prefix) / "pipx_metadata.json").is_file():
-        return f"pipx inject sowctl {' '.join(_PACKAGES[extra])}"
+        return f"pipx inject sowctl {' '.join(_EXTRA_PACKAGES[extra])}"
     return f"{shlex.quote(python)} -m pip install 'sowctl[{extra}]'"
 
 
-_PACKAGES = {
+_EXTRA_PACKAGES = {
     "arrow": ("pyarrow",),
     "bson": ("pymongo",),
     "protobuf": ("protobuf", "grpcio-tools"),

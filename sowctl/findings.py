@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Level(IntEnum):
-    """How bad; a higher number is worse."""
+    """The severity of a finding; a higher number is worse."""
 
     ADVICE = 1
     INFO = 2
@@ -19,7 +19,7 @@ class Level(IntEnum):
 
 
 class Place(Struct, frozen=True):
-    """Where: a file, with line and column (1-based, in characters) or a byte offset where known, or an element path."""
+    """The place of a finding: file with line and column (1-based) or byte offset, or an element path."""
 
     file: str
     line: int | None = None
@@ -66,6 +66,6 @@ class Finding(Struct, frozen=True):
         return row
 
 
-def worst(findings: Iterable[Finding]) -> Level | None:
+def find_worst_level(findings: Iterable[Finding]) -> Level | None:
     """The highest level among ``findings``, or None when there are none."""
     return max((finding.level for finding in findings), default=None)

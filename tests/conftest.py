@@ -95,8 +95,8 @@ def seed(request: pytest.FixtureRequest) -> Iterator[int]:
 def looks_always() -> Iterator[None]:
     """Filters look for their traces in every store, however few records it has; indexes are built when first asked."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "LOOKING", 0)
-        patch.setattr(figures, "ASKED", 1)
+        patch.setattr(figures, "PREFILTER_MIN_RECORDS", 0)
+        patch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
         yield
 
 

@@ -6,9 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from sowctl.cli.words.arguments import read
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS
+from sowctl.cli.parsing.arguments import read_plain
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS
 from sowctl.version import VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -20,14 +20,14 @@ def test_hooks_run_commands_that_exist() -> None:
     assert len(entries) == text.count("- id: ") == 3
     commands = {command.name: command for command in COMMANDS}
     for word, options in entries:
-        assert read(load(commands[word]).parameters, [*options.split(), "a.xml", "b.xml"]) is not None
+        assert read_plain(load_command(commands[word]).parameters, [*options.split(), "a.xml", "b.xml"]) is not None
 
 
 def test_the_action_takes_a_format_that_exists() -> None:
     text = (ROOT / ".github/actions/lint/action.yml").read_text()
     (line,) = re.findall(r'bin/sowctl" (lint .*?) "\$', text)
     commands = {command.name: command for command in COMMANDS}
-    assert read(load(commands["lint"]).parameters, [*line.split()[1:], "a.xml"]) is not None
+    assert read_plain(load_command(commands["lint"]).parameters, [*line.split()[1:], "a.xml"]) is not None
 
 
 def test_changes_know_this_version() -> None:

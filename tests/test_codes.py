@@ -16,10 +16,10 @@ import pytest
 
 import sowctl
 from sowctl import errors
-from sowctl.cli.words.codes import EXITS
-from sowctl.codes import AREAS, read, table
-from sowctl.config.problems import code_of
-from sowctl.config.rules.table import by_id
+from sowctl.cli.parsing.codes import EXIT_STATUSES
+from sowctl.codes import ERROR_AREAS, load_codes, parse_code
+from sowctl.config.problems import find_error_code
+from sowctl.config.rules.table import index_rules
 
 ROOT = Path(sowctl.__file__).parent
 MAN = ROOT.parent / "man"
@@ -29,7 +29,7 @@ REFUSALS = {"Refusal", "PayloadRefused", "EnvelopeRefused", "RefusedFrame", "Hal
 WRAPPED = {"expression_error": "UsageError", "Fault": "UsageError"}
 """Functions that make the error of one class."""
 MILD = {"WARNING", "INFO", "ADVICE"}
-RULES = {code_of(rule) for rule in by_id()}
+RULES = {find_error_code(rule) for rule in index_rules()}
 
 
 @cache
@@ -95,9 +95,9 @@ def test_every_code_in_the_source_has_a_text_and_every_text_a_code() -> None:
     for path in ROOT.rglob("*.py"):
         if "codes" not in path.relative_to(ROOT).parts[:1]:
             used |= set(CODE.findall(path.read_text(encoding="utf-8")))
-    assert sorted(used - RULES - set(table())) == []
-    assert sorted(set(table()) - used) == []
-    assert set(table()) & RULES == set()
+    assert sorted(used - RULES - set(load_codes())) == []
+    assert sorted(set(load_codes()) - used) == []
+    assert set(load_codes()) & RULES == set()
 
 
 def test_the_exit_statuses_are_those_of_the_classes() -> None:
@@ -109,8 +109,8 @@ def test_the_exit_statuses_are_those_of_the_classes() -> None:
         kind = "InputError" if called in REFUSALS else WRAPPED.get(called, called)
         if kind.endswith("Error") and hasattr(errors, kind):
             read_here.add(code)
-            if table()[code].status != getattr(errors, kind).exit_status:
-                wrong.append((code, table()[code].status, kind))
+            if load_codes()[code].status != getattr(errors, kind).exit_status:
+                wrong.append((code, load_codes()[code].status, kind))
     assert wrong == []
     assert len(read_here) > 280
 
@@ -123,13 +123,13 @@ def test_warnings_change_no_status() -> None:
                 case ast.Attribute(value=ast.Name(id="Level"), attr=level):
                     levels[code].add(level)
     mild = {code for code, names in levels.items() if names <= MILD} - RULES
-    assert {code for code, row in table().items() if row.status == 0} == mild
+    assert {code for code, row in load_codes().items() if row.status == 0} == mild
 
 
 def test_the_texts_have_known_areas_statuses_and_pages() -> None:
-    statuses = {status for status, _ in EXITS}
-    for code, row in table().items():
-        assert code[:7] in AREAS
+    statuses = {status for status, _ in EXIT_STATUSES}
+    for code, row in load_codes().items():
+        assert code[:7] in ERROR_AREAS
         assert row.status in statuses
         assert row.title[-1] not in ".:" and row.why.endswith(".") and row.action.endswith(".")
         match = re.fullmatch(r"([a-z-]+)\((\d)\)", row.page)
@@ -140,10 +140,10 @@ def test_the_texts_have_known_areas_statuses_and_pages() -> None:
 @pytest.mark.parametrize("text", ["a title\n\n Why: x\n Do: y", "5 title\n\n Why: x", "5 title\n\n Do: x\n Why: y"])
 def test_a_text_without_its_parts_is_refused(text: str) -> None:
     with pytest.raises(LookupError):
-        read("SOW-STO-999", text)
+        parse_code("SOW-STO-999", text)
 
 
 def test_the_page_names_every_code_once() -> None:
     text = (MAN / "sowctl-errors.7").read_text(encoding="utf-8").replace("\\-", "-")
     tags = re.findall(r"^\.TP\n\\fB(SOW-\S+)\\fR$", text, re.MULTILINE)
-    assert sorted(tags) == sorted(table())
+    assert sorted(tags) == sorted(load_codes())

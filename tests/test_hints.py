@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.options import GLOBALS
-from sowctl.cli.words.overview import known_options
-from sowctl.cli.words.table import COMMANDS, PREFIXES, find
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import GLOBAL_PARAMETERS
+from sowctl.cli.parsing.overview import list_known_options
+from sowctl.cli.parsing.table import COMMANDS, PREFIXES, find_command
 
 ROOT = Path(sowctl.__file__).parent
 GAP = "\0"
@@ -27,7 +27,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROSE = {"acts", "always", "does", "itself", "manual", "on", "only", "takes", "that", "works"}
 """Words that follow the program's name where a sentence speaks of the program."""
 FOREIGN = {
-    "cli/words/foreign.py": "what other tools call it",
+    "cli/parsing/synonyms.py": "what other tools call it",
     "messages/proto/files.py": "protoc",
     "spark/jvm/java.py": "the Java machine",
     "spark/submit.py": "spark-submit",
@@ -38,16 +38,18 @@ PASSES_ON = {"pipeline submit-args"}
 
 
 def _options() -> dict[str, set[str]]:
-    shared = {name for parameter in GLOBALS for name in parameter.declared.names} | {"--help"}
+    shared = {name for parameter in GLOBAL_PARAMETERS for name in parameter.declared.names} | {"--help"}
     found = {}
     for command in COMMANDS:
-        own = {name for parameter in load(command).parameters for name in getattr(parameter.declared, "names", ())}
+        own = {
+            name for parameter in load_command(command).parameters for name in getattr(parameter.declared, "names", ())
+        }
         found[command.name] = own | shared
     return found
 
 
 OPTIONS = _options()
-ANY = set().union(*OPTIONS.values()) | set(known_options())
+ANY = set().union(*OPTIONS.values()) | set(list_known_options())
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -84,7 +86,7 @@ def _wrong(path: Path) -> Iterator[str]:
         matches = list(COMMAND.finditer(text))
         for number, match in enumerate(matches):
             words = match[1].split()
-            command = find(tuple(words)) or find(tuple(words[:1]))
+            command = find_command(tuple(words)) or find_command(tuple(words[:1]))
             if command is None:
                 if words[0] not in PROSE and not (words[0] in PREFIXES and text[match.end() :][:2] == " " + GAP):
                     yield f"{where}: there is no command 'sowctl {match[1]}'"
@@ -97,7 +99,7 @@ def _wrong(path: Path) -> Iterator[str]:
                     yield f"{where}: 'sowctl {command.name}' has no {option}"
             rest = rest.replace(line_of, "") if line_of else rest
         for prefix, word in QUOTED.findall(text):
-            if find((prefix, word)) is None:
+            if find_command((prefix, word)) is None:
                 yield f"{where}: there is no command '{prefix} {word}'"
         known = _command_of(path)
         foreign = path.is_relative_to(ROOT) and str(path.relative_to(ROOT)) in FOREIGN

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.rules.table import by_id
+from sowctl.config.rules.table import index_rules
 from tests.support.pageexamples import make_environment, read_markdown_examples, run_examples
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def test_the_readme_is_short() -> None:
 def test_the_number_of_rules_is_the_table_s() -> None:
     told = re.search(r"knows (\d+) rules", README)
     assert told is not None
-    assert int(told[1]) == len(by_id())
+    assert int(told[1]) == len(index_rules())
 
 
 def test_links_and_pages_work_wherever_the_text_is_read() -> None:

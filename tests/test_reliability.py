@@ -18,7 +18,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "crash/test_sigkill.py::test_killed_at_random_moments",
             "crash/test_upkeep_sigkill.py::test_killed_at_random_moments",
-            "engine/upkeep/backup/test_sigkill.py::test_kills_at_random_moments",
+            "engine/maintenance/backup/test_sigkill.py::test_kills_at_random_moments",
         ),
     ),
     "R3": (
@@ -27,8 +27,8 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "crash/test_crash_states.py::test_nothing_acknowledged_is_lost",
             "crash/test_upkeep.py::test_the_power_goes",
-            "engine/upkeep/backup/test_power.py::test_the_power_goes_in_a_backup",
-            "engine/upkeep/backup/test_power.py::test_the_power_goes_in_a_restore",
+            "engine/maintenance/backup/test_power.py::test_the_power_goes_in_a_backup",
+            "engine/maintenance/backup/test_power.py::test_the_power_goes_in_a_restore",
             "journal/test_crash_states.py::test_every_state_holds_what_was_acknowledged",
             "journal/test_crash_states.py::test_every_state_of_workloads_that_a_seed_decides",
         ),
@@ -62,8 +62,8 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
             "crash/test_fail_at_n.py::test_the_nth_call_fails",
             "crash/test_fail_at_n.py::test_the_nth_write_is_short",
             "crash/test_upkeep.py::test_the_nth_call_fails",
-            "engine/upkeep/backup/test_faults.py::test_a_backup_with_a_failing_call_at_every_place",
-            "engine/upkeep/backup/test_faults.py::test_a_restore_with_a_failing_call_at_every_place",
+            "engine/maintenance/backup/test_faults.py::test_a_backup_with_a_failing_call_at_every_place",
+            "engine/maintenance/backup/test_faults.py::test_a_restore_with_a_failing_call_at_every_place",
         ),
     ),
     "R9": (
@@ -139,7 +139,11 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
         "files of every released version of a format are read for ever",
         tuple(
             f"{room}::"
-            for room in ("journal/test_golden.py", "store/queue/test_golden.py", "engine/upkeep/backup/test_golden.py")
+            for room in (
+                "journal/test_golden.py",
+                "store/queue/test_golden.py",
+                "engine/maintenance/backup/test_golden.py",
+            )
         ),
     ),
 }

@@ -32,7 +32,7 @@ def keep_memory() -> None:
     np.empty(MAX_POOLED_BYTES, "u1")
 
 
-def decimals(keys: Numbers) -> pyarrow.Array:
+def build_decimals(keys: Numbers) -> pyarrow.Array:
     """DECIMAL(20,0) of unsigned 64-bit numbers."""
     import numpy as np
     import pyarrow as pa
@@ -43,12 +43,12 @@ def decimals(keys: Numbers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.decimal128(20, 0), len(keys), [None, pa.py_buffer(halves)])
 
 
-def nullable_decimals(keys: Numbers, present: Numbers) -> pyarrow.Array:
+def build_nullable_decimals(keys: Numbers, present: Numbers) -> pyarrow.Array:
     """DECIMAL(20,0), NULL where not ``present``."""
-    return _mask_array(decimals(keys), present)
+    return _mask_array(build_decimals(keys), present)
 
 
-def longs(numbers: Numbers) -> pyarrow.Array:
+def build_longs(numbers: Numbers) -> pyarrow.Array:
     """BIGINT of 64-bit numbers."""
     import numpy as np
     import pyarrow as pa
@@ -56,12 +56,12 @@ def longs(numbers: Numbers) -> pyarrow.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers, "<i8"))])
 
 
-def nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
+def build_nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     """BIGINT, NULL where not ``present``."""
-    return _mask_array(longs(numbers), present)
+    return _mask_array(build_longs(numbers), present)
 
 
-def doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
+def build_doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     """DOUBLE of 64-bit numbers, NULL where not ``present``."""
     import numpy as np
     import pyarrow as pa
@@ -70,7 +70,7 @@ def doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     return _mask_array(pa.Array.from_buffers(pa.float64(), len(numbers), [None, data]), present)
 
 
-def coded(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) -> pyarrow.Array:
+def build_dictionary(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) -> pyarrow.Array:
     """STRING by codes, one, two or four bytes each; NULL for the code ``absent``, which has no text.
 
     ``starts``: where each text begins in ``texts``, and where the last one ends, 8 bytes each. Nothing is copied.
@@ -84,18 +84,20 @@ def coded(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) ->
     return pa.DictionaryArray.from_arrays(_mask_array(made, codes != absent), words)
 
 
-def instants(micros: Numbers) -> pyarrow.Array:
+def build_timestamps(micros: Numbers) -> pyarrow.Array:
     """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which nothing shows, is the last one before."""
     import pyarrow as pa
 
     if len(micros) and micros.max() > MAX_MICROS:
         micros = micros.clip(max=MAX_MICROS)
-    return longs(micros).view(pa.timestamp("us", tz="UTC"))
+    return build_longs(micros).view(pa.timestamp("us", tz="UTC"))
 
 
-def stamps(micros: Numbers) -> pyarrow.Array:
-    """TIMESTAMP of microseconds UTC at which records end, NULL for never (:func:`sowctl.values.times.format_end`)."""
-    return _mask_array(instants(micros), (micros != 0) & (micros <= MAX_MICROS))
+def build_expirations(micros: Numbers) -> pyarrow.Array:
+    """TIMESTAMP of microseconds UTC at which records end, NULL for never
+    (:func:`sowctl.values.times.format_expiry`).
+    """
+    return _mask_array(build_timestamps(micros), (micros != 0) & (micros <= MAX_MICROS))
 
 
 def _mask_array(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
@@ -104,10 +106,10 @@ def _mask_array(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
     if present.all():
         return array
     # The values under a NULL may be anything, so the buffer of all values is used as it is.
-    return pa.Array.from_buffers(array.type, len(array), [validity(present), array.buffers()[1]])
+    return pa.Array.from_buffers(array.type, len(array), [build_bitmap(present), array.buffers()[1]])
 
 
-def validity(present: Numbers) -> pyarrow.Buffer:
+def build_bitmap(present: Numbers) -> pyarrow.Buffer:
     """The bitmap of an array."""
     import numpy as np
     import pyarrow as pa
@@ -116,24 +118,24 @@ def validity(present: Numbers) -> pyarrow.Buffer:
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
-def constant(text: str, count: int) -> pyarrow.Array:
+def build_constant(text: str, count: int) -> pyarrow.Array:
     """STRING, the same everywhere."""
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
-def chosen(texts: Sequence[str], places: Numbers, none: int | None = None) -> pyarrow.Array:
+def take_texts(texts: Sequence[str], places: Numbers, none: int | None = None) -> pyarrow.Array:
     """STRING, the text at each place; NULL where the place is ``none``."""
     import pyarrow as pa
 
     if len(texts) == 1 and (none is None or not (places == none).any()):
-        return constant(texts[0], len(places))
+        return build_constant(texts[0], len(places))
     indexes = pa.array(places) if none is None else pa.array(places, mask=places == none)
     return pa.array(texts, pa.string()).take(indexes)
 
 
-def texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array:
+def build_texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array:
     """STRING of texts that a client sent; NULL where there is none, bytes that are no UTF-8 are replaced."""
     import pyarrow as pa
 
@@ -142,7 +144,7 @@ def texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array:
     return pa.array([None if one is None else one.decode("utf-8", "replace") for one in raw], pa.string())
 
 
-def packed(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | None = None) -> pyarrow.Array:
+def build_binaries(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | None = None) -> pyarrow.Array:
     """BINARY of values that lie back to back in ``parts``; NULL where not ``present``."""
     import numpy as np
     import pyarrow as pa
@@ -151,12 +153,12 @@ def packed(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | Non
     # data.
     offsets = np.zeros(len(lengths) + 1, "<i4")
     np.cumsum(lengths, out=offsets[1:])
-    bitmap = None if present is None or present.all() else validity(present)
+    bitmap = None if present is None or present.all() else build_bitmap(present)
     data = parts[0] if len(parts) == 1 else b"".join(parts)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def merged(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:
+def merge_batches(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:
     """Small batches as one."""
     import pyarrow as pa
 

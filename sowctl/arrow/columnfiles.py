@@ -1,4 +1,4 @@
-"""Rows of Parquet and Arrow files and of data frames, batch by batch, for :mod:`sowctl.arrow.source`."""
+"""Rows of Parquet and Arrow files and of data frames, batch by batch, for :mod:`sowctl.arrow.table_source`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def open_frame(frame: object) -> ColumnFile:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
         what = type(frame).__name__
         raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
-    return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(sound_batch, reader)))
+    return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(check_batch, reader)))
 
 
 def _slice_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -76,7 +76,8 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
     file = pq.ParquetFile(stream)
     columns = [file.schema.column(place) for place in range(len(file.schema))]
     types = [
-        _with_durations(one.type, stored) for one, stored in zip(file.schema_arrow, _stored_types(file), strict=True)
+        _restore_durations(one.type, stored)
+        for one, stored in zip(file.schema_arrow, _read_stored_types(file), strict=True)
     ]
     changed = [place for place, kind in enumerate(types) if kind != file.schema_arrow.field(place).type]
     schema = _check_schema_names(_retype_schema(file.schema_arrow, types))
@@ -87,19 +88,19 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
         with _require_readable(name, True), ExitStack() as held:
             found = file.iter_batches(BATCH_ROWS)
             if any(one.physical_type == "INT96" for one in columns):
-                again = held.enter_context(_second_stream(stream))
+                again = held.enter_context(_reopen_stream(stream))
                 coarse = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
-                found = map(_exact_times, found, coarse.iter_batches(BATCH_ROWS))
+                found = map(_merge_exact_times, found, coarse.iter_batches(BATCH_ROWS))
             for batch in found:
                 arrays = batch.columns
                 for place in changed:
                     arrays[place] = arrays[place].cast(types[place])
-                yield sound_batch(pa.RecordBatch.from_arrays(arrays, schema=schema) if changed else batch)
+                yield check_batch(pa.RecordBatch.from_arrays(arrays, schema=schema) if changed else batch)
 
     return ColumnFile(schema, leaves, batches())
 
 
-def _stored_types(file: Any) -> list[pyarrow.DataType | None]:
+def _read_stored_types(file: Any) -> list[pyarrow.DataType | None]:
     """The types of the columns that an Arrow writer had; None where the file does not tell."""
     import pyarrow as pa
 
@@ -114,7 +115,7 @@ def _stored_types(file: Any) -> list[pyarrow.DataType | None]:
     return [None] * len(found)
 
 
-def _with_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> pyarrow.DataType:
+def _restore_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> pyarrow.DataType:
     """``kind``, with durations where the writer had dictionaries of them: Parquet has whole numbers without a word of
     what they count, and pyarrow gives durations their type back, but not those within dictionaries."""
     import pyarrow as pa
@@ -127,8 +128,8 @@ def _with_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> 
     if not (t.is_nested(kind) and kind.id == stored.id and kind.num_fields == stored.num_fields):
         return kind
     if t.is_map(kind):
-        return pa.map_(kind.key_type, _with_durations(kind.item_type, stored.item_type))
-    inner = [_with_durations(kind.field(place).type, stored.field(place).type) for place in range(kind.num_fields)]
+        return pa.map_(kind.key_type, _restore_durations(kind.item_type, stored.item_type))
+    inner = [_restore_durations(kind.field(place).type, stored.field(place).type) for place in range(kind.num_fields)]
     if all(one == kind.field(place).type for place, one in enumerate(inner)):
         return kind
     if t.is_struct(kind):
@@ -146,13 +147,13 @@ def _retype_schema(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) ->
     return pa.schema([field.with_type(kind) for field, kind in zip(schema, types, strict=True)], schema.metadata)
 
 
-def _second_stream(stream: BinaryIO) -> BinaryIO:
+def _reopen_stream(stream: BinaryIO) -> BinaryIO:
     """The same file once more: two readers of one stream would move it under each other's hands."""
     name = getattr(stream, "name", None)
     return Path(name).open("rb") if isinstance(name, str) else BytesIO(stream.getvalue())  # type: ignore[attr-defined]
 
 
-def _exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+def _merge_exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     """A batch whose timestamps of 96 bits, read as nanoseconds and as microseconds, are those that are right.
 
     Beyond the years 1677 to 2262 nanoseconds begin anew, and pyarrow does not say so. Raises OSError for columns that
@@ -188,7 +189,7 @@ def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
         with _require_readable(name, False):
             numbers = range(reader.num_record_batches) if begin == b"ARROW1" else ()
             yield from _slice_batches(
-                map(sound_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader))
+                map(check_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader))
             )
 
     return ColumnFile(schema, (), batches())
@@ -200,7 +201,7 @@ def _check_schema_names(schema: pyarrow.Schema) -> pyarrow.Schema:
     return schema
 
 
-def sound_batch(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+def check_batch(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     """A batch whose texts are UTF-8, and whose parts fit each other: files say it, and are not asked.
 
     Raises ArrowException. Dates, times and decimals may be beyond what their types allow: only their rows are refused.

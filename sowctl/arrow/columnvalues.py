@@ -1,8 +1,8 @@
 """Values of Arrow columns as members of messages: the table of types of sowctl-types(7), FROM TYPED TABLES TO MESSAGES.
 
-:data:`RULES`, :data:`EXTENSION_RULES` and :data:`PARQUET_RULES` say for each type what its values become; the page has
-the same rows. A rule makes a :data:`ColumnReader`, which reads a whole array: the value of each row, None for NULL, and
-the rows whose value no message can hold. Values never pass through Python's dates, so neither digits nor years are
+:data:`TYPE_RULES`, :data:`EXTENSION_RULES` and :data:`PARQUET_RULES` say for each type what its values become; the page
+has the same rows. A rule makes a :data:`ColumnReader`, which reads a whole array: the value of each row, None for NULL,
+and the rows whose value no message can hold. Values never pass through Python's dates, so neither digits nor years are
 lost. A row is refused for its own values alone: what lies behind a NULL is not looked at.
 """
 
@@ -16,13 +16,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from sowctl.arrow.build import interval_text
-from sowctl.arrow.jsoncolumns import odd_text
-from sowctl.arrow.rows import MAX_EXPONENT, json_value
-from sowctl.described import DescribedStruct
+from sowctl.arrow.jsoncolumns import format_non_finite
+from sowctl.arrow.message_encoder import format_interval
+from sowctl.arrow.rows import MAX_EXPONENT, parse_json
 from sowctl.errors import InputError
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.native import JSON_FORM, Form, loose, name_of
+from sowctl.messages.native_values import JSON_FORM, Form, convert_untyped, format_name
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import numpy
@@ -52,8 +52,7 @@ ColumnReader: TypeAlias = "Callable[[pyarrow.Array], tuple[list[Any], RefusedRow
 
 
 class ReaderContext(Struct):
-    """What readers of one schema share: the ``form`` that values have in the message type, whether that is JSON, what
-    reads a VARIANT of Spark (its value and its metadata), and the logical types of Parquet's leaves, in their order."""
+    """State of a schema's readers: ``form``, JSON or not, reader of Spark's VARIANT, Parquet's leaf types in order."""
 
     form: Form
     json: bool
@@ -66,14 +65,14 @@ ReaderMaker: TypeAlias = "Callable[[pyarrow.DataType, ReaderContext], ColumnRead
 
 
 class TypeRule(DescribedStruct, frozen=True):
-    """What the values of a type become: the row of sowctl-types(7), and what makes the reader of its columns."""
+    """The row of sowctl-types(7) for the values of a type, and the function that makes the reader of its columns."""
 
     page: str
     becomes: str
     reader: ReaderMaker
 
 
-def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
+def build_value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
     """The reader of a column, or of what lies within one.
 
     Raises InputError ``SOW-EXC-012`` for columns that are nested too deeply, and for a type that has no rule.
@@ -87,12 +86,12 @@ def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
         return _variant_reader(context)
     rule: TypeRule | None
     if isinstance(kind, pa.BaseExtensionType):
-        rule = EXTENSION_RULES.get(kind.extension_name, _AS_STORAGE)
+        rule = EXTENSION_RULES.get(kind.extension_name, _DEFAULT_EXTENSION_RULE)
         if rule.reader not in (_storage_reader, _tensor_reader):
             next(context.leaves, None)
     else:
         leaf = None if kind.num_fields or pa.types.is_dictionary(kind) else next(context.leaves, None)
-        rule = PARQUET_RULES.get(leaf or "") or _arrow_rules().get(kind.id)
+        rule = PARQUET_RULES.get(leaf or "") or _number_rules().get(kind.id)
     if rule is None:
         raise InputError("SOW-EXC-012", f"column {field.name} has the unsupported type {kind}")
     context.depth += 1
@@ -102,12 +101,12 @@ def value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
     return lambda array: read(array) if len(array) else ([], {})
 
 
-def name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
+def build_name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
     """The reader of a column whose values are names: of the members that maps become, of keys. Raises as
-    :func:`value_reader`."""
+    :func:`build_value_reader`."""
     # A name is a text whatever the format of the message.
-    form = Form(JSON_FORM.binary, JSON_FORM.decimal, odd_text)
-    inner = value_reader(field, ReaderContext(form, True, leaves=context.leaves, depth=context.depth))
+    form = Form(JSON_FORM.binary, JSON_FORM.decimal, format_non_finite)
+    inner = build_value_reader(field, ReaderContext(form, True, leaves=context.leaves, depth=context.depth))
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         values, refused = inner(array)
@@ -115,7 +114,7 @@ def name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
             if isinstance(value, list | dict):
                 refused = refused | {row: RefusedValue("a list, a struct or a map is no name")}
             elif value is not None and row not in refused:
-                values[row] = name_of(value)
+                values[row] = format_name(value)
         return values, refused
 
     return read
@@ -132,7 +131,7 @@ def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str
             place = f"its column {within}" if within else "the file"
             return f"{place} has {'field' if within else 'column'} {field.name!r} twice"
         names.add(field.name)
-        kind = inner_type(field.type)
+        kind = find_inner_type(field.type)
         inner = [kind.field(place) for place in range(kind.num_fields)]
         name = f"{within}/{field.name}" if within else field.name
         if pa.types.is_struct(kind):
@@ -145,7 +144,7 @@ def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str
     return None
 
 
-def inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
+def find_inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
     """The type of the values of a column, whatever way they are encoded in and whatever name their type has."""
     import pyarrow as pa
 
@@ -159,24 +158,24 @@ def inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def is_nested(kind: pyarrow.DataType) -> bool:
-    """Whether the values of a type have values in them."""
-    return bool(inner_type(kind).num_fields)
+    """True where the values of a type have values in them."""
+    return bool(find_inner_type(kind).num_fields)
 
 
 def is_text(kind: pyarrow.DataType) -> bool:
-    """Whether the values of a type are texts or bytes."""
-    rule = _arrow_rules().get(inner_type(kind).id)
+    """True where the values of a type are texts or bytes."""
+    rule = _number_rules().get(find_inner_type(kind).id)
     return rule is not None and rule.reader in (_text_reader, _bytes_reader)
 
 
-def leaves_by_column(schema: pyarrow.Schema, leaves: Sequence[str | None]) -> dict[str, Sequence[str | None]]:
+def group_leaves(schema: pyarrow.Schema, leaves: Sequence[str | None]) -> dict[str, Sequence[str | None]]:
     """The logical types of Parquet's leaf columns by the columns that they are of."""
     rest = iter(leaves)
     return {field.name: list(islice(rest, _leaf_count(field.type))) for field in schema}
 
 
 def _leaf_count(kind: pyarrow.DataType) -> int:
-    kind = inner_type(kind)
+    kind = find_inner_type(kind)
     return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields)) if kind.num_fields else 1
 
 
@@ -197,7 +196,7 @@ def _blank_rows(values: list[Any], rows: Iterable[int]) -> list[Any]:
     return values
 
 
-def _integer_reader_values(array: pyarrow.Array, width: int = 64) -> Numbers:
+def _read_integers(array: pyarrow.Array, width: int = 64) -> Numbers:
     """The values of an array of integers, or of what is stored as such; 0 for NULL."""
     import pyarrow as pa
 
@@ -237,8 +236,8 @@ def _null_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
     return lambda array: ([None] * len(array), {})
 
 
-def _integer_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    return lambda array: (_blank_rows(_integer_reader_values(array).tolist(), _null_rows(array)), {})
+def _integer_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    return lambda array: (_blank_rows(_read_integers(array).tolist(), _null_rows(array)), {})
 
 
 def _boolean_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
@@ -326,7 +325,7 @@ def _date_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
         import numpy as np
 
         nulls = _null_rows(array)
-        numbers = _integer_reader_values(array, 32 if is_short else 64).astype("i8")
+        numbers = _read_integers(array, 32 if is_short else 64).astype("i8")
         days, rest = (numbers, np.zeros_like(numbers)) if is_short else np.divmod(numbers, SECONDS_PER_DAY * 1000)
         outside = (days < _FIRST_DAY) | (days > _LAST_DAY)
         refused = _refuse_rows(rest != 0, nulls, lambda row: "a date with a time of day (a timestamp may hold it)")
@@ -345,7 +344,7 @@ def _timestamp_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnR
         units, digits = _UNITS_PER_SECOND[array.type.unit], _FRACTION_DIGITS[array.type.unit]
         nulls = _null_rows(array)
         # Whatever its zone, known or not, a timestamp is stored as an instant in UTC.
-        seconds, fractions = np.divmod(_integer_reader_values(array), units)
+        seconds, fractions = np.divmod(_read_integers(array), units)
         outside = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
         refused = _refuse_rows(outside, nulls, lambda row: f"{_second_text(int(seconds[row]))} {_YEAR_PROBLEM}")
         texts = np.datetime_as_string(np.where(outside, 0, seconds).astype("M8[s]")).tolist()
@@ -370,7 +369,7 @@ def _time_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
         import numpy as np
 
         nulls = _null_rows(array)
-        numbers = _integer_reader_values(array, kind.bit_width)
+        numbers = _read_integers(array, kind.bit_width)
         # 24:00:00 is the end of a day, as DuckDB has it.
         outside = (numbers < 0) | (numbers > SECONDS_PER_DAY * units)
         words = "is no time of a day"
@@ -405,28 +404,28 @@ def _duration_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRe
         return write(whole if whole == found else found.normalize())
 
     return lambda array: (
-        _blank_rows(list(map(seconds, _integer_reader_values(array).tolist())), _null_rows(array)),
+        _blank_rows(list(map(seconds, _read_integers(array).tolist())), _null_rows(array)),
         {},
     )
 
 
 def _interval_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    return lambda array: ([None if value is None else interval_text(value) for value in array.to_pylist()], {})
+    return lambda array: ([None if value is None else format_interval(value) for value in array.to_pylist()], {})
 
 
 def _unsupported_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     raise InputError("SOW-EXC-012", f"a column has the type {kind}, which pyarrow does not support")
 
 
-def _parquet_intervals(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _parquet_interval_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     def text(value: bytes) -> str:
         months, days, milliseconds = (int.from_bytes(value[at : at + 4], "little") for at in (0, 4, 8))
-        return interval_text((months, days, milliseconds * 1_000_000))
+        return format_interval((months, days, milliseconds * 1_000_000))
 
     return lambda array: ([None if value is None else text(value) for value in array.to_pylist()], {})
 
 
-def _parquet_texts(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _parquet_text_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         values = array.to_pylist()
         refused: RefusedRows = {}
@@ -460,7 +459,7 @@ def _second_text(seconds: int) -> str:
 def _struct_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     fields = [kind.field(place) for place in range(kind.num_fields)]
     names = [field.name for field in fields]
-    readers = [value_reader(field, context) for field in fields]
+    readers = [build_value_reader(field, context) for field in fields]
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         columns = []
@@ -473,13 +472,13 @@ def _struct_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRead
                 refused.setdefault(row, RefusedValue(one.why, f"/{names[place]}{one.path}"))
         for row in nulls:
             refused.pop(row, None)
-        rows = struct_rows(names, columns) if columns else [{} for _ in range(len(array))]
+        rows = build_rows(names, columns) if columns else [{} for _ in range(len(array))]
         return _blank_rows(rows, nulls), refused
 
     return read
 
 
-def struct_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Any]:
+def build_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Any]:
     """The members of each row of some columns: those that are NULL are left out, so that in a delta they keep their
     values (behaviour 1.3)."""
     holes = any(None in column for column in columns)
@@ -507,7 +506,7 @@ def _cut_lists(
 
 
 def _list_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    inner = value_reader(kind.value_field, context)
+    inner = build_value_reader(kind.value_field, context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         return _cut_lists(inner, array.values, list(pairwise(array.offsets.to_numpy().tolist())), _null_rows(array))
@@ -515,8 +514,8 @@ def _list_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
     return read
 
 
-def _list_views(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    inner = value_reader(kind.value_field, context)
+def _list_view_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = build_value_reader(kind.value_field, context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         nulls = _null_rows(array)
@@ -529,8 +528,8 @@ def _list_views(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     return read
 
 
-def _fixed_lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    inner = value_reader(kind.value_field, context)
+def _fixed_list_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+    inner = build_value_reader(kind.value_field, context)
     size = kind.list_size
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
@@ -542,7 +541,7 @@ def _fixed_lists(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
 
 
 def _map_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    keys, items = name_reader(kind.key_field, context), value_reader(kind.item_field, context)
+    keys, items = build_name_reader(kind.key_field, context), build_value_reader(kind.item_field, context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         nulls = _null_rows(array)
@@ -582,14 +581,14 @@ def _choose_values(values: list[Any], bad: RefusedRows, places: Sequence[int | N
 def _dictionary_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
-    inner = value_reader(pa.field("values", kind.value_type), context)
+    inner = build_value_reader(pa.field("values", kind.value_type), context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
 
         dictionary, places = (
             array.dictionary,
-            _blank_rows(_integer_reader_values(array.indices).tolist(), _null_rows(array.indices)),
+            _blank_rows(_read_integers(array.indices).tolist(), _null_rows(array.indices)),
         )
         if len(dictionary) > len(places):
             # A part of a large table refers to few of its values, and some may be refused.
@@ -621,7 +620,7 @@ def _find_runs(numbers: Numbers) -> Iterator[tuple[int, int]]:
 def _run_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
-    inner = value_reader(pa.field("values", kind.value_type), context)
+    inner = build_value_reader(pa.field("values", kind.value_type), context)
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
@@ -635,7 +634,7 @@ def _run_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 
 
 def _union_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
-    readers = [value_reader(kind.field(place), context) for place in range(kind.num_fields)]
+    readers = [build_value_reader(kind.field(place), context) for place in range(kind.num_fields)]
     codes = {code: place for place, code in enumerate(kind.type_codes)}
     is_dense = kind.mode == "dense"
 
@@ -669,7 +668,7 @@ def _union_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReade
 def _storage_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
     import pyarrow as pa
 
-    inner = value_reader(pa.field("storage", kind.storage_type), context)
+    inner = build_value_reader(pa.field("storage", kind.storage_type), context)
     return lambda array: inner(array.storage)
 
 
@@ -690,12 +689,12 @@ def _truth_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReade
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         storage = _storage_of(array)
-        return _blank_rows((_integer_reader_values(storage) != 0).tolist(), _null_rows(storage)), {}
+        return _blank_rows((_read_integers(storage) != 0).tolist(), _null_rows(storage)), {}
 
     return read
 
 
-def _json_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
+def _json_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
 
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         values = _storage_of(array).to_pylist()
@@ -703,7 +702,7 @@ def _json_values(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
         for row, text in enumerate(values if context.json else ()):
             if text is not None:
                 try:
-                    values[row] = json_value(text)
+                    values[row] = parse_json(text)
                 except ValueError as problem:
                     shown = text if len(text) <= 40 else text[:40] + "..."
                     refused[row] = RefusedValue(f"{shown!r} {problem}")
@@ -733,7 +732,7 @@ def _nest_values(places: Any, values: list[Any]) -> Any:
 
 
 def _is_variant(kind: pyarrow.StructType) -> bool:
-    """Whether a struct is what Spark hands over for a VARIANT."""
+    """True where a struct is the one that Spark hands over for a VARIANT."""
     return any(field.name == "metadata" and b"variant" in (field.metadata or {}) for field in kind)
 
 
@@ -747,7 +746,7 @@ def _variant_reader(context: ReaderContext) -> ColumnReader:
         for row, value in enumerate(values):
             if value is not None:
                 try:
-                    values[row] = loose(variant(value["value"], value["metadata"]), context.form)
+                    values[row] = convert_untyped(variant(value["value"], value["metadata"]), context.form)
                 except Exception as problem:  # whatever Spark's reader raises for a damaged one
                     refused[row] = RefusedValue(f"its VARIANT cannot be read: {problem}")
         return values, refused
@@ -757,11 +756,11 @@ def _variant_reader(context: ReaderContext) -> ColumnReader:
 
 # --- The table
 
-_BINARY = "Base64; the bytes in bson and msgpack"
-_LIST = "an array; refused if the message type has no arrays"
-_DIGITS = "the number with all its digits"
-_INNER = "the value, converted by its own type"
-_STORED = "the value, converted by its storage type"
+_BINARY_RULE = "Base64; the bytes in bson and msgpack"
+_LIST_RULE = "an array; refused if the message type has no arrays"
+_DIGITS_RULE = "the number with all its digits"
+_INNER_RULE = "the value, converted by its own type"
+_STORAGE_RULE = "the value, converted by its storage type"
 _NON_FINITE_RULE = "NaN and infinities as above"
 
 
@@ -769,11 +768,11 @@ def _make_rules(names: str, page: str, becomes: str, reader: ReaderMaker) -> dic
     return dict.fromkeys(names.split(), TypeRule(page, becomes, reader))
 
 
-RULES: dict[str, TypeRule] = {
+TYPE_RULES: dict[str, TypeRule] = {
     **_make_rules("NA", "null", "nothing: the member is left out", _null_reader),
     **_make_rules("BOOL", "bool", "true or false", _boolean_reader),
-    **_make_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_values),
-    **_make_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_values),
+    **_make_rules("INT8 INT16 INT32 INT64", "int8 to int64", "the number", _integer_reader),
+    **_make_rules("UINT8 UINT16 UINT32 UINT64", "uint8 to uint64", "the number", _integer_reader),
     **_make_rules(
         "HALF_FLOAT", "float16", "the number; NaN, Infinity and -Infinity become these texts", _double_reader
     ),
@@ -781,10 +780,12 @@ RULES: dict[str, TypeRule] = {
         "FLOAT", "float32", f"the shortest number that is equal in 32 bits; {_NON_FINITE_RULE}", _double_reader
     ),
     **_make_rules("DOUBLE", "float64", f"the number; {_NON_FINITE_RULE}", _double_reader),
-    **_make_rules("DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS, _decimal_reader),
+    **_make_rules(
+        "DECIMAL32 DECIMAL64 DECIMAL128 DECIMAL256", "decimal32 to decimal256", _DIGITS_RULE, _decimal_reader
+    ),
     **_make_rules("STRING LARGE_STRING STRING_VIEW", "string, string_view", "the text", _text_reader),
-    **_make_rules("BINARY LARGE_BINARY BINARY_VIEW", "binary, binary_view", _BINARY, _bytes_reader),
-    **_make_rules("FIXED_SIZE_BINARY", "fixed_size_binary", _BINARY, _bytes_reader),
+    **_make_rules("BINARY LARGE_BINARY BINARY_VIEW", "binary, binary_view", _BINARY_RULE, _bytes_reader),
+    **_make_rules("FIXED_SIZE_BINARY", "fixed_size_binary", _BINARY_RULE, _bytes_reader),
     **_make_rules("DATE32 DATE64", "date32, date64", "YYYY-MM-DD; refused outside the years 1 to 9999", _date_reader),
     **_make_rules(
         "TIMESTAMP",
@@ -811,23 +812,23 @@ RULES: dict[str, TypeRule] = {
         "the whole file is refused: pyarrow does not read it",
         _unsupported_reader,
     ),
-    **_make_rules("LIST LARGE_LIST", "list", _LIST, _list_reader),
-    **_make_rules("LIST_VIEW LARGE_LIST_VIEW", "list_view", _LIST, _list_views),
-    **_make_rules("FIXED_SIZE_LIST", "fixed_size_list", _LIST, _fixed_lists),
+    **_make_rules("LIST LARGE_LIST", "list", _LIST_RULE, _list_reader),
+    **_make_rules("LIST_VIEW LARGE_LIST_VIEW", "list_view", _LIST_RULE, _list_view_reader),
+    **_make_rules("FIXED_SIZE_LIST", "fixed_size_list", _LIST_RULE, _fixed_list_reader),
     **_make_rules("STRUCT", "struct", "an object of the fields that are not NULL", _struct_reader),
     **_make_rules("MAP", "map", "an object of the values that are not NULL, by their keys", _map_reader),
-    **_make_rules("SPARSE_UNION DENSE_UNION", "union", _INNER, _union_reader),
-    **_make_rules("DICTIONARY", "dictionary", _INNER, _dictionary_reader),
-    **_make_rules("RUN_END_ENCODED", "run_end_encoded", _INNER, _run_reader),
+    **_make_rules("SPARSE_UNION DENSE_UNION", "union", _INNER_RULE, _union_reader),
+    **_make_rules("DICTIONARY", "dictionary", _INNER_RULE, _dictionary_reader),
+    **_make_rules("RUN_END_ENCODED", "run_end_encoded", _INNER_RULE, _run_reader),
 }
 """By the names of Arrow's types as :mod:`pyarrow.lib` has them behind ``Type_``."""
 
-_AS_STORAGE = TypeRule("all others", _STORED, _storage_reader)
-_UUID = "text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
-_JSON = "in json, the value (refused if it is not valid JSON); in other message types, the text"
+_DEFAULT_EXTENSION_RULE = TypeRule("all others", _STORAGE_RULE, _storage_reader)
+_UUID_RULE = "text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
+_JSON_RULE = "in json, the value (refused if it is not valid JSON); in other message types, the text"
 EXTENSION_RULES: dict[str, TypeRule] = {
-    **_make_rules("arrow.uuid", "arrow.uuid", _UUID, _uuid_reader),
-    **_make_rules("arrow.json", "arrow.json", _JSON, _json_values),
+    **_make_rules("arrow.uuid", "arrow.uuid", _UUID_RULE, _uuid_reader),
+    **_make_rules("arrow.json", "arrow.json", _JSON_RULE, _json_reader),
     **_make_rules("arrow.bool8", "arrow.bool8", "true or false", _truth_reader),
     **_make_rules(
         "arrow.fixed_shape_tensor",
@@ -835,28 +836,28 @@ EXTENSION_RULES: dict[str, TypeRule] = {
         "nested arrays, by its shape and permutation",
         _tensor_reader,
     ),
-    **_make_rules("arrow.opaque", "arrow.opaque", _STORED, _storage_reader),
+    **_make_rules("arrow.opaque", "arrow.opaque", _STORAGE_RULE, _storage_reader),
 }
 """By the names of Arrow's extension types; every other extension is read as what it is stored as."""
 
 PARQUET_RULES: dict[str, TypeRule] = {
-    **_make_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_texts),
-    **_make_rules("INTERVAL", "INTERVAL", "ISO 8601 text such as P14M3DT0.5S", _parquet_intervals),
-    **_make_rules("UUID", "UUID", _UUID, _uuid_reader),
-    **_make_rules("JSON", "JSON", _JSON, _json_values),
+    **_make_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_text_reader),
+    **_make_rules("INTERVAL", "INTERVAL", "ISO 8601 text such as P14M3DT0.5S", _parquet_interval_reader),
+    **_make_rules("UUID", "UUID", _UUID_RULE, _uuid_reader),
+    **_make_rules("JSON", "JSON", _JSON_RULE, _json_reader),
 }
 """By Parquet's logical types that pyarrow does not hand on, or not in all its versions."""
 
 
-def _arrow_rules() -> dict[int, TypeRule]:
-    """:data:`RULES` by the numbers of those types that this version of pyarrow has."""
+def _number_rules() -> dict[int, TypeRule]:
+    """:data:`TYPE_RULES` by the numbers of those types that this version of pyarrow has."""
     from pyarrow import lib
 
-    global _by_number
-    if not _by_number:
-        numbers = ((getattr(lib, f"Type_{name}", None), rule) for name, rule in RULES.items())
-        _by_number = {number: rule for number, rule in numbers if number is not None}
-    return _by_number
+    global _rules_by_number
+    if not _rules_by_number:
+        numbers = ((getattr(lib, f"Type_{name}", None), rule) for name, rule in TYPE_RULES.items())
+        _rules_by_number = {number: rule for number, rule in numbers if number is not None}
+    return _rules_by_number
 
 
-_by_number: dict[int, TypeRule] = {}
+_rules_by_number: dict[int, TypeRule] = {}

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.arrow import arrays
-from sowctl.identity.bookmarks import bookmark_of
-from sowctl.identity.hashes import client_hash
-from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED
+from sowctl.identity.bookmarks import build_bookmark
+from sowctl.identity.hashes import hash_client_name
+from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, PUBLISH, UNKEYED_FLAG
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,14 +30,14 @@ class EntryColumns:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
-        self._numbers = [block.numpy_columns() for block in blocks]
+        self._numbers = [block.decode_numpy_columns() for block in blocks]
         self.count = sum(map(len, blocks))
 
-    def numbers(self, name: str) -> Numbers:
+    def join_numbers(self, name: str) -> Numbers:
         """One of the columns that are numbers and mean the same in every block."""
         return _join_columns([getattr(columns, name) for columns in self._numbers])
 
-    def texts(self, name: str) -> list[bytes | None] | None:
+    def join_texts(self, name: str) -> list[bytes | None] | None:
         """One of the columns that are texts; None where no entry has one."""
         columns = [getattr(one, name) for one in self._numbers]
         # Where no client has sent such a text, a column of Nones would cost a step for every entry.
@@ -58,12 +58,12 @@ class EntryColumns:
     @cached_property
     def lengths(self) -> Numbers:
         """The length of every message."""
-        return self.numbers("lengths")
+        return self.join_numbers("lengths")
 
     @cached_property
     def operations(self) -> Numbers:
-        """What every entry is."""
-        return self.numbers("operations")
+        """The operation of every entry."""
+        return self.join_numbers("operations")
 
     @cached_property
     def topics(self) -> tuple[list[Topic], Numbers]:
@@ -77,13 +77,13 @@ class EntryColumns:
             lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER
         )
 
-    def payloads(self) -> list[memoryview]:
+    def list_payloads(self) -> list[memoryview]:
         """The messages of each block, back to back."""
-        return [block.payload_bytes() for block in self._blocks]
+        return [block.decompress_payloads() for block in self._blocks]
 
-    def messages(self) -> list[bytes]:
+    def list_messages(self) -> list[bytes]:
         """One message per entry."""
-        return [message for block in self._blocks for message in block.payloads()]
+        return [message for block in self._blocks for message in block.list_payloads()]
 
     def _common_dictionary(
         self, listed: Callable[[Block], list[T]], name: str, none: int | None
@@ -94,7 +94,7 @@ class EntryColumns:
         # Blocks of one writer often list the same topics and publishers: then their numbers mean the same as they
         # stand.
         if all(one == lists[0] for one in lists):
-            return lists[0], self.numbers(name)
+            return lists[0], self.join_numbers(name)
         places: dict[T, int] = {}
         for one in lists:
             for item in one:
@@ -115,10 +115,10 @@ def _join_columns(columns: list[Numbers]) -> Numbers:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-_TEXTS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
+_TEXT_COLUMNS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "_correlation_id": "correlation_ids"}
 
 
-def entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
+def build_entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
     """One of the columns that the data source ``sow-journal`` has besides the message.
 
     ``owner`` is in the bookmarks of entries without a client: the hash of the instance's name.
@@ -126,38 +126,42 @@ def entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
     import pyarrow as pa
 
     if name == "_sow_key":
-        return arrays.nullable_decimals(entries.numbers("keys"), (entries.numbers("flags") & UNKEYED) == 0)
+        return arrays.build_nullable_decimals(
+            entries.join_numbers("keys"), (entries.join_numbers("flags") & UNKEYED_FLAG) == 0
+        )
     if name == "_txid":
-        return arrays.longs(entries.txids)
+        return arrays.build_longs(entries.txids)
     if name == "_timestamp":
-        return arrays.instants(entries.numbers("times"))
+        return arrays.build_timestamps(entries.join_numbers("times"))
     if name == "_expiration":
-        return arrays.stamps(entries.numbers("expirations"))
+        return arrays.build_expirations(entries.join_numbers("expirations"))
     if name in ("_topic", "_message_type"):
         topics, places = entries.topics
-        return arrays.chosen([topic[name == "_message_type"] for topic in topics], places)
+        return arrays.take_texts([topic[name == "_message_type"] for topic in topics], places)
     if name == "_operation":
         return _operation_array(entries.operations)
     if name == "_client":
         clients, places = entries.clients
-        return arrays.chosen(clients, places, NO_PUBLISHER) if clients else pa.nulls(entries.count, pa.string())
+        return arrays.take_texts(clients, places, NO_PUBLISHER) if clients else pa.nulls(entries.count, pa.string())
     if name == "_bookmark":
         return pa.array(_bookmark_array(entries, owner), pa.string())
     if name == "_sequence":
-        return arrays.nullable_longs(entries.numbers("sequences"), entries.numbers("publishers") != NO_PUBLISHER)
-    return arrays.texts(entries.texts(_TEXTS[name]), entries.count)
+        return arrays.build_nullable_longs(
+            entries.join_numbers("sequences"), entries.join_numbers("publishers") != NO_PUBLISHER
+        )
+    return arrays.build_texts(entries.join_texts(_TEXT_COLUMNS[name]), entries.count)
 
 
 def _bookmark_array(entries: EntryColumns, owner: int) -> list[str]:
     # Entries without a client have a bookmark of their instance (behaviour 11.54).
     clients, places = entries.clients
-    ids = {place: client_hash(client) for place, client in enumerate(clients)}
-    rows = zip(places.tolist(), entries.numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
-    return [str(bookmark_of(ids.get(place), sequence, txid, owner)) for place, sequence, txid in rows]
+    ids = {place: hash_client_name(client) for place, client in enumerate(clients)}
+    rows = zip(places.tolist(), entries.join_numbers("sequences").tolist(), entries.txids.tolist(), strict=True)
+    return [str(build_bookmark(ids.get(place), sequence, txid, owner)) for place, sequence, txid in rows]
 
 
 def _operation_array(codes: Numbers) -> pyarrow.Array:
     if (codes == PUBLISH).all():
-        return arrays.constant("publish", len(codes))
+        return arrays.build_constant("publish", len(codes))
     # Codes count from 1 without a gap, in the order of the table.
-    return arrays.chosen(list(OPERATIONS.values()), codes.astype("i4") - 1)
+    return arrays.take_texts(list(OPERATIONS.values()), codes.astype("i4") - 1)

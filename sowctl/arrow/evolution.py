@@ -10,34 +10,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sowctl.arrow.inference import Inference, Shape, ddl_of
+from sowctl.arrow.inference import Inference, Shape, format_ddl
 from sowctl.errors import UsageError
 
-_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:,<>()']+))\s*:?\s*")
-_NESTED = re.compile(r"(struct|array)\s*<", re.IGNORECASE)
-_OPEN, _CLOSE, _QUOTES = "<(", ">)", "'\"`"
+_NAME_PATTERN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:,<>()']+))\s*:?\s*")
+_NESTED_PATTERN = re.compile(r"(struct|array)\s*<", re.IGNORECASE)
+_OPENING_BRACKETS, _CLOSING_BRACKETS, _QUOTES = "<(", ">)", "'\"`"
 
 
-def evolved(declared: str, seen: dict[str, Shape]) -> str:
+def merge_ddl(declared: str, seen: dict[str, Shape]) -> str:
     """The DDL of the ``declared`` fields and of the ``seen`` ones that are not among them.
 
-    Raises UsageError ``SOW-SPK-136`` for a text that is no list of fields, and as :func:`distinct`.
+    Raises UsageError ``SOW-SPK-136`` for a text that is no list of fields, and as :func:`build_distinct_ddl`.
     """
     body = declared.strip()
-    whole = _NESTED.match(body)
+    whole = _NESTED_PATTERN.match(body)
     if whole is not None and whole[1].lower() == "struct" and body.endswith(">"):
         body = body[whole.end() : -1]
     return ", ".join(_parse_fields(body, seen, ""))
 
 
-def distinct(seen: Inference) -> str:
+def build_distinct_ddl(seen: Inference) -> str:
     """The DDL of all the fields that were seen.
 
     Raises UsageError ``SOW-SPK-164`` where the names of two in one place differ in nothing but case: a query for one of
     them would be ambiguous, and a file of both could not be written.
     """
-    _require_distinct(seen.members(), "")
-    return seen.ddl()
+    _require_distinct(seen.build_members(), "")
+    return seen.build_ddl()
 
 
 def _require_distinct(shape: Shape, place: str) -> None:
@@ -64,10 +64,10 @@ def _note_name(known: dict[str, str], name: str, place: str) -> None:
 def _parse_fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str]:
     known, declared = dict[str, str](), set[str]()
     for text in _split_fields(body):
-        found = _NAME.match(text)
+        found = _NAME_PATTERN.match(text)
         kind = text[found.end() :].strip() if found is not None else ""
         if found is None or not kind:
-            raise _no_fields(text)
+            raise _fields_error(text)
         name = found[1].replace("``", "`") if found[1] is not None else found[2]
         # Two declared names that differ in case alone are left to Spark, which may be told to mind the case.
         known.setdefault(name.lower(), name)
@@ -78,12 +78,12 @@ def _parse_fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str
         if name not in declared:
             _note_name(known, name, place)
             _require_distinct(shape, f"{place}/{name}")
-            yield f"{_quote_name(name)}: {ddl_of(shape)}"
+            yield f"{_quote_name(name)}: {format_ddl(shape)}"
 
 
 def _merge_types(kind: str, shape: Shape, place: str) -> str:
     """A declared type with what was seen in its place; any but structs, and arrays of them, stay as they are."""
-    found = _NESTED.match(kind)
+    found = _NESTED_PATTERN.match(kind)
     if found is None:
         return kind
     end = _find_bracket_end(kind, found.end())
@@ -103,19 +103,19 @@ def _split_fields(body: str) -> Iterator[str]:
             quote = "" if sign == quote else quote
         elif sign in _QUOTES:
             quote = sign
-        elif sign in _OPEN or sign in _CLOSE:
-            depth += 1 if sign in _OPEN else -1
+        elif sign in _OPENING_BRACKETS or sign in _CLOSING_BRACKETS:
+            depth += 1 if sign in _OPENING_BRACKETS else -1
         elif sign == "," and not depth:
             yield body[start:at]
             start = at + 1
     if depth or quote:
-        raise _no_fields(body)
+        raise _fields_error(body)
     if body[start:].strip() or start:
         yield body[start:]
 
 
 def _find_bracket_end(kind: str, start: int) -> int:
-    """Where the bracket closes that was opened before ``start``."""
+    """Return the position of the bracket that closes the one opened before ``start``."""
     depth, quote = 1, ""
     for at in range(start, len(kind)):
         sign = kind[at]
@@ -123,18 +123,18 @@ def _find_bracket_end(kind: str, start: int) -> int:
             quote = "" if sign == quote else quote
         elif sign in _QUOTES:
             quote = sign
-        elif sign in _OPEN or sign in _CLOSE:
-            depth += 1 if sign in _OPEN else -1
+        elif sign in _OPENING_BRACKETS or sign in _CLOSING_BRACKETS:
+            depth += 1 if sign in _OPENING_BRACKETS else -1
             if not depth:
                 return at
-    raise _no_fields(kind)
+    raise _fields_error(kind)
 
 
 def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _no_fields(text: str) -> UsageError:
+def _fields_error(text: str) -> UsageError:
     return UsageError(
         "SOW-SPK-136",
         f"payloadSchema is not a list of fields at {text.strip()[:60]!r}",

@@ -17,7 +17,7 @@ MAX_ROW_GROUP_BYTES = 64 << 20
 
 
 class ColumnWriter(Protocol):
-    """Where the record batches of one schema go."""
+    """Protocol of writers of the record batches of one schema."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None: ...
 

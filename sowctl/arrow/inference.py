@@ -1,10 +1,10 @@
-"""Which fields messages have: a schema as text, inferred from them (sowctl-spark(7), MESSAGES).
+"""The schema of messages as text, inferred from them (sowctl-spark(7), MESSAGES).
 
-Called by the data sources and by the jobs that write columns, where every task looks at its part of the records and
-the driver puts together what they saw; and by the formats that have columns of their own. A type is chosen when all has
+Called by the data sources and by the jobs that write columns, where every task looks at its part of the records and the
+driver puts together what they saw; and by the formats that have columns of their own. A type is chosen when all has
 been looked at, and holds all of it: numbers go from BIGINT to DOUBLE or DECIMAL, and to STRING, which holds everything,
-where these do not have all their digits. What is met later and does not fit ends the reading (:func:`misfit_error`): it
-never becomes NULL in silence.
+where these do not have all their digits. What is met later and does not fit ends the reading
+(:func:`build_misfit_error`): it never becomes NULL in silence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = "str | tuple[int, int] | list[Shape] | dict[str, Shape]"
 """A type: its name, the digits of a DECIMAL in all and behind the point, an array of one type, a struct of members."""
-MOST_FIELDS = 10_000
+MAX_FIELDS = 10_000
 """Fields, nested ones counted, of the largest schema that is inferred. More are names that are data."""
 MAX_COLUMN_DEPTH = 50
 """Objects and arrays within each other that have columns of their own; what lies deeper is a text of JSON. Files of
@@ -37,12 +37,12 @@ _MAX_DECIMAL_DIGITS = 38
 """Digits of the largest DECIMAL."""
 _MAX_SAFE_DIGITS = 16
 """Characters up to which a number without an exponent is surely kept by a double: 15 digits and a point."""
-_TOO_MANY = 1000
+_EXCESSIVE_DIGITS = 1000
 """Stands for more digits than any type has."""
 
 
 class Inference:
-    """What was seen in some messages. Those that cannot be read or are no objects say nothing.
+    """The fields and types seen in some messages. Those that cannot be read or are no objects say nothing.
 
     ``names``: only members with these names, in lower case, are looked at. ``exact``: the messages are exact views.
     """
@@ -53,62 +53,62 @@ class Inference:
         self._names = names
 
     def add(self, views: Iterable[bytes]) -> None:
-        """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MOST_FIELDS`."""
+        """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MAX_FIELDS`."""
         trees, seen = TreeReader(exact=self._exact), self._seen
-        budget = _FieldBudget(seen.count())
+        budget = _FieldBudget(seen.count_fields())
         for view in views:
             try:
-                value = trees.tree(view)
+                value = trees.read_tree(view)
             except Unreadable:
                 continue
             if type(value) is dict:
                 if self._names is not None:
                     value = {name: inner for name, inner in value.items() if name.lower() in self._names}
-                seen.note(value, budget)
+                seen.note_value(value, budget)
 
     def merge(self, other: Inference) -> None:
         """Add what was seen elsewhere, its members behind those that are known. Raises as :meth:`add`."""
-        self._seen.merge(other._seen, _FieldBudget(self._seen.count()))
+        self._seen.merge(other._seen, _FieldBudget(self._seen.count_fields()))
 
     def __bool__(self) -> bool:
-        """Whether any message had fields."""
+        """True where any message had fields."""
         return bool(self._seen.members)
 
     def has_values(self) -> bool:
-        """Whether every field had a value other than null, so that its type can only become wider."""
+        """True where every field had a value other than null, so that its type can only become wider."""
         return all(one.has_values() for one in self._seen.members.values())
 
-    def members(self) -> dict[str, Shape]:
+    def build_members(self) -> dict[str, Shape]:
         """The fields that were seen, with their types."""
         shape = self._build_shape()
         return shape if isinstance(shape, dict) else {}
 
-    def single(self) -> frozenset[str]:
+    def find_scalar_fields(self) -> frozenset[str]:
         """The fields whose values, but for null, are all texts, all truth values or all numbers."""
         return frozenset(name for name, seen in self._seen.members.items() if seen.is_single())
 
-    def ddl(self) -> str:
+    def build_ddl(self) -> str:
         """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
-        return ddl_of(self._build_shape())
+        return format_ddl(self._build_shape())
 
-    def struct(self) -> pyarrow.StructType:
-        """The Arrow type of :meth:`ddl`."""
+    def build_struct(self) -> pyarrow.StructType:
+        """The Arrow type of :meth:`build_ddl`."""
         return _arrow_type(self._build_shape())
 
     def _build_shape(self) -> Shape:
         # A message is an object, also where none was seen.
         self._seen.objects = True
-        return self._seen.shape()
+        return self._seen.build_shape()
 
 
-def infer(views: Iterable[bytes]) -> str:
+def infer_ddl(views: Iterable[bytes]) -> str:
     """The DDL of the struct that holds all of these JSON views."""
     found = Inference()
     found.add(views)
-    return found.ddl()
+    return found.build_ddl()
 
 
-def misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
+def build_misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
     """The error of a message that does not fit what was inferred; ``place`` names the message."""
     if problem.names:
         words = f"field {'/'.join(problem.names)} does not match the inferred fields: {problem.what}"
@@ -118,18 +118,18 @@ def misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
 
 
 class _FieldBudget:
-    """How many fields there are, and may be."""
+    """The number of fields so far, and the limit on it."""
 
     def __init__(self, spent: int) -> None:
         self._spent = spent
 
-    def field(self, depth: int) -> _SeenValues:
+    def add_field(self, depth: int) -> _SeenValues:
         """A new field at this depth."""
         self._spent += 1
-        if self._spent > MOST_FIELDS:
+        if self._spent > MAX_FIELDS:
             raise LimitError(
                 "SOW-SPK-083",
-                f"the messages have more than {MOST_FIELDS:,} fields, the maximum for inference",
+                f"the messages have more than {MAX_FIELDS:,} fields, the maximum for inference",
                 hint="declare the fields; declare an object whose names are data as MAP<STRING, ...>",
             )
         return _SeenValues(depth)
@@ -150,7 +150,7 @@ class _SeenValues:
         self.item: _SeenValues | None = None
         self.members: dict[str, _SeenValues] = {}
 
-    def note(self, value: Any, budget: _FieldBudget) -> None:
+    def note_value(self, value: Any, budget: _FieldBudget) -> None:
         """One more value."""
         kind = type(value)
         if kind is str:
@@ -175,16 +175,16 @@ class _SeenValues:
             for name, inner in value.items():
                 member = members.get(name)
                 if member is None:
-                    member = members[name] = budget.field(self.depth + 1)
+                    member = members[name] = budget.add_field(self.depth + 1)
                 if type(inner) is str:  # most are, and the call would cost more than this
                     member.text = True
                 else:
-                    member.note(inner, budget)
+                    member.note_value(inner, budget)
         elif kind is list:
             if self.item is None:
-                self.item = budget.field(self.depth + 1)
+                self.item = budget.add_field(self.depth + 1)
             for inner in value:
-                self.item.note(inner, budget)
+                self.item.note_value(inner, budget)
 
     def _note_number(self, text: bytes) -> None:
         """A number that is no plain whole one."""
@@ -217,29 +217,29 @@ class _SeenValues:
         self.forms |= other.forms
         if other.item is not None:
             if self.item is None:
-                self.item = budget.field(self.depth + 1)
+                self.item = budget.add_field(self.depth + 1)
             self.item.merge(other.item, budget)
         for name, seen in other.members.items():
             if name not in self.members:
-                self.members[name] = budget.field(self.depth + 1)
+                self.members[name] = budget.add_field(self.depth + 1)
             self.members[name].merge(seen, budget)
 
-    def count(self) -> int:
-        """How many fields it holds."""
+    def count_fields(self) -> int:
+        """Count the fields in this place."""
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
-        return len(inner) + sum(one.count() for one in inner)
+        return len(inner) + sum(one.count_fields() for one in inner)
 
     def has_values(self) -> bool:
-        """Whether there was a value here, and one in every place below."""
+        """True where there was a value here, and one in every place below."""
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
         kinds = self.text or self.truth or self.whole or self.real or self.objects or self.item is not None
         return kinds and all(one.has_values() for one in inner)
 
     def is_single(self) -> bool:
-        """Whether all values are scalars of one kind."""
+        """True where all values are scalars of one kind."""
         return self.item is None and not self.objects and self.text + self.truth + (self.whole or self.real) == 1
 
-    def shape(self) -> Shape:
+    def build_shape(self) -> Shape:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""
         kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
         # Values of several kinds have only their text in common.
@@ -248,8 +248,8 @@ class _SeenValues:
         if self.truth:
             return "BOOLEAN"
         if self.objects:
-            return {name: inner.shape() for name, inner in self.members.items()}
-        return self._numeric_shape() if self.item is None else [self.item.shape()]
+            return {name: inner.build_shape() for name, inner in self.members.items()}
+        return self._numeric_shape() if self.item is None else [self.item.build_shape()]
 
     def _numeric_shape(self) -> Shape:
         # Without fractions and within 64 bits a whole number keeps every digit.
@@ -259,20 +259,22 @@ class _SeenValues:
         if self.real and self.exact and self.low >= -_MAX_EXACT_INTEGER and self.high <= _MAX_EXACT_INTEGER:
             return "DOUBLE"
         whole = (
-            len(str(max(-self.low, self.high))) if max(-self.low, self.high) < 10**_MAX_DECIMAL_DIGITS else _TOO_MANY
+            len(str(max(-self.low, self.high)))
+            if max(-self.low, self.high) < 10**_MAX_DECIMAL_DIGITS
+            else _EXCESSIVE_DIGITS
         )
         digits = max(self.before, whole) + self.behind
         # More digits than any DECIMAL has, or numbers that none has: only the text keeps them.
         return (digits, self.behind) if digits <= _MAX_DECIMAL_DIGITS and not self.odd else "STRING"
 
 
-def ddl_of(shape: Shape) -> str:
+def format_ddl(shape: Shape) -> str:
     """A type as DDL."""
     if isinstance(shape, dict):
-        members = [f"`{name.replace('`', '``')}`: {ddl_of(inner)}" for name, inner in shape.items()]
+        members = [f"`{name.replace('`', '``')}`: {format_ddl(inner)}" for name, inner in shape.items()]
         return f"STRUCT<{', '.join(members)}>"
     if isinstance(shape, list):
-        return f"ARRAY<{ddl_of(shape[0])}>"
+        return f"ARRAY<{format_ddl(shape[0])}>"
     return shape if isinstance(shape, str) else f"DECIMAL({shape[0]},{shape[1]})"
 
 
@@ -290,18 +292,18 @@ def _arrow_type(shape: Shape) -> pyarrow.DataType:
 
 
 def _count_digits(text: bytes) -> tuple[int, int]:
-    """How many digits a number has before and behind the point, when it is written without an exponent."""
+    """Count the digits before and behind the point of a number that is written without an exponent."""
     try:
         _, digits, exponent = Decimal(text.decode()).as_tuple()
     except InvalidOperation:
-        return _TOO_MANY, 0
+        return _EXCESSIVE_DIGITS, 0
     assert isinstance(exponent, int)
     before = 1 if not any(digits) else max(len(digits) + exponent, 1)
-    return min(before, _TOO_MANY), min(max(-exponent, 0), _TOO_MANY)
+    return min(before, _EXCESSIVE_DIGITS), min(max(-exponent, 0), _EXCESSIVE_DIGITS)
 
 
 def _is_double(text: bytes) -> bool:
-    """Whether the shortest text of the nearest double is the same number."""
+    """True where the shortest text of the nearest double is the same number."""
     nearest = float(text)
     try:
         return isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text.decode())

@@ -1,9 +1,9 @@
 """JSON values as Arrow columns of a declared type: what fits is taken, the rest is NULL (sowctl-spark(7), MESSAGES).
 
-Called by :mod:`sowctl.arrow.decoding`, and by way of it for the columns that are cut out of messages' texts.
-:func:`coercion` says of one value after the other what it is in the declared type; :func:`column` makes an array of
-what came out, and of objects that were decoded as a whole: both have a struct's fields as ``f0``, ``f1`` and so on.
-Values are those of :mod:`sowctl.arrow.jsontrees`: numbers that are no ``int`` have their own digits. Under an
+Called by :mod:`sowctl.arrow.struct_decoder`, and by way of it for the columns that are cut out of messages' texts.
+:func:`build_coercion` says of one value after the other what it is in the declared type; :func:`build_column` makes an
+array of what came out, and of objects that were decoded as a whole: both have a struct's fields as ``f0``, ``f1`` and
+so on. Values are those of :mod:`sowctl.arrow.jsontrees`: numbers that are no ``int`` have their own digits. Under an
 inferred type nothing may be lost: there, what does not fit raises :class:`Misfit`.
 """
 
@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder, decode, encode
 
-from sowctl.arrow.jsontrees import text_of
-from sowctl.values.compare import numeric_reading
+from sowctl.arrow.jsontrees import read_digits
+from sowctl.values.scalars import parse_number
 
 if TYPE_CHECKING:
     import pyarrow
 
 INTEGER_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 """The types of whole numbers, and the bits of each besides the sign."""
-Coerce = Callable[[Any], Any]
-_QUOTE, _NUMERIC = 0x22, b"-0123456789"
+Coercion = Callable[[Any], Any]
+_QUOTE_BYTE, _NUMERIC_BYTES = 0x22, b"-0123456789"
 _MAX_DECIMAL_DIGITS = 40
 """Digits before the point beyond which no number fits a DECIMAL or a whole number of 64 bits."""
 
@@ -44,7 +44,7 @@ class Misfit(Exception):
         self.row = 0
 
 
-def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
+def build_column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     """An array of ``kind`` from decoded objects, Nones among them."""
     import pyarrow as pa
     import pyarrow.types as t
@@ -58,22 +58,24 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
             mask = pa.array([value is None for value in values], pa.bool_())
             # Children have a place for every row, also where the object is missing; the mask says so.
             values = [_MISSING_OBJECT if value is None else value for value in values]
-        children = [column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)]
+        children = [
+            build_column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)
+        ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_list(kind):
         offsets, absent = _list_offsets(values)
-        inner = column([item for value in values if value is not None for item in value], kind.value_type)
+        inner = build_column([item for value in values if value is not None for item in value], kind.value_type)
         return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=absent)
     if t.is_map(kind):
         pairs = [None if value is None else list(value.items()) for value in values]
         offsets, absent = _list_offsets(pairs)
         flat = [pair for one in pairs if one is not None for pair in one]
         keys = pa.array([key for key, _ in flat], kind.key_type)
-        items = column([item for _, item in flat], kind.item_type)
+        items = build_column([item for _, item in flat], kind.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
     # These types the decoder has read itself; the others wait as raw text and are read here.
     if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
-        coerce = coercion(kind)
+        coerce = build_coercion(kind)
         values = [coerce(_read_raw(value)) if type(value) is Raw else value for value in values]
     return pa.array(values, kind)
 
@@ -81,9 +83,9 @@ def column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
 def _read_raw(raw: Raw) -> Any:
     """A value that was cut out of a message and is not read yet; nothing else is a Raw here."""
     text = bytes(raw)
-    if text[0] != _QUOTE:
+    if text[0] != _QUOTE_BYTE:
         # Types that are read here come from texts and numbers; objects, arrays, truth values and null fit none of them.
-        return raw if text[0] in _NUMERIC else None
+        return raw if text[0] in _NUMERIC_BYTES else None
     return text[1:-1].decode() if b"\\" not in text else decode(text)
 
 
@@ -104,7 +106,7 @@ class _MissingObject:
 _MISSING_OBJECT = _MissingObject()
 
 
-class _Fields:
+class _DecodedObject:
     """Stands for a decoded object whose values were read one by one."""
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -112,25 +114,25 @@ class _Fields:
             setattr(self, f"f{place}", value)
 
 
-def coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = False) -> Coerce:
-    """From any JSON value to what :func:`column` takes, None where it does not fit.
+def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = False) -> Coercion:
+    """From any JSON value to what :func:`build_column` takes, None where it does not fit.
 
     ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared; of ``partial``
     objects, for those of the objects in them alone.
     """
     if not strict:
-        return _lenient_coercion(kind, coercion)
+        return _lenient_coercion(kind, build_coercion)
     import pyarrow.types as t
 
     if t.is_struct(kind):
-        return _strict_struct(kind, partial=partial)
-    coerce, rounds = _lenient_coercion(kind, lambda inner: coercion(inner, strict=True)), t.is_decimal(kind)
+        return _strict_struct_coercion(kind, partial=partial)
+    coerce, rounds = _lenient_coercion(kind, lambda inner: build_coercion(inner, strict=True)), t.is_decimal(kind)
 
     def strictly(value: Any) -> Any:
         found = coerce(value)
         # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
         if (found is None and value is not None) or (rounds and found is not None and found != _parse_exact(value)):
-            raise Misfit(f"{_shorten_value(value)} is no {_shorten_text(type_name(kind))}")
+            raise Misfit(f"{_shorten_value(value)} is no {_shorten_text(format_type(kind))}")
         return found
 
     return strictly
@@ -158,8 +160,8 @@ def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None
     return view
 
 
-def _numeric_converter(kind: pyarrow.DataType) -> Coerce | None:
-    """What :func:`make_numeric_view` makes of one value; None where it stays as it is."""
+def _numeric_converter(kind: pyarrow.DataType) -> Coercion | None:
+    """Return the converter of one value for :func:`make_numeric_view`; None where it stays as it is."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
@@ -184,12 +186,12 @@ def _numeric_converter(kind: pyarrow.DataType) -> Coerce | None:
             return list(map(item, value)) if isinstance(value, list) else value
 
         return items
-    return _as_number if str(kind) in INTEGER_BITS or t.is_floating(kind) or t.is_decimal(kind) else None
+    return _parse_number_text if str(kind) in INTEGER_BITS or t.is_floating(kind) or t.is_decimal(kind) else None
 
 
-def _as_number(value: Any) -> Any:
+def _parse_number_text(value: Any) -> Any:
     """A text with a numeric reading as a JSON number with all its digits."""
-    if not isinstance(value, str) or numeric_reading(value) is None:
+    if not isinstance(value, str) or parse_number(value) is None:
         return value
     try:
         return Raw(str(Decimal(value)).encode())
@@ -211,8 +213,8 @@ _TYPE_NAMES = {
 }
 
 
-def type_name(kind: pyarrow.DataType) -> str:
-    """What SQL calls a type: reasons show types as they were declared."""
+def format_type(kind: pyarrow.DataType) -> str:
+    """Return the name of a type in SQL: reasons show types as they were declared."""
     import pyarrow.types as t
 
     if t.is_timestamp(kind):
@@ -220,16 +222,16 @@ def type_name(kind: pyarrow.DataType) -> str:
     if t.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if t.is_list(kind):
-        return f"ARRAY<{type_name(kind.value_type)}>"
+        return f"ARRAY<{format_type(kind.value_type)}>"
     if t.is_map(kind):
-        return f"MAP<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+        return f"MAP<{format_type(kind.key_type)}, {format_type(kind.item_type)}>"
     if t.is_struct(kind):
-        return f"STRUCT<{', '.join(f'{one.name}: {type_name(one.type)}' for one in kind)}>"
+        return f"STRUCT<{', '.join(f'{one.name}: {format_type(one.type)}' for one in kind)}>"
     return _TYPE_NAMES.get(str(kind), str(kind))
 
 
-def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
-    members = [(field.name, coercion(field.type, strict=True)) for field in kind]
+def _strict_struct_coercion(kind: pyarrow.DataType, *, partial: bool = False) -> Coercion:
+    members = [(field.name, build_coercion(field.type, strict=True)) for field in kind]
     known = {name for name, _ in members}
 
     def struct(value: Any) -> Any:
@@ -249,7 +251,7 @@ def _strict_struct(kind: pyarrow.DataType, *, partial: bool = False) -> Coerce:
             except Misfit as problem:
                 problem.names.insert(0, name)
                 raise
-        return _Fields(found)
+        return _DecodedObject(found)
 
     return struct
 
@@ -263,7 +265,7 @@ def _shorten_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coerce]) -> Coerce:
+def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coercion]) -> Coercion:
     """The coercion of one type; ``inner_of`` makes those of the types in it."""
     import pyarrow.types as t
 
@@ -273,7 +275,7 @@ def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataTy
         def struct(value: Any) -> Any:
             if not isinstance(value, dict):
                 return None
-            return _Fields([coerce(value.get(name)) for name, coerce in members])
+            return _DecodedObject([coerce(value.get(name)) for name, coerce in members])
 
         return struct
     if t.is_list(kind):
@@ -306,13 +308,13 @@ def _parse_exact(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | Raw):
         return None
     try:
-        number = Decimal(value) if isinstance(value, int) else Decimal(text_of(value))
+        number = Decimal(value) if isinstance(value, int) else Decimal(read_digits(value))
     except InvalidOperation:  # an exponent that is beyond all bounds
         return None
     return number if not number or number.adjusted() <= _MAX_DECIMAL_DIGITS else None
 
 
-def _integer_coercion(bound: int) -> Coerce:
+def _integer_coercion(bound: int) -> Coercion:
     def integer(value: Any) -> int | None:
         if isinstance(value, Raw):
             number = _parse_exact(value)
@@ -334,7 +336,7 @@ def _coerce_double(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | Raw):
         return None
     try:
-        found = float(value) if isinstance(value, int) else float(text_of(value))
+        found = float(value) if isinstance(value, int) else float(read_digits(value))
     except OverflowError:
         return None
     return found if isfinite(found) else None
@@ -345,29 +347,29 @@ def _coerce_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Raw):
-        return text_of(value)
+        return read_digits(value)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
-        return odd_text(value)
-    return encode(_shown_in_json(value)).decode()
+        return format_non_finite(value)
+    return encode(_convert_for_json(value)).decode()
 
 
-def odd_text(value: float) -> str:
+def format_non_finite(value: float) -> str:
     """NaN and infinities as texts, as Spark's ``to_json`` writes them; left out, a delta would keep the old value."""
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
-def _shown_in_json(value: Any) -> Any:
+def _convert_for_json(value: Any) -> Any:
     """A value of a format with binary data, NaN and infinities, as these are shown in JSON."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
-        return odd_text(value)
+        return format_non_finite(value)
     if isinstance(value, dict):
-        return {name: _shown_in_json(inner) for name, inner in value.items()}
+        return {name: _convert_for_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_shown_in_json(inner) for inner in value]
+        return [_convert_for_json(inner) for inner in value]
     return value
 
 
@@ -383,7 +385,7 @@ def _coerce_binary(value: Any) -> bytes | None:
         return None
 
 
-def _decimal_coercion(kind: pyarrow.DataType) -> Coerce:
+def _decimal_coercion(kind: pyarrow.DataType) -> Coercion:
     quantum = Decimal(1).scaleb(-kind.scale)
     # a context of its own: the usual one rounds to 28 digits
     context = Context(prec=2 * _MAX_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
@@ -403,7 +405,7 @@ def _decimal_coercion(kind: pyarrow.DataType) -> Coerce:
     return decimal
 
 
-def _timestamp_coercion(kind: pyarrow.DataType) -> Coerce:
+def _timestamp_coercion(kind: pyarrow.DataType) -> Coercion:
     """ISO-8601 texts; a time without a zone is UTC."""
     from datetime import UTC, date, datetime
 

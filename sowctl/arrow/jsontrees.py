@@ -1,8 +1,8 @@
 """One JSON message as a tree of Python values, every number with its own digits.
 
-Called by :mod:`sowctl.arrow.decoding` for messages that its typed decoder does not take, and by
+Called by :mod:`sowctl.arrow.struct_decoder` for messages that its typed decoder does not take, and by
 :mod:`sowctl.arrow.inference`. Which messages can be read is decided here, by the message alone: whatever the
-message type ``json`` accepts (:mod:`sowctl.messages.json.exact`). Of members given twice the last counts
+message type ``json`` accepts (:mod:`sowctl.messages.json.exact_reader`). Of members given twice the last counts
 (sowctl-spark(7), MESSAGES).
 """
 
@@ -14,14 +14,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact import is_deep, parse
+from sowctl.messages.json.exact_reader import is_deep, parse_json
 from sowctl.values.fields import Number, Scalar
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
-_NEGATIVE_ZERO = re.compile(rb"-0[,\]}\s]")
-_SAFE_DIGITS = 4000
+_NEGATIVE_ZERO_PATTERN = re.compile(rb"-0[,\]}\s]")
+_MAX_SAFE_DIGITS = 4000
 """Digits of the longest whole number that Python and msgspec read without complaint."""
 
 
@@ -45,12 +45,12 @@ class TreeReader:
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self._exact = exact
 
-    def tree(self, message: bytes) -> Any:
+    def read_tree(self, message: bytes) -> Any:
         """The value of one message. Raises :class:`Unreadable`."""
         if is_deep(message):
             raise Unreadable
         # msgspec reads -0 as the whole number 0, which has lost its sign
-        if b"-0" not in message or _NEGATIVE_ZERO.search(message) is None:
+        if b"-0" not in message or _NEGATIVE_ZERO_PATTERN.search(message) is None:
             try:
                 return self._decode(message)
             except self._errors:
@@ -59,7 +59,7 @@ class TreeReader:
 
         try:
             # The exact reader is slower, and takes precisely what the message type takes.
-            return self._simplify_tree(parse(message, last=True))
+            return self._simplify_tree(parse_json(message, last=True))
         except PayloadRefused:
             if self._exact and (b"NaN" in message or b"Infinity" in message):
                 return self._read_with_words(message)
@@ -88,13 +88,13 @@ class TreeReader:
             return [self._simplify_tree(inner) for inner in value]
         if isinstance(value, Number):
             text = value.text.strip()
-            whole = text.removeprefix(b"-").isdigit() and text != b"-0" and len(text) < _SAFE_DIGITS
+            whole = text.removeprefix(b"-").isdigit() and text != b"-0" and len(text) < _MAX_SAFE_DIGITS
             return int(text) if whole else self._raw(text)
         return value
 
 
-def suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, signed: bool = False) -> bool:
-    """Whether there may be messages that a typed decoder takes and the message type refuses, or takes for others.
+def has_suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, signed: bool = False) -> bool:
+    """True where a typed decoder may take messages that the message type refuses, or reads otherwise.
 
     A decoder passes over what is not declared without looking whether texts are UTF-8, and goes as deep as the stack.
     ``joined``: the messages in one, where the caller has that. ``signed``: doubles are declared, of which the decoder
@@ -102,7 +102,7 @@ def suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, s
     """
     present = [message for message in messages if message is not None]
     joined = b"".join(present) if joined is None else joined
-    if signed and b"-0" in joined and _NEGATIVE_ZERO.search(joined) is not None:
+    if signed and b"-0" in joined and _NEGATIVE_ZERO_PATTERN.search(joined) is not None:
         return True
     if not joined.isascii():
         try:
@@ -113,7 +113,7 @@ def suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, s
     return max(map(len, present), default=0) > 2 * MAX_DEPTH and any(map(is_deep, present))
 
 
-def plain_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
+def convert_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
     """A decoded message of another format as such a tree, in which binary data stay bytes.
 
     ``convert`` makes slot values of the format's own kinds. NaN and infinities are None, as in the JSON view.
@@ -122,11 +122,11 @@ def plain_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
 
     if isinstance(value, dict):
         return {
-            name.decode(errors="replace") if isinstance(name, bytes) else str(name): plain_tree(inner, convert)
+            name.decode(errors="replace") if isinstance(name, bytes) else str(name): convert_tree(inner, convert)
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [plain_tree(inner, convert) for inner in value]
+        return [convert_tree(inner, convert) for inner in value]
     if not isinstance(value, str | int | bytes | None):
         value = convert(value)
     if isinstance(value, float):
@@ -134,6 +134,6 @@ def plain_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
     return value
 
 
-def text_of(number: Raw) -> str:
+def read_digits(number: Raw) -> str:
     """The digits of a number that is not an ``int``."""
     return bytes(number).decode()

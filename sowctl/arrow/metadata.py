@@ -1,4 +1,4 @@
-"""What records have besides their messages, as columns: names and types are those of the data source ``sow``."""
+"""Metadata of records as columns: names and types are those of the data source ``sow``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Facts = Mapping[str, Any]
 """Of one record: numbers, texts, truth values; times in microseconds UTC, ``_sow_key`` as a number."""
 
 
-def column_type(name: str) -> pyarrow.DataType:
+def find_column_type(name: str) -> pyarrow.DataType:
     """The type of a column; ``data`` and ``length`` are those of a payload's bytes."""
     import pyarrow as pa
 
@@ -42,7 +42,7 @@ def column_type(name: str) -> pyarrow.DataType:
     return pa.int64() if name in INTEGER_COLUMNS else pa.bool_() if name == "_lossy" else pa.string()
 
 
-def columns(names: Sequence[str], rows: Sequence[Facts]) -> list[pyarrow.Array]:
+def build_columns(names: Sequence[str], rows: Sequence[Facts]) -> list[pyarrow.Array]:
     """A column for each name."""
     return [_metadata_column(name, [row.get(name) for row in rows]) for name in names]
 
@@ -51,14 +51,14 @@ def _metadata_column(name: str, values: list[Any]) -> pyarrow.Array:
     import numpy as np
     import pyarrow as pa
 
-    kind = column_type(name)
+    kind = find_column_type(name)
     if name == "_sow_key":
         present = np.array([value is not None for value in values], bool)
-        return arrays.nullable_decimals(np.array([value or 0 for value in values], "u8"), present)
+        return arrays.build_nullable_decimals(np.array([value or 0 for value in values], "u8"), present)
     if name == "_expiration":
-        return arrays.stamps(np.array([value or 0 for value in values], "i8"))
+        return arrays.build_expirations(np.array([value or 0 for value in values], "i8"))
     if name == "_timestamp":
-        return arrays.instants(np.array([value or 0 for value in values], "i8"))
+        return arrays.build_timestamps(np.array([value or 0 for value in values], "i8"))
     if pa.types.is_string(kind):
         values = [value if value is None or isinstance(value, str) else str(value) for value in values]
         # A text that came as bytes that are no UTF-8 has half surrogates, which no column holds.

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.arrow.build import UNWRITABLE_ERRORS, MessageEncoder
-from sowctl.arrow.columnvalues import ReaderContext, find_repeated_name, name_reader, value_reader
+from sowctl.arrow.columnvalues import ReaderContext, build_name_reader, build_value_reader, find_repeated_name
+from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
 from sowctl.arrow.rows import RowRefused
 from sowctl.errors import InputError
-from sowctl.messages.native import JSON_FORM
+from sowctl.messages.native_values import JSON_FORM
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.messages.base import MessageType
 
-REPEATED_CODE = "SOW-EXC-012"
+REPEATED_NAME_CODE = "SOW-EXC-012"
 
 
 class MessageMaker:
@@ -40,15 +40,15 @@ class MessageMaker:
         refuse_repeated_names(fields)
         self._encoder = MessageEncoder(kind, [field.name for field in fields], root)
         context = ReaderContext(self._encoder.form, kind.json_text, variant, iter(leaves))
-        self._read = value_reader(pa.field("", pa.struct(fields)), context)
+        self._read = build_value_reader(pa.field("", pa.struct(fields)), context)
 
-    def messages(self, rows: pyarrow.StructArray, *, null_is_empty: bool = False) -> list[bytes | Exception | None]:
+    def encode_rows(self, rows: pyarrow.StructArray, *, null_is_empty: bool = False) -> list[bytes | Exception | None]:
         """For each row its message, without the fields that are NULL; why it makes none; None for a NULL.
 
         ``null_is_empty``: a NULL makes the message of no fields.
         """
         values, refused = self._read(rows)
-        encode = self._encoder.message
+        encode = self._encoder.encode
         found: list[bytes | Exception | None] = []
         for row, members in enumerate(values):
             if row in refused:
@@ -66,9 +66,11 @@ class MessageMaker:
 TextCell: TypeAlias = str | Exception | None
 
 
-def text_reader(field: pyarrow.Field, leaves: Iterable[str | None] = ()) -> Callable[[pyarrow.Array], list[TextCell]]:
-    """What reads a column of keys or ids as texts; in a row where it has none, why."""
-    read = name_reader(field, ReaderContext(JSON_FORM, True, leaves=iter(leaves)))
+def build_text_reader(
+    field: pyarrow.Field, leaves: Iterable[str | None] = ()
+) -> Callable[[pyarrow.Array], list[TextCell]]:
+    """Return the reader of a column of keys or ids as texts; for a row that has none, it gives the reason."""
+    read = build_name_reader(field, ReaderContext(JSON_FORM, True, leaves=iter(leaves)))
 
     def texts(array: pyarrow.Array) -> list[TextCell]:
         values, refused = read(array)
@@ -79,7 +81,7 @@ def text_reader(field: pyarrow.Field, leaves: Iterable[str | None] = ()) -> Call
     return texts
 
 
-def struct_array(batch: pyarrow.RecordBatch, names: Sequence[str]) -> pyarrow.StructArray:
+def build_struct_array(batch: pyarrow.RecordBatch, names: Sequence[str]) -> pyarrow.StructArray:
     """Some columns of a batch as one array."""
     import pyarrow as pa
 
@@ -93,4 +95,6 @@ def refuse_repeated_names(fields: Iterable[pyarrow.Field], place: str | None = N
     found = find_repeated_name(fields)
     if found is not None:
         hint = "give each column and each field of a struct a name of its own"
-        raise InputError(REPEATED_CODE, f"{found}, but the members of a message must be unique", place=place, hint=hint)
+        raise InputError(
+            REPEATED_NAME_CODE, f"{found}, but the members of a message must be unique", place=place, hint=hint
+        )

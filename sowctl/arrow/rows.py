@@ -21,10 +21,10 @@ from sowctl.messages.framing.frames import UNREADABLE_CODE
 
 TEXT_KINDS = ("text", "integer", "number", "boolean", "json")
 """What a column of text can be said to hold."""
-_WHOLE = re.compile(r"[-+]?[0-9]+")
-_ESCAPE = re.compile(r"\\([tnr\\])")
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
-_TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+_WHOLE_NUMBER_PATTERN = re.compile(r"[-+]?[0-9]+")
+_ESCAPE_PATTERN = re.compile(r"\\([tnr\\])")
+_ESCAPED_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+_TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
 MAX_ROW_BYTES = 64 << 20
 """Bytes of one row, at most: an open quote would take the rest of the file for one cell."""
 
@@ -32,9 +32,9 @@ _HEADING_BYTES = 1 << 20
 """Bytes in which the first line of a file ends, if it ends in a line feed."""
 SEPARATORS = (",", ";", "\t", "|")
 """What separates the cells of files that are called csv."""
-_QUOTED = re.compile(rb'"(?:[^"]|"")*"')
-_QUOTED_TEXT = re.compile(r'"(?:[^"]|"")*"')
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
+_QUOTED_PATTERN = re.compile(rb'"(?:[^"]|"")*"')
+_QUOTED_TEXT_PATTERN = re.compile(r'"(?:[^"]|"")*"')
+_LINE_PATTERN = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 MAX_EXPONENT = 400
 """The largest power of ten of a number that becomes a message's."""
 
@@ -55,7 +55,7 @@ class Row(Struct, frozen=True):
 
 
 class Dialect(Struct, frozen=True):
-    """How a file of delimited text is written.
+    """The separator, quotes and empty texts of a file of delimited text.
 
     ``separator`` stands between cells; ``quotes``: cells may stand in quotation marks, else they have the escapes of
     TSV. A cell without quotation marks that is one of ``nulls`` is null.
@@ -66,13 +66,13 @@ class Dialect(Struct, frozen=True):
     nulls: frozenset[str] = frozenset({""})
 
 
-def delimited_rows(name: str, stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
+def read_delimited_rows(name: str, stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
     """The rows of CSV or TSV, the heading first; blank lines are passed over.
 
     Raises StorageError ``SOW-INP-005``, and InputError ``SOW-INP-006`` for UTF-16.
     """
     read_line = _LineReader(name, stream).read
-    cut = _cell_cutter(dialect)
+    cut = _build_cell_cutter(dialect)
     first = True
     number = 0
     while True:
@@ -132,7 +132,7 @@ class _LineReader:
         self._is_first = False
         line = self._stream.readline(_HEADING_BYTES)
         if _has_bare_return(line):
-            self._lines = _universal_lines(line, self._stream)
+            self._lines = _iterate_universal_lines(line, self._stream)
             return next(self._lines, b"")
         if len(line) == _HEADING_BYTES and not line.endswith(b"\n"):
             line += self._stream.readline(MAX_ROW_BYTES - len(line))
@@ -140,16 +140,16 @@ class _LineReader:
 
 
 def _has_bare_return(line: bytes) -> bool:
-    """Whether a carriage return outside quotation marks ends no line with a line feed."""
+    """True where a carriage return outside quotation marks ends no line with a line feed."""
     if b"\r" not in line:
         return False
-    return b"\r" in _QUOTED.sub(b"", line).removesuffix(b"\r\n")
+    return b"\r" in _QUOTED_PATTERN.sub(b"", line).removesuffix(b"\r\n")
 
 
-def _universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
+def _iterate_universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
     """Lines that end in a line feed, a carriage return, or both; ``data`` comes before what ``stream`` has."""
     while data:
-        lines = _LINE.findall(data)
+        lines = _LINE_PATTERN.findall(data)
         rest = data[sum(map(len, lines)) :]
         # Behind a carriage return a line feed may come.
         if not rest and data.endswith(b"\r"):
@@ -169,20 +169,20 @@ def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | Non
 
     What stands in quotation marks does not count.
     """
-    bare = _QUOTED.sub(b"", heading)
+    bare = _QUOTED_PATTERN.sub(b"", heading)
     own = bare.count(separator.encode())
     others = [(bare.count(one.encode()), one) for one in SEPARATORS if one != separator]
     most, other = max(others)
     return (other, most, own) if most > own else None
 
 
-def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
-    """What cuts the text of a row into its cells. It raises RowRefused."""
+def _build_cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
+    """Return the function that cuts the text of a row into its cells. It raises RowRefused."""
     separator, nulls = dialect.separator, dialect.nulls
     cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
 
     def cut(text: str) -> list[Cell]:
-        if "\r" in text and "\r" in _QUOTED_TEXT.sub("", text):
+        if "\r" in text and "\r" in _QUOTED_TEXT_PATTERN.sub("", text):
             raise RowRefused("it has a carriage return outside of quotes")
         if '"' not in text:
             return [None if one in nulls else one for one in text.split(separator)]
@@ -204,25 +204,30 @@ def _cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
         cells = text.split(separator)
         if "\\" not in text:
             return [None if one in nulls else one for one in cells]
-        return [None if one in nulls else _ESCAPE.sub(lambda match: _ESCAPED[match[1]], one) for one in cells]
+        return [
+            None if one in nulls else _ESCAPE_PATTERN.sub(lambda match: _ESCAPED_CHARACTERS[match[1]], one)
+            for one in cells
+        ]
 
     return cut if dialect.quotes else cut_escaped
 
 
-def converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], Any]:
-    """What makes of a cell what a message holds; raises ValueError. ``decimal``: how a format has numbers."""
+def build_converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], Any]:
+    """Return the converter of a cell to a value of a message; it raises ValueError. ``decimal``: how a format has
+    numbers.
+    """
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
         "integer": lambda cell: _parse_integer(cell, decimal),
         "number": lambda cell: decimal(_parse_number(cell)),
         "boolean": _parse_truth,
-        "json": json_value,
+        "json": parse_json,
     }
     return made[kind]
 
 
 def _parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
-    if not _WHOLE.fullmatch(cell) or len(cell) > 4000:
+    if not _WHOLE_NUMBER_PATTERN.fullmatch(cell) or len(cell) > 4000:
         raise ValueError("is not an integer")
     number = int(cell)
     return number if -(1 << 63) <= number < 1 << 64 else decimal(Decimal(number))
@@ -239,13 +244,13 @@ def _parse_number(cell: str) -> Decimal:
 
 
 def _parse_truth(cell: str) -> bool:
-    found = _TRUTHS.get(cell.lower())
+    found = _TRUTH_VALUES.get(cell.lower())
     if found is None:
         raise ValueError("is neither true nor false")
     return found
 
 
-def json_value(text: str) -> msgspec.Raw:
+def parse_json(text: str) -> msgspec.Raw:
     """A text that is JSON as a value of a message, with all its digits. Raises ValueError."""
     data = text.encode()
     try:
@@ -255,4 +260,13 @@ def json_value(text: str) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-__all__ = ["TEXT_KINDS", "Dialect", "Row", "RowRefused", "converter", "delimited_rows", "find_separator", "json_value"]
+__all__ = [
+    "TEXT_KINDS",
+    "Dialect",
+    "Row",
+    "RowRefused",
+    "build_converter",
+    "find_separator",
+    "parse_json",
+    "read_delimited_rows",
+]

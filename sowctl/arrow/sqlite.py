@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sowctl.arrow.build import json_cell, stamp
-from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.arrow.jsoncolumns import format_non_finite
+from sowctl.arrow.message_encoder import build_json_encoder, format_timestamp
 from sowctl.errors import InputError
 from sowctl.values.paths import fold_case
 
@@ -74,7 +74,7 @@ class SqliteTable:
         self._directory.cleanup()
 
 
-def sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTable]:
+def build_sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTable]:
     """Makes writers of a table."""
     return partial(SqliteTable, table=table)
 
@@ -114,14 +114,14 @@ def _cell_converter(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
     import pyarrow.types as t
 
     if t.is_nested(kind):
-        made = json_cell(kind)
+        made = build_json_encoder(kind)
         return lambda value: msgspec.json.encode(made(value)).decode()
     if t.is_floating(kind):
-        return lambda value: value if value == value else odd_text(value)
+        return lambda value: value if value == value else format_non_finite(value)
     return _format_text if t.is_decimal(kind) or t.is_temporal(kind) else None
 
 
 def _format_text(value: Any) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}"
-    return stamp(value) if isinstance(value, datetime) else str(value)
+    return format_timestamp(value) if isinstance(value, datetime) else str(value)

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from sowctl.arrow.passes import MessageBlock, write_columns
+from sowctl.arrow.column_passes import MessageBlock, write_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -15,7 +15,7 @@ Table: TypeAlias = "pyarrow.Table"
 
 
 class _BatchList:
-    """Where the batches of one pass go: a list."""
+    """Writer that keeps the batches of one pass in a list."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None:
         self.schema = schema
@@ -32,7 +32,7 @@ class _BatchList:
         """Nothing is held but memory."""
 
 
-def table_of(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
+def build_table(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
     """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""
     import pyarrow as pa
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual.app import App
 
-from sowctl.browse.help import HelpPage
-from sowctl.browse.reading import InstanceReader
+from sowctl.browse.help_page import HelpPage
+from sowctl.browse.instance_reader import InstanceReader
 from sowctl.browse.records import RecordsPage
 from sowctl.browse.screen import BrowserScreen
 from sowctl.browse.topics import TopicsPage
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -48,7 +48,7 @@ class Browser(App[None]):
 
     def _show_remark(self, text: str) -> None:
         """Show what a thread that reads remarks."""
-        self.call_later(self.notify, display(text), markup=False)
+        self.call_later(self.notify, escape_line(text), markup=False)
 
     def action_help(self) -> None:
         """Show the keys of the screen."""
@@ -62,7 +62,7 @@ class Browser(App[None]):
             self.push_screen(RecordsPage(self.reader, self._first, self._first_name))
 
 
-def browse(instance: Instance, target: str | None, topic: str) -> int:
+def run_browser(instance: Instance, target: str | None, topic: str) -> int:
     """Run the browser on the terminal of this process until it is left; its exit status."""
     browser = Browser(instance, target, topic)
     browser.run(mouse=False)

@@ -7,9 +7,9 @@ from typing import ClassVar
 from rich.text import Text
 from textual.widgets import DataTable
 
-from sowctl.browse.reading import ENTRY_COLUMNS, InstanceReader, Stop
+from sowctl.browse.instance_reader import ENTRY_COLUMNS, InstanceReader, Stop
 from sowctl.browse.screen import BrowserScreen
-from sowctl.values.human import format_count
+from sowctl.values.display import format_count
 
 INITIAL_ENTRIES = 100
 """Entries that are shown at the beginning."""
@@ -35,12 +35,12 @@ class JournalPage(BrowserScreen):
         for heading in ENTRY_COLUMNS:
             table.add_column(Text(heading))
         table.focus()
-        self.say("reading ...")
-        self.ask("journal", self._follow_journal, lambda _: None, self.complain)
+        self.show_line("reading ...")
+        self.run_question("journal", self._follow_journal, lambda _: None, self.show_error)
 
     def _follow_journal(self, stop: Stop) -> None:
-        for rows in self.reader.entries((), INITIAL_ENTRIES, stop):
-            self.tell(stop, self._add_rows, rows)
+        for rows in self.reader.follow_entries((), INITIAL_ENTRIES, stop):
+            self.send_to_screen(stop, self._add_rows, rows)
 
     def _add_rows(self, rows: list[tuple[str, ...]]) -> None:
         table = self.query_one(DataTable)
@@ -56,7 +56,7 @@ class JournalPage(BrowserScreen):
 
     def _show_status(self) -> None:
         state = "following" if self._follows else "paused: f follows"
-        self.say(f"{format_count(self._count, 'entry', 'entries')}, {state}")
+        self.show_line(f"{format_count(self._count, 'entry', 'entries')}, {state}")
 
     def action_follow(self) -> None:
         """Let the cursor go along with new entries, or stay."""

@@ -9,18 +9,18 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Static
 
-from sowctl.browse.reading import (
+from sowctl.browse.instance_reader import (
     MESSAGE_COLUMNS,
     PAGE_RECORDS,
     QUEUE_COLUMNS,
     QUEUE_STATES,
     InstanceReader,
+    QueueMessages,
     QueueRow,
-    QueueShown,
     WaitingMessage,
-    pretty,
+    format_message,
 )
-from sowctl.browse.screen import BrowserScreen, fill
+from sowctl.browse.screen import BrowserScreen, fill_table
 
 PREFETCH_ROWS = 10
 """Rows in front of the last one from which on further messages are read."""
@@ -43,23 +43,23 @@ class QueuesPage(BrowserScreen):
 
     def action_refresh(self) -> None:
         """Read the list again."""
-        self.say("reading ...")
-        self.ask("queues", lambda _: self.reader.queues(), self._show_queues, self.complain)
+        self.show_line("reading ...")
+        self.run_question("queues", lambda _: self.reader.list_queues(), self._show_queues, self.show_error)
 
     def _show_queues(self, rows: list[QueueRow]) -> None:
         self._rows = rows
-        fill(self.query_one(DataTable), QUEUE_COLUMNS, [row.cells for row in rows], QUEUE_COLUMNS[2:])
+        fill_table(self.query_one(DataTable), QUEUE_COLUMNS, [row.cells for row in rows], QUEUE_COLUMNS[2:])
         count = "1 queue" if len(rows) == 1 else f"{len(rows)} queues"
-        self.say(f"{count}; Enter shows messages" if rows else "the configuration has no queues")
+        self.show_line(f"{count}; Enter shows messages" if rows else "the configuration has no queues")
 
     def on_data_table_row_selected(self) -> None:
         """Enter on a queue: its messages."""
         at = self.query_one(DataTable).cursor_row
         if at < len(self._rows):
-            self.app.push_screen(QueuePage(self.reader, self._rows[at].name, self._rows[at].message_type))
+            self.app.push_screen(QueueDetailPage(self.reader, self._rows[at].name, self._rows[at].message_type))
 
 
-class QueuePage(BrowserScreen):
+class QueueDetailPage(BrowserScreen):
     """The messages of a queue in the order of their delivery."""
 
     BINDINGS: ClassVar = [
@@ -75,7 +75,7 @@ class QueuePage(BrowserScreen):
         self._queue, self._message_type = name, message_type
         self._state = ""
         self._count = PAGE_RECORDS
-        self._shown: QueueShown | None = None
+        self._shown: QueueMessages | None = None
 
     def on_mount(self) -> None:
         """Begin reading."""
@@ -85,10 +85,13 @@ class QueuePage(BrowserScreen):
 
     def action_refresh(self) -> None:
         """Read the messages again."""
-        self.say("reading ...")
+        self.show_line("reading ...")
         name, kind, state, count = self._queue, self._message_type, self._state, self._count
-        self.ask(
-            "queue", lambda stop: self.reader.queue(name, kind, state, count, stop), self._show_messages, self.complain
+        self.run_question(
+            "queue",
+            lambda stop: self.reader.read_queue(name, kind, state, count, stop),
+            self._show_messages,
+            self.show_error,
         )
 
     def action_state(self) -> None:
@@ -98,14 +101,14 @@ class QueuePage(BrowserScreen):
         self.query_one(DataTable).move_cursor(row=0)
         self.action_refresh()
 
-    def _show_messages(self, shown: QueueShown) -> None:
+    def _show_messages(self, shown: QueueMessages) -> None:
         self._shown = shown
         # Who holds a message, and why it is dead, is said of few: there is more room for messages without it.
         kept = [at for at in range(len(MESSAGE_COLUMNS)) if any(one.cells[at] for one in shown.messages)]
         cells = [[one.cells[at] for at in kept] for one in shown.messages]
-        fill(self.query_one(DataTable), [MESSAGE_COLUMNS[at] for at in kept], cells, ("deliveries",))
+        fill_table(self.query_one(DataTable), [MESSAGE_COLUMNS[at] for at in kept], cells, ("deliveries",))
         chosen = f"{self._state} messages" if self._state else "all messages"
-        self.say(f"{shown.counts}; shown: {chosen}" + ("" if shown.messages else ", there are none"))
+        self.show_line(f"{shown.counts}; shown: {chosen}" + ("" if shown.messages else ", there are none"))
 
     def on_data_table_row_highlighted(self) -> None:
         """Near the end: read more."""
@@ -139,7 +142,7 @@ class MessagePage(BrowserScreen):
 
     def compose(self) -> ComposeResult:
         """Title, the message and its metadata, keys."""
-        text = Text(pretty(self._message.view))
+        text = Text(format_message(self._message.view))
         facts = "\n".join(f"{name}: {value}" for name, value in self._message.facts)
         text.append(f"\n\n{facts}", style="dim")
         yield Header(icon="")

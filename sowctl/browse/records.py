@@ -12,10 +12,10 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 from textual.widgets import DataTable, Footer, Header, Input, Label, Static
 
-from sowctl.browse import reading
-from sowctl.browse.reading import PAGE_RECORDS, BrowsedRecord, InstanceReader, PageRequest, Stop
-from sowctl.browse.record import RecordPage
-from sowctl.browse.screen import BrowserScreen, error_text, fill
+from sowctl.browse import instance_reader
+from sowctl.browse.instance_reader import PAGE_RECORDS, BrowsedRecord, InstanceReader, PageRequest, Stop
+from sowctl.browse.record_detail import RecordDetailPage
+from sowctl.browse.screen import BrowserScreen, fill_table, format_error
 from sowctl.errors import SowError
 
 FILTER_DELAY_SECONDS = 0.2
@@ -24,7 +24,7 @@ PREFETCH_ROWS = 10
 """Rows between the cursor and the end of what has been read, below which more is read."""
 MAX_ROWS = 10 * PAGE_RECORDS
 """Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class RecordsPage(BrowserScreen):
@@ -87,20 +87,22 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
     def _ask_records(self, *, count: bool) -> None:
         """Read the first records that are wanted; with ``count`` also how many match."""
         wanted = self._wanted
-        self.say("reading ...")
+        self.show_line("reading ...")
         self._reads = True
-        self.ask("page", lambda stop: self.reader.page(wanted, stop), self._show_page, self._show_filter_error)
+        self.run_question(
+            "page", lambda stop: self.reader.read_page(wanted, stop), self._show_page, self._show_filter_error
+        )
         if count:
             self._matching = ""
-            self.ask("count", lambda stop: self._count_matches(wanted, stop), self._show_count, lambda _: None)
+            self.run_question("count", lambda stop: self._count_matches(wanted, stop), self._show_count, lambda _: None)
 
     def _ask_more(self, first: int) -> None:
         """Read the page that begins with a record, behind or in front of those that are there."""
         self._reads = True
         wanted = replace(self._wanted, first=first)
-        self.ask(
+        self.run_question(
             "page",
-            lambda stop: self.reader.page(wanted, stop),
+            lambda stop: self.reader.read_page(wanted, stop),
             lambda page: self._join_page(first, page),
             self._show_filter_error,
         )
@@ -109,15 +111,15 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         def told(total: int) -> None:
             # Every batch has a thousand records; a line for each hundred of them would be more than anyone reads.
             if total % 20_000 < 1000:
-                self.tell(stop, self._show_count, f"more than {total:,}")
+                self.send_to_screen(stop, self._show_count, f"more than {total:,}")
 
-        return f"{self.reader.count(wanted, stop, told):,}"
+        return f"{self.reader.count_records(wanted, stop, told):,}"
 
     def _show_count(self, text: str) -> None:
         self._matching = text
-        self._say_place()
+        self._show_position()
 
-    def _show_page(self, page: reading.PageOfRecords) -> None:
+    def _show_page(self, page: instance_reader.PageOfRecords) -> None:
         self.query_one("#wrong").display = False
         self._reads = False
         self._first, self._records, self._more, self._unknown = 0, page.records, page.more, page.unknown
@@ -126,7 +128,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             self._headings, self._fields = page.headings, page.fields
         self._fill_table()
 
-    def _join_page(self, first: int, page: reading.PageOfRecords) -> None:
+    def _join_page(self, first: int, page: instance_reader.PageOfRecords) -> None:
         """Put a page behind the records or in front of them; as many as are too many leave at the other end."""
         self._reads = False
         table = self.query_one(DataTable)
@@ -149,13 +151,13 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         row, top = table.cursor_row + moved, table.scroll_offset.y + moved
         self._fill_table(row, top)
 
-    def _widen_page(self, page: reading.PageOfRecords) -> list[BrowsedRecord]:
+    def _widen_page(self, page: instance_reader.PageOfRecords) -> list[BrowsedRecord]:
         """The records of a page with the columns that are shown, which get those that only this page has."""
         if page.headings == self._headings:
             return page.records
         known = list(zip(self._headings, self._fields, strict=True))
         fresh = [pair for pair in zip(page.headings, page.fields, strict=True) if pair not in known]
-        fresh = fresh[: max(0, reading.MAX_COLUMNS - len(known))]
+        fresh = fresh[: max(0, instance_reader.MAX_COLUMNS - len(known))]
         self._headings += [heading for heading, _ in fresh]
         self._fields += [field for _, field in fresh]
         self._records = [replace(one, cells=[*one.cells, *[""] * len(fresh)]) for one in self._records]
@@ -177,25 +179,25 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             for heading, field in zip(self._headings, self._fields, strict=True)
         ]
         right = [name for at, name in enumerate(headings) if _are_numbers([one[at] for one in cells])]
-        fill(table, headings, cells, right)
+        fill_table(table, headings, cells, right)
         if row is not None and top is not None:
             table.move_cursor(row=row, column=table.cursor_column, scroll=False)
             table.scroll_to(y=top, animate=False, force=True)
-        self._say_place()
+        self._show_position()
 
-    def _say_place(self) -> None:
+    def _show_position(self) -> None:
         if not self._records:
-            self.say("; ".join(("no record matches", *self._unknown)))
+            self.show_line("; ".join(("no record matches", *self._unknown)))
             return
         total = f" of {self._matching}" if self._matching else ""
         at = self._first + min(self.query_one(DataTable).cursor_row, len(self._records) - 1)
-        self.say("; ".join((f"record {at + 1:,}{total}; Enter shows it", *self._unknown)))
+        self.show_line("; ".join((f"record {at + 1:,}{total}; Enter shows it", *self._unknown)))
 
     def on_data_table_cell_highlighted(self) -> None:
         """The cursor moved: say where it is, and read more near the end of what has been read."""
         if self._reads or not self._records:
             return
-        self._say_place()
+        self._show_position()
         row = self.query_one(DataTable).cursor_row
         if self._more and row >= len(self._records) - PREFETCH_ROWS:
             self._ask_more(self._first + len(self._records))
@@ -206,17 +208,17 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         """Show an error beneath the filter; the records of the last filter that could be read stay."""
         self._reads = False
         wrong = self.query_one("#wrong", Static)
-        wrong.update(Text(error_text(error)))
+        wrong.update(Text(format_error(error)))
         wrong.display = True
-        self.say("")
+        self.show_line("")
 
     def on_input_changed(self) -> None:
         """A key in the filter or the order: ask when no other one follows at once."""
         if self._typed is not None:
             self._typed.stop()
-        self._typed = self.set_timer(FILTER_DELAY_SECONDS, self._typed_out)
+        self._typed = self.set_timer(FILTER_DELAY_SECONDS, self._apply_input)
 
-    def _typed_out(self) -> None:
+    def _apply_input(self) -> None:
         text, order = self.query_one("#filter", Input).value, self.query_one("#order", Input).value
         if (text, order) != (self._wanted.filter, self._wanted.order):
             other = text != self._wanted.filter
@@ -231,7 +233,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         """Enter on a record: all of it."""
         at = self.query_one(DataTable).cursor_row
         if at < len(self._records):
-            self.app.push_screen(RecordPage(self.reader, self._wanted.target, self._topic, self._records[at]))
+            self.app.push_screen(RecordDetailPage(self.reader, self._wanted.target, self._topic, self._records[at]))
 
     def action_filter(self) -> None:
         """Write a filter."""
@@ -252,7 +254,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         now = self._wanted.order
         line = self.query_one("#order", Input)
         line.value = orders[(orders.index(now) + 1) % 3] if now in orders else path
-        self._typed_out()
+        self._apply_input()
 
     def action_jump(self, row: int) -> None:
         """To the first record, which may have to be read again, or to the last one that has been read."""
@@ -276,4 +278,4 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
 
 def _are_numbers(texts: list[str]) -> bool:
     present = [text for text in texts if text]
-    return bool(present) and all(map(_NUMBER.fullmatch, present))
+    return bool(present) and all(map(_NUMBER_PATTERN.fullmatch, present))

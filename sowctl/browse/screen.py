@@ -1,4 +1,4 @@
-"""What all screens have in common: a table, a line that says what is going on, and questions asked in threads.
+"""Base of all screens: a table, a line that says what is going on, and questions asked in threads.
 
 A question is asked by a worker thread of Textual, so that keys are answered meanwhile. Asking again gives the former
 question of its group up: it stops at its next batch, and its answer is dropped.
@@ -16,12 +16,12 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Header, Static
 from textual.worker import get_current_worker
 
-from sowctl.browse.reading import Stop, Stopped
+from sowctl.browse.instance_reader import Stop, Stopped
 from sowctl.errors import SowError
-from sowctl.output.display import display, display_lines, width
+from sowctl.output.display import escape_line, escape_lines, measure_width
 
 if TYPE_CHECKING:
-    from sowctl.browse.reading import InstanceReader
+    from sowctl.browse.instance_reader import InstanceReader
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class BrowserScreen(Screen[None]):
         yield Static(id="said", markup=False)
         yield Footer(show_command_palette=False)
 
-    def ask(
+    def run_question(
         self, group: str, question: Callable[[Stop], T], answer: Callable[[T], None], failed: Callable[[SowError], None]
     ) -> None:
         """Ask in a thread of this ``group``; then ``answer``, or ``failed``, is called in that of the terminal."""
@@ -70,15 +70,15 @@ class BrowserScreen(Screen[None]):
             except Stopped:
                 return
             except SowError as error:
-                self.tell(stop, failed, error)
+                self.send_to_screen(stop, failed, error)
                 return
-            self.tell(stop, answer, found)
+            self.send_to_screen(stop, answer, found)
 
         # A thread cannot be stopped from outside: exclusive marks the worker before it as cancelled, and its question
         # looks at that. What is no error of ours ends the browser, with its traceback.
         self.run_worker(work, thread=True, exclusive=True, group=group, exit_on_error=True)
 
-    def tell(self, stop: Stop, hear: Callable[[T], None], what: T) -> None:
+    def send_to_screen(self, stop: Stop, hear: Callable[[T], None], what: T) -> None:
         """From a worker: let the terminal's thread ``hear`` something, unless nobody waits for it any more."""
 
         def heard() -> None:
@@ -105,26 +105,26 @@ class BrowserScreen(Screen[None]):
         if table:
             table.first().move_cursor(row=row if row >= 0 else max(0, table.first().row_count - 1))
 
-    def say(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """Show a line at the bottom of the screen."""
         self.query_one("#said", Static).update(Text(text))
 
-    def complain(self, error: SowError) -> None:
+    def show_error(self, error: SowError) -> None:
         """Show an error at the bottom of the screen."""
-        self.say(error_text(error))
+        self.show_line(format_error(error))
 
 
-def error_text(error: SowError) -> str:
+def format_error(error: SowError) -> str:
     """An error in lines: the message with its code, the excerpt that marks the place, the hint."""
-    lines = [f"[{error.code}] {display(error.message)}"]
+    lines = [f"[{error.code}] {escape_line(error.message)}"]
     if error.excerpt:
-        lines += display_lines(error.excerpt).splitlines()
+        lines += escape_lines(error.excerpt).splitlines()
     if error.hint:
-        lines.append(f"hint: {display(error.hint)}")
+        lines.append(f"hint: {escape_line(error.hint)}")
     return "\n".join(lines)
 
 
-def fill(
+def fill_table(
     table: DataTable[Any], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
 ) -> None:
     """Show other rows; the cursor stays at its row where that is still there, and so does the part that is seen. Texts
@@ -135,7 +135,7 @@ def fill(
     columns = [[cells[at] for cells in rows] for at in range(len(headings))]
     for heading, texts in zip(headings, columns, strict=True):
         # Told to the table, which would otherwise measure cells only when nothing else is to be done.
-        table.add_column(Text(heading), width=max(map(width, [heading, *texts])))
+        table.add_column(Text(heading), width=max(map(measure_width, [heading, *texts])))
     for cells in rows:
         table.add_row(*(_make_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))
     if rows:

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from textual.widgets import DataTable
 
+from sowctl.browse.instance_reader import TOPIC_COLUMNS, InstanceReader, TopicRow
 from sowctl.browse.journal import JournalPage
-from sowctl.browse.queues import QueuePage, QueuesPage
-from sowctl.browse.reading import TOPIC_COLUMNS, InstanceReader, TopicRow
+from sowctl.browse.queues import QueueDetailPage, QueuesPage
 from sowctl.browse.records import RecordsPage
-from sowctl.browse.screen import BrowserScreen, fill
-from sowctl.values.human import format_count
+from sowctl.browse.screen import BrowserScreen, fill_table
+from sowctl.values.display import format_count
 
 
 class TopicsPage(BrowserScreen):
@@ -37,13 +37,13 @@ class TopicsPage(BrowserScreen):
 
     def action_refresh(self) -> None:
         """Read the list again."""
-        self.say("reading ...")
-        self.ask("topics", lambda _: self.reader.topics(), self._show_topics, self.complain)
+        self.show_line("reading ...")
+        self.run_question("topics", lambda _: self.reader.list_topics(), self._show_topics, self.show_error)
 
     def _show_topics(self, rows: list[TopicRow]) -> None:
         self._rows = rows
-        fill(self.query_one(DataTable), TOPIC_COLUMNS, [row.cells for row in rows], ("records", "size"))
-        self.say(f"{format_count(len(rows), 'topic')}; Enter shows records")
+        fill_table(self.query_one(DataTable), TOPIC_COLUMNS, [row.cells for row in rows], ("records", "size"))
+        self.show_line(f"{format_count(len(rows), 'topic')}; Enter shows records")
 
     def on_data_table_row_selected(self) -> None:
         """Enter on a row."""
@@ -56,9 +56,9 @@ class TopicsPage(BrowserScreen):
             return
         row = self._rows[at]
         if row.target is None:
-            self.say("the topic has no records; J shows its journal")
+            self.show_line("the topic has no records; J shows its journal")
         elif row.is_queue:
-            self.app.push_screen(QueuePage(self.reader, row.cells[0], row.cells[1]))
+            self.app.push_screen(QueueDetailPage(self.reader, row.cells[0], row.cells[1]))
         else:
             self.app.push_screen(RecordsPage(self.reader, row.target, row.cells[0]))
 

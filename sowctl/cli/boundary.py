@@ -1,7 +1,7 @@
 """Turns what ended a run into words on standard error and an exit status. ``main.py`` is the only caller.
 
 Text: ``error[SOW-XXX-NNN]: place: what``, then the excerpt, what is durable, how to resume, and a hint. With
-``--error-format json`` the same as one object in one line. Every datum passes through ``display``.
+``--error-format json`` the same as one object in one line. Every datum passes through ``escape_line``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from sowctl.cli.streams import Streams
 from sowctl.errors import SowError, StorageError, UsageError
-from sowctl.output.display import display, display_lines
+from sowctl.output.display import escape_line, escape_lines
 
-_SENTENCES = {
+_OSERROR_TEXTS = {
     errno.ENOSPC: ("no space left on the device", "free space on the device; messages reported as durable are safe"),
     errno.EDQUOT: ("the disk quota is exceeded", "free space on the device; messages reported as durable are safe"),
     errno.EACCES: ("permission denied", "check the owner and permissions: ls -l"),
@@ -31,32 +31,32 @@ _SENTENCES = {
 }
 
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
+_URL_PATTERN = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
-def from_oserror(error: OSError) -> StorageError:
+def convert_oserror(error: OSError) -> StorageError:
     """The operating system's refusal in plain words: code ``SOW-CLI-060``, exit status 6."""
-    text, hint = _SENTENCES.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
+    text, hint = _OSERROR_TEXTS.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
     name = error.filename
-    if name is None and error.errno == errno.ENOENT and (gone := _gone_directory()) is not None:
+    if name is None and error.errno == errno.ENOENT and (gone := _find_removed_directory()) is not None:
         name, text, hint = gone, "the working directory was removed", "change to an existing directory: cd"
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
-    if place is not None and error.errno == errno.ENOENT and _URL.match(place):
+    if place is not None and error.errno == errno.ENOENT and _URL_PATTERN.match(place):
         # A path has one slash where the URL had two.
         hint = "use a local path; sowctl pipeline export, snapshot and load support URLs"
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 
-def fitting(error: SowError, command: str) -> SowError:
+def add_hint(error: SowError, command: str) -> SowError:
     """The error, with a hint that fits the command, where a view, conflated topic or queue was no topic."""
-    words = _INSTEAD.get(command, {})
+    words = _KIND_HINTS.get(command, {})
     hint = words.get(error.facts.get("kind", "")) or words.get("") if error.code == "SOW-ENG-031" else None
     if hint is not None:
         error.hint = hint.format(name=error.facts["topic"])
     return error
 
 
-_INSTEAD: dict[str, dict[str, str]] = {
+_KIND_HINTS: dict[str, dict[str, str]] = {
     "check": {
         "View": "sowctl view check {name} compares it with its topics",
         "ConflatedTopic": "sowctl query {name} --fresh recomputes it from the journal; check its topic",
@@ -85,7 +85,7 @@ _INSTEAD: dict[str, dict[str, str]] = {
 stands for all others."""
 
 
-def _gone_directory() -> str | None:
+def _find_removed_directory() -> str | None:
     """The name that the working directory had, where it was removed; what asks for it then is told no name."""
     try:
         Path.cwd()
@@ -98,8 +98,8 @@ def _gone_directory() -> str | None:
     return None
 
 
-def from_argument(argv: Sequence[str]) -> UsageError | None:
-    """What ``SOW-CLI-078`` says of the first argument that is not UTF-8; None where all are."""
+def find_encoding_error(argv: Sequence[str]) -> UsageError | None:
+    """Return error ``SOW-CLI-078`` for the first argument that is not UTF-8; None where all are."""
     for word in argv:
         # Python shows a byte of an argument that is not UTF-8 as one of these.
         if any("\udc80" <= letter <= "\udcff" for letter in word):
@@ -107,22 +107,22 @@ def from_argument(argv: Sequence[str]) -> UsageError | None:
     return None
 
 
-def report(error: SowError, streams: Streams, error_format: str) -> None:
+def report_error(error: SowError, streams: Streams, error_format: str) -> None:
     """Write ``error`` to standard error."""
     if error_format == "json":
-        streams.talk_json(as_row(error))
+        streams.write_stderr_json(build_error_row(error))
         return
-    place = f"{display(error.place)}: " if error.place else ""
-    lines = [f"{streams.style('error', f'error[{error.code}]')}: {place}{display(error.message)}"]
+    place = f"{escape_line(error.place)}: " if error.place else ""
+    lines = [f"{streams.style_text('error', f'error[{error.code}]')}: {place}{escape_line(error.message)}"]
     if error.excerpt:
-        lines += ["  " + line for line in display_lines(error.excerpt).split("\n")]
-    lines += [f"  {display(str(error.facts[name]))}" for name in ("durable", "resume") if error.facts.get(name)]
+        lines += ["  " + line for line in escape_lines(error.excerpt).split("\n")]
+    lines += [f"  {escape_line(str(error.facts[name]))}" for name in ("durable", "resume") if error.facts.get(name)]
     if error.hint:
-        lines.append(f"  {streams.style('hint', 'hint')}: {display(error.hint)}")
-    streams.talk_painted("\n".join(lines))
+        lines.append(f"  {streams.style_text('hint', 'hint')}: {escape_line(error.hint)}")
+    streams.write_stderr_painted("\n".join(lines))
 
 
-def as_row(error: SowError) -> dict[str, object]:
+def build_error_row(error: SowError) -> dict[str, object]:
     """The error as an object of JSON."""
     row: dict[str, object] = {"level": "error", "code": error.code, "exit": error.exit_status, "message": error.message}
     for name in ("place", "hint", "excerpt"):

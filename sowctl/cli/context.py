@@ -1,4 +1,4 @@
-"""What a command is given besides its own options: streams, environment, clock, seam and the global settings."""
+"""The context of a command besides its options: streams, environment, clock, seam and the global settings."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.streams import Streams, is_terminal
-from sowctl.config.usual import CONFIG_NAMES, usual_config
+from sowctl.config.default_config import CONFIG_NAMES, find_default_config
 from sowctl.errors import ConfigError, UsageError, shorten_words
 from sowctl.seam import Seam
-from sowctl.values.times import Clock, Micros, fixed_clock, format_time, parse_time
+from sowctl.values.times import Clock, Micros, build_fixed_clock, format_time, parse_time
 from sowctl.values.units import parse_seconds
 
 if TYPE_CHECKING:
-    from sowctl.cli.kept import KeptConfigurations
-    from sowctl.cli.meter import Meter
+    from sowctl.cli.configuration_cache import ConfigurationCache
+    from sowctl.cli.progress import ProgressMeter
     from sowctl.engine.instance import Instance
 
-FOREVER = 3_000_000_000.0
+FOREVER_SECONDS = 3_000_000_000.0
 """Seconds; about a century, which every lock call still accepts."""
-TELLING = frozenset({"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"})
+SELF_REPORTING_COMMANDS = frozenset(
+    {"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"}
+)
 """Commands that say themselves how far they are, or that have no end."""
 
 
@@ -62,14 +64,14 @@ class Invocation:
         self.resume: str | None = None
         self.own_process = False
         self.endless = False
-        self.meter: Meter | None = None
+        self.meter: ProgressMeter | None = None
         self.limit: Callable[[float], None] | None = None
         self.left = 0
         self.lock_wait = 10.0
         self._noted: set[str] = set()
-        self.kept: KeptConfigurations | None = None
+        self.kept: ConfigurationCache | None = None
 
-    def settle(self, settings: Settings) -> None:
+    def apply_settings(self, settings: Settings) -> None:
         """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds, --timeout begins.
 
         Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
@@ -78,18 +80,18 @@ class Invocation:
         # First, so that an error about the options that follow is dressed as asked.
         self.streams.color = settings.color
         if settings.now:
-            self.clock = fixed_clock(parse_time(settings.now, self.clock))
-        self.lock_wait = self._seconds("lock_wait", settings.lock_wait)
+            self.clock = build_fixed_clock(parse_time(settings.now, self.clock))
+        self.lock_wait = self._parse_seconds("lock_wait", settings.lock_wait)
         if settings.timeout is None or self.limit is None:
             return
-        allowed = self._seconds("timeout", settings.timeout)
-        if allowed < FOREVER:
+        allowed = self._parse_seconds("timeout", settings.timeout)
+        if allowed < FOREVER_SECONDS:
             # Nothing at all could be done in no time; the timer takes 0 for "never".
             self.limit(max(allowed, 0.001))
 
-    def _seconds(self, option: str, text: str) -> float:
+    def _parse_seconds(self, option: str, text: str) -> float:
         if text == "forever":
-            return FOREVER
+            return FOREVER_SECONDS
         try:
             return parse_seconds(text)
         except ValueError as error:
@@ -100,7 +102,7 @@ class Invocation:
                 "SOW-CLI-006", f"{name}: {error}", hint="use for example 0, 500ms, 10s or forever"
             ) from None
 
-    def config_path(self) -> Path:
+    def find_config_path(self) -> Path:
         """The configuration file: --config (or SOWCTL_CONFIG), or the one with a usual name in the working directory.
 
         Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one and ``SOW-CLI-090`` for ``-``,
@@ -116,7 +118,7 @@ class Invocation:
             )
         if named:
             return Path(named)
-        found = usual_config(self.environ, Path())
+        found = find_default_config(self.environ, Path())
         if found is not None:
             return found
         raise ConfigError(
@@ -131,39 +133,39 @@ class Invocation:
         Where no configuration is named or found and all ``targets`` are files, an instance without one. ``fix_names``:
         it shows FIX messages with the names of their tags.
         """
-        instance = self._opened(targets)
+        instance = self._open_configured(targets)
         if fix_names:
             instance = replace(instance, fix_names=True)
-        from sowctl.engine.instance import unwatched
+        from sowctl.engine.instance import ignore_progress
 
         # A copy only where there is something to show: what a shell keeps open from one command to the next belongs to
         # the instance that was made.
-        return instance if (watch := self.watch()) is unwatched else replace(instance, watch=watch)
+        return instance if (watch := self.make_watch()) is ignore_progress else replace(instance, watch=watch)
 
-    def watch(self) -> Callable[[str, int, int], None]:
-        """What an instance is to tell of its long readings: a meter, where progress is shown and the command has an
-        end."""
-        from sowctl.engine.instance import unwatched
+    def make_watch(self) -> Callable[[str, int, int], None]:
+        """Return the function that an instance tells its progress: a meter, where that is shown and the command
+        ends."""
+        from sowctl.engine.instance import ignore_progress
 
         wanted = self.settings.progress
-        if self.endless or self.command in TELLING or not (wanted == "json" or self.shows_progress()):
-            return unwatched
-        from sowctl.cli.meter import Meter
+        if self.endless or self.command in SELF_REPORTING_COMMANDS or not (wanted == "json" or self.shows_progress()):
+            return ignore_progress
+        from sowctl.cli.progress import ProgressMeter
 
-        self.meter = Meter(self.streams, self.command, wanted, shown=self.shows_progress())
-        return self.meter.tell
+        self.meter = ProgressMeter(self.streams, self.command, wanted, shown=self.shows_progress())
+        return self.meter.show_progress
 
-    def _opened(self, targets: tuple[str, ...]) -> Instance:
+    def _open_configured(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance
 
         # Before any store is opened: from then on pages of a file can end the process.
         if self.own_process:
-            from sowctl.cli.crash import prepare
+            from sowctl.cli.crash import install_handlers
 
-            prepare(as_json=self.settings.error_format == "json")
+            install_handlers(as_json=self.settings.error_format == "json")
         # A configuration that is there counts also for files: it may know more about their topics.
         if targets and not self.has_config() and all(map(_is_path, targets)):
-            self.detail("no configuration; the targets are files")
+            self.note_detail("no configuration; the targets are files")
             return Instance(
                 None,
                 self.clock,
@@ -171,28 +173,28 @@ class Invocation:
                 self.lock_wait,
                 notify=self.note_once,
                 holder=f"sowctl {self.command}",
-                tell_more=self.detail,
+                tell_more=self.note_detail,
             )
         root = Path(self.settings.root) if self.settings.root is not None else None
-        return self.open_other(self.config_path(), root)
+        return self.open_other_instance(self.find_config_path(), root)
 
-    def open_other(self, path: Path, root: Path | None = None) -> Instance:
+    def open_other_instance(self, path: Path, root: Path | None = None) -> Instance:
         """The instance of another configuration than the command's own, with the same clock and the same notes."""
         from sowctl.engine.instance import Instance
 
-        self.detail(f"configuration {path}, clock {format_time(self.clock())}")
+        self.note_detail(f"configuration {path}, clock {format_time(self.clock())}")
         if self.kept is not None:
-            from sowctl.cli.kept import LastingInstance
+            from sowctl.cli.configuration_cache import SharedInstance
 
             config = self.kept.load(path, self.environ, root)
-            return LastingInstance(
+            return SharedInstance(
                 config,
                 self.clock,
                 self.seam,
                 self.lock_wait,
                 notify=self.note_once,
                 holder=f"sowctl {self.command}",
-                tell_more=self.detail,
+                tell_more=self.note_detail,
             )
         instance = Instance.open(
             path,
@@ -204,21 +206,21 @@ class Invocation:
             notify=self.note_once,
             holder=f"sowctl {self.command}",
         )
-        return replace(instance, tell_more=self.detail)
+        return replace(instance, tell_more=self.note_detail)
 
     def has_config(self) -> bool:
-        """Whether a configuration is named or found."""
+        """True where a configuration is named or found."""
         named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
         return bool(named) or any(Path(name).is_file() for name in CONFIG_NAMES)
 
-    def instant(self, text: str) -> Micros:
+    def parse_instant(self, text: str) -> Micros:
         """A time of an option, as seen at this run's clock. Raises UsageError."""
         return parse_time(text, self.clock)
 
     def note(self, *lines: str) -> None:
         """Say something on standard error unless --quiet. The lines are made safe to show here."""
         if not self.settings.quiet:
-            self._note(tuple(map(shorten_words, lines)))
+            self._write_note(tuple(map(shorten_words, lines)))
 
     def note_once(self, text: str) -> None:
         """As :meth:`note`, but once in this run: what reads one thing twice remarks on it twice."""
@@ -226,47 +228,51 @@ class Invocation:
             self._noted.add(text)
             self.note(text)
 
-    def detail(self, text: str) -> None:
+    def note_detail(self, text: str) -> None:
         """Say something on standard error with --verbose. ``text`` is made safe to show here."""
         if self.settings.verbose:
-            self._note((text,))
+            self._write_note((text,))
 
-    def _note(self, lines: Sequence[str]) -> None:
-        self._say("note", "\n".join(lines), self.streams.style("note", "\n".join(self.streams.fold(lines))))
+    def _write_note(self, lines: Sequence[str]) -> None:
+        self._write_remark(
+            "note", "\n".join(lines), self.streams.style_text("note", "\n".join(self.streams.fold_lines(lines)))
+        )
 
     def warn(
         self, text: str, *, code: str | None = None, place: str | None = None, hint: str | None = None, **facts: object
     ) -> None:
         """Say that something is not as expected: in words ``[code] place: text`` and the hint in a line of its own, in
         JSON each by itself, and ``facts`` with them. ``text``, ``place`` and ``hint`` are made safe to show here."""
-        from sowctl.output.display import display
+        from sowctl.output.display import escape_line
 
-        front = (f"[{code}] " if code else "") + (f"{display(place)}: " if place else "")
-        shown = f"{self.streams.style('warning', 'warning')}: {front}{display(text)}"
+        front = (f"[{code}] " if code else "") + (f"{escape_line(place)}: " if place else "")
+        shown = f"{self.streams.style_text('warning', 'warning')}: {front}{escape_line(text)}"
         if hint is not None:
-            shown += f"\n  {self.streams.style('hint', 'hint')}: {display(hint)}"
+            shown += f"\n  {self.streams.style_text('hint', 'hint')}: {escape_line(hint)}"
         known = {"code": code, "place": place, "hint": hint} | facts
-        self._say("warning", text, shown, **{name: value for name, value in known.items() if value is not None})
+        self._write_remark(
+            "warning", text, shown, **{name: value for name, value in known.items() if value is not None}
+        )
 
-    def _say(self, level: str, text: str, shown: str, **facts: object) -> None:
+    def _write_remark(self, level: str, text: str, shown: str, **facts: object) -> None:
         # All that is said is an object then, so that a program can read every line of standard error.
         if self.settings.error_format == "json":
-            self.streams.talk_json({"level": level, "message": text} | facts)
+            self.streams.write_stderr_json({"level": level, "message": text} | facts)
         else:
-            self.streams.talk_painted(shown)
+            self.streams.write_stderr_painted(shown)
 
-    def page(self) -> None:
+    def start_paging(self) -> None:
         """Let a pager show what is written to standard output from here on, where that is a terminal."""
-        if self.settings.no_pager or self.endless or self.command in TELLING:
+        if self.settings.no_pager or self.endless or self.command in SELF_REPORTING_COMMANDS:
             return
         # Asked first: the module is not needed for a pipe.
         if is_terminal(self.streams.stdout):
-            from sowctl.cli.pager import pager_for
+            from sowctl.cli.pager import open_pager
 
-            self.streams.page(lambda terminal: pager_for(terminal, self.environ))
+            self.streams.start_paging(lambda terminal: open_pager(terminal, self.environ))
 
     def shows_progress(self) -> bool:
-        """Whether progress is drawn: as --progress says, else where standard error is a terminal that can."""
+        """True where progress is drawn: as --progress says, else where standard error is a terminal that can."""
         wanted = self.settings.progress
         if wanted == "auto":
             capable = is_terminal(self.streams.stderr) and self.environ.get("TERM") != "dumb"

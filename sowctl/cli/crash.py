@@ -1,4 +1,4 @@
-"""What to say where damaged pages end the process: LMDB maps the file, and some pages that lie are fatal to it.
+"""Handlers of fatal signals: LMDB maps the file, and some damaged pages end the process.
 
 A signal handler of Python would never run (the faulting instruction would be tried again for ever), so a handler of C
 is set, which says what happened and ends the process with the status for damage. A store that is read without locks
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sowctl.errors import SowError
 
-SIGNALS = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
-STATUS = 5
-WORDS = (
+FATAL_SIGNALS = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
+EXIT_STATUS = 5
+TEXT_MESSAGE = (
     b"error[SOW-CLI-061]: a store is damaged so badly that reading it ends the process (signal %d)\n"
     b"  hint: sowctl check says which store; sowctl replay TOPIC rebuilds it from the journals\n"
 )
-JSON = (
+JSON_MESSAGE = (
     b'{"level": "error", "code": "SOW-CLI-061", "exit": 5, "message": "a store is damaged so badly that reading it '
     b'ends the process (signal %d)", "hint": "sowctl check says which store; sowctl replay TOPIC rebuilds it"}\n'
 )
-_kept: list[Any] = []
+_kept_handlers: list[Any] = []
 
 
-def _overtaken(error: SowError, as_json: bool) -> bytes:
+def _format_error(error: SowError, as_json: bool) -> bytes:
     if as_json:
         import json
 
@@ -39,32 +39,32 @@ def _overtaken(error: SowError, as_json: bool) -> bytes:
     return os.fsencode(f"error[{error.code}]: {error}\n  hint: {error.hint}\n")
 
 
-def prepare(*, as_json: bool) -> None:
+def install_handlers(*, as_json: bool) -> None:
     """Set the handlers, once; later calls change nothing."""
-    if _kept:
+    if _kept_handlers:
         return
     import ctypes
 
-    words = JSON if as_json else WORDS
+    words = JSON_MESSAGE if as_json else TEXT_MESSAGE
 
     def die(number: int) -> None:
-        status = STATUS
+        status = EXIT_STATUS
         try:
-            unlocked = sys.modules.get("sowctl.store.opening.unlocked")
-            error = unlocked.overtaken() if unlocked is not None else None
+            unlocked = sys.modules.get("sowctl.store.opening.unlocked_watch")
+            error = unlocked.find_overtaken_error() if unlocked is not None else None
             if error is None:
                 os.write(2, words % number)
             else:
                 status = error.exit_status
-                os.write(2, _overtaken(error, as_json))
+                os.write(2, _format_error(error, as_json))
         finally:
             # Nothing else may run: the instruction that failed would be tried again.
             os._exit(status)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(die)
     # Kept as long as the process lives: the C library has the address alone, and would call what was collected.
-    _kept.append(handler)
+    _kept_handlers.append(handler)
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p
-    for number in SIGNALS:
+    for number in FATAL_SIGNALS:
         library.signal(ctypes.c_int(number), handler)

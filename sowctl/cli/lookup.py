@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.config.matching import is_pattern
-from sowctl.engine.topics.patterns import matching
-from sowctl.engine.topics.targets import Target, resolve, split_target
+from sowctl.config.topic_patterns import is_pattern
+from sowctl.engine.topics.patterns import iterate_matching_topics
+from sowctl.engine.topics.targets import Target, resolve_targets, split_target
 from sowctl.errors import MissingError, UsageError
-from sowctl.remote.place import placed
+from sowctl.remote.place import resolve_place
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
 
 
-def topics(instance: Instance, names: Sequence[str], *, regex: bool | None = None) -> list[TopicConfig]:
-    """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve`` does.
+def find_topics(instance: Instance, names: Sequence[str], *, regex: bool | None = None) -> list[TopicConfig]:
+    """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve_targets``
+    does.
 
     The name of a logical topic stands for the Pattern topic that has its records. ``regex`` is None for commands that
     have no such option.
@@ -28,24 +29,32 @@ def topics(instance: Instance, names: Sequence[str], *, regex: bool | None = Non
     found = [
         target
         for name in names
-        for target in (resolve(instance, name, literal=True) if regex is None else chosen(instance, name, regex=regex))
+        for target in (
+            resolve_targets(instance, name, literal=True)
+            if regex is None
+            else resolve_named_targets(instance, name, regex=regex)
+        )
     ]
     # Several names may lead to one topic, which is worked on once.
-    return list(dict.fromkeys(_topic(target).whole for target in found))
+    return list(dict.fromkeys(_require_topic(target).whole_topic for target in found))
 
 
-def chosen(instance: Instance, text: str, message_type: str | None = None, *, regex: bool) -> list[Target]:
+def resolve_named_targets(
+    instance: Instance, text: str, message_type: str | None = None, *, regex: bool
+) -> list[Target]:
     """The targets of a name that is a pattern only with ``regex``, the option of the command that asks.
 
-    Raises as ``resolve`` does; the hint names the option where what was given would match as a pattern.
+    Raises as ``resolve_targets`` does; the hint names the option where what was given would match as a pattern.
     """
     try:
-        return resolve(instance, text, message_type, literal=not regex)
+        return resolve_targets(instance, text, message_type, literal=not regex)
     except MissingError as error:
         name, kind = split_target(text, message_type)
         if not regex and is_pattern(name):
             try:
-                found = list(dict.fromkeys(_called(topic) for topic in matching(instance, name, kind)))
+                found = list(
+                    dict.fromkeys(_format_topic(topic) for topic in iterate_matching_topics(instance, name, kind))
+                )
             except UsageError:
                 found = []  # no expression either: the name alone is wrong
             if found:
@@ -54,19 +63,19 @@ def chosen(instance: Instance, text: str, message_type: str | None = None, *, re
         raise
 
 
-def one(instance: Instance, text: str, message_type: str | None) -> Target:
+def resolve_one_target(instance: Instance, text: str, message_type: str | None) -> Target:
     """The one target of this name, to be read: a view, too.
 
     Raises UsageError ``SOW-CLI-023`` where a pattern matches several.
     """
-    found = resolve(instance, text, message_type, derived=True)
+    found = resolve_targets(instance, text, message_type, derived=True)
     if len(found) > 1:
         names = ", ".join(target.topic.label for target in found if target.topic is not None)
         raise UsageError("SOW-CLI-023", f"{text!r} matches several topics: {names}", hint="name one of them")
     return found[0]
 
 
-def archived(instance: Instance, archive: str | None, journal: str | None) -> Instance:
+def apply_archive(instance: Instance, archive: str | None, journal: str | None) -> Instance:
     """The instance with the archive that ``--archive`` names, where older files of its journal lie. Raises UsageError
     ``SOW-CLI-038`` where ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` where there is no journal."""
     if archive is None:
@@ -77,15 +86,15 @@ def archived(instance: Instance, archive: str | None, journal: str | None) -> In
             "--archive belongs to the configured journal, but --journal names another one",
             hint="remove one of them",
         )
-    return instance.with_archive(placed(Path(), archive))
+    return instance.with_archive(resolve_place(Path(), archive))
 
 
-def _called(topic: TopicConfig) -> str:
+def _format_topic(topic: TopicConfig) -> str:
     """A topic that a pattern takes, or may take a part of, in words."""
     return topic.name if topic.logical is None else f"logical topics of {topic.name}"
 
 
-def _topic(target: Target) -> TopicConfig:
+def _require_topic(target: Target) -> TopicConfig:
     if target.topic is None:
         raise UsageError("SOW-CLI-024", f"{target.path} is a file, not a topic", hint="name the topic")
     return target.topic

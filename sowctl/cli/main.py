@@ -20,43 +20,50 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, PagerLeft, Streams
-from sowctl.errors import SowError, out_of_memory
+from sowctl.errors import SowError, build_memory_error
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Clock, system_clock
 
 if TYPE_CHECKING:
-    from sowctl.cli.kept import KeptConfigurations
+    from sowctl.cli.configuration_cache import ConfigurationCache
 
-GC_OBJECTS = 100_000
-TIMED_OUT, HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED, BUG = 124, 129, 130, 141, 143, 70
+GC_THRESHOLD_OBJECTS = 100_000
+TIMED_OUT_STATUS, HUNG_UP_STATUS, INTERRUPTED_STATUS, BROKEN_PIPE_STATUS, TERMINATED_STATUS, BUG_STATUS = (
+    124,
+    129,
+    130,
+    141,
+    143,
+    70,
+)
 
 
 class EndedBySignal(KeyboardInterrupt):
     """A signal other than SIGINT that ends the run like an interrupt, with a word and an exit status of its own."""
 
     word = ""
-    status = INTERRUPTED
+    status = INTERRUPTED_STATUS
 
 
 class Terminated(EndedBySignal):
     """SIGTERM."""
 
-    word, status = "terminated", TERMINATED
+    word, status = "terminated", TERMINATED_STATUS
 
 
 class HungUp(EndedBySignal):
     """SIGHUP: the terminal has gone."""
 
-    word, status = "hung up", HUNG_UP
+    word, status = "hung up", HUNG_UP_STATUS
 
 
 class TimedOut(EndedBySignal):
     """The time of --timeout is over. The status is that of timeout(1)."""
 
-    word, status = "timed out", TIMED_OUT
+    word, status = "timed out", TIMED_OUT_STATUS
 
 
-class _Closed(io.RawIOBase):
+class _ClosedOutput(io.RawIOBase):
     """Stands for a standard output that was closed before the start: data must not vanish silently."""
 
     def writable(self) -> bool:
@@ -72,7 +79,7 @@ class _Closed(io.RawIOBase):
 def run() -> None:
     """The console script: the process's own argv and streams; ends the process."""
     # Imports and batches make thousands of objects at a time and hardly a cycle: looking for cycles so often is waste.
-    gc.set_threshold(GC_OBJECTS, 10, 10)
+    gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
     # Raised as an exception, so that blocks are left in order: locks are released and temporary files removed.
     signal.signal(signal.SIGTERM, _terminate)
     # Under nohup the signal is ignored, and has to stay so.
@@ -84,7 +91,7 @@ def run() -> None:
             environ=os.environ,
             # Python has None for a stream whose descriptor was closed before the start.
             stdin=sys.stdin.buffer if sys.stdin else ClosedInput(),
-            stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_Closed()),
+            stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_ClosedOutput()),
             stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
             own_process=True,
         )
@@ -93,13 +100,13 @@ def run() -> None:
         except OSError:
             # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _end(status)
+        _end_process(status)
     except KeyboardInterrupt as stop:
         # After all was done and written: nothing is left to be told but that it came.
-        os._exit(stop.status if isinstance(stop, EndedBySignal) else INTERRUPTED)
+        os._exit(stop.status if isinstance(stop, EndedBySignal) else INTERRUPTED_STATUS)
 
 
-def _end(status: int) -> NoReturn:
+def _end_process(status: int) -> NoReturn:
     """End the process without taking the interpreter apart, object by object: that takes as long as a small command.
 
     What was registered to be done at exit is done, and a process that has threads waits for them as it always would.
@@ -124,7 +131,7 @@ def main(
     seam: Seam = SEAM,
     clock: Clock = system_clock,
     own_process: bool = False,
-    kept: KeptConfigurations | None = None,
+    kept: ConfigurationCache | None = None,
 ) -> int:
     """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing.
 
@@ -132,11 +139,11 @@ def main(
     ``own_process``: the process runs no program but this one, so that signal handlers may be set.
     """
     # The colour is looked up before anything is parsed, because what is wrong with the options is shown in it, too.
-    streams = Streams(stdin, stdout, stderr, environ, color=_early(argv, environ, "--color", "auto"))
+    streams = Streams(stdin, stdout, stderr, environ, color=_find_early_option(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
     invocation.kept = kept
-    invocation.limit = _limit if own_process else None
+    invocation.limit = _start_timeout if own_process else None
     try:
         status = _dispatch(invocation, argv)
         if invocation.meter is not None:
@@ -147,31 +154,31 @@ def main(
         return status
     # Before OSError, of which it is a kind: that the reader went away, as head(1) does, is not worth a word.
     except BrokenPipeError as gone:
-        _unpaged(streams)
-        return invocation.left if isinstance(gone, PagerLeft) else BROKEN_PIPE
+        _end_paging(streams)
+        return invocation.left if isinstance(gone, PagerLeft) else BROKEN_PIPE_STATUS
     except (SowError, OSError) as error:
-        _unpaged(streams)
-        return _refused(error, invocation, argv)
+        _end_paging(streams)
+        return _report_refusal(error, invocation, argv)
     except UnicodeEncodeError as error:
-        _unpaged(streams)
+        _end_paging(streams)
         # The command line passes bytes that are not UTF-8 on as surrogates; most places can do with those, some not.
-        from sowctl.cli.boundary import from_argument
+        from sowctl.cli.boundary import find_encoding_error
 
-        named = from_argument(argv)
-        return _bug(error, invocation, argv) if named is None else _refused(named, invocation, argv)
+        named = find_encoding_error(argv)
+        return _report_bug(error, invocation, argv) if named is None else _report_refusal(named, invocation, argv)
     except KeyboardInterrupt as stop:
         # Ctrl-C and --timeout leave the pager to its reader; what else ends this process ends it, too.
-        _unpaged(streams, at_once=isinstance(stop, EndedBySignal) and not isinstance(stop, TimedOut))
-        return _stopped(invocation, stop)
+        _end_paging(streams, at_once=isinstance(stop, EndedBySignal) and not isinstance(stop, TimedOut))
+        return _report_stop(invocation, stop)
     except MemoryError as error:
-        _unpaged(streams)
-        return _refused(out_of_memory(error), invocation, argv)
+        _end_paging(streams)
+        return _report_refusal(build_memory_error(error), invocation, argv)
     except Exception as error:  # the boundary: everything else is a bug of ours
-        _unpaged(streams)
-        return _bug(error, invocation, argv)
+        _end_paging(streams)
+        return _report_bug(error, invocation, argv)
 
 
-def _unpaged(streams: Streams, *, at_once: bool = False) -> None:
+def _end_paging(streams: Streams, *, at_once: bool = False) -> None:
     """Let the reader leave the pager before the words on why the run ended; a terminal that is gone adds nothing."""
     with suppress(OSError):
         streams.end_paging(at_once=at_once)
@@ -184,41 +191,41 @@ def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
         # Answered here, so that nothing else has to be imported for it.
         invocation.streams.stdout.write(f"sowctl {VERSION}\n".encode())
         return 0
-    from sowctl.cli.words.dispatch import dispatch
+    from sowctl.cli.parsing.dispatch import dispatch_command
 
-    return dispatch(invocation, argv)
+    return dispatch_command(invocation, argv)
 
 
-def _refused(error: SowError | OSError, invocation: Invocation, argv: Sequence[str]) -> int:
-    from sowctl.cli.boundary import fitting, from_oserror, report
+def _report_refusal(error: SowError | OSError, invocation: Invocation, argv: Sequence[str]) -> int:
+    from sowctl.cli.boundary import add_hint, convert_oserror, report_error
 
-    reported = from_oserror(error) if isinstance(error, OSError) else fitting(error, invocation.command)
+    reported = convert_oserror(error) if isinstance(error, OSError) else add_hint(error, invocation.command)
     for name, words in (("durable", invocation.durable), ("resume", invocation.resume)):
         if words is not None:
             # What the error itself says of it is more exact.
             reported.facts.setdefault(name, words)
-    report(reported, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
-    _trace(error, invocation, argv)
+    report_error(reported, invocation.streams, _find_early_option(argv, invocation.environ, "--error-format", "text"))
+    _write_traceback(error, invocation, argv)
     return reported.exit_status
 
 
-def _stopped(invocation: Invocation, stop: KeyboardInterrupt) -> int:
-    word, status = (stop.word, stop.status) if isinstance(stop, EndedBySignal) else ("interrupted", INTERRUPTED)
+def _report_stop(invocation: Invocation, stop: KeyboardInterrupt) -> int:
+    word, status = (stop.word, stop.status) if isinstance(stop, EndedBySignal) else ("interrupted", INTERRUPTED_STATUS)
     if invocation.settings.error_format == "json":
         row = {"level": "error", "code": f"SOW-CLI-{status}", "exit": status, "message": word}
         row |= {"durable": invocation.durable} | ({"resume": invocation.resume} if invocation.resume else {})
-        invocation.streams.talk_json(row)
+        invocation.streams.write_stderr_json(row)
     else:
         # A terminal has echoed ^C; the words belong into a line of their own.
         front = () if isinstance(stop, EndedBySignal) else ("",)
         words = word + (f"; {invocation.durable}" if invocation.durable else "")
         resume = () if invocation.resume is None else (f"  {invocation.resume}",)
-        invocation.streams.talk(*front, words, *resume)
+        invocation.streams.write_stderr(*front, words, *resume)
     return status
 
 
-def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
-    from sowctl.cli.boundary import report
+def _report_bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
+    from sowctl.cli.boundary import report_error
 
     words = SowError(
         "SOW-CLI-070",
@@ -226,20 +233,20 @@ def _bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -> int:
         hint="please report it with the command line and the output of the same command with --debug",
         durable=invocation.durable,
     )
-    report(words, invocation.streams, _early(argv, invocation.environ, "--error-format", "text"))
-    _trace(error, invocation, argv)
-    return BUG
+    report_error(words, invocation.streams, _find_early_option(argv, invocation.environ, "--error-format", "text"))
+    _write_traceback(error, invocation, argv)
+    return BUG_STATUS
 
 
-def _trace(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
+def _write_traceback(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
     # Looked for in the words themselves: the error may have come before they were read.
     if "--debug" in argv or invocation.settings.debug:
         import traceback
 
-        invocation.streams.talk(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
+        invocation.streams.write_stderr(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
 
 
-def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: str) -> str:
+def _find_early_option(argv: Sequence[str], environ: Mapping[str, str], name: str, default: str) -> str:
     """The value of a global option before anything was parsed: errors in parsing must be written as it says."""
     default = environ.get(f"SOWCTL_{name[2:].replace('-', '_').upper()}") or default
     for position, word in enumerate(argv):
@@ -253,7 +260,7 @@ def _early(argv: Sequence[str], environ: Mapping[str, str], name: str, default: 
     return default
 
 
-def _limit(seconds: float) -> None:
+def _start_timeout(seconds: float) -> None:
     # A timer of the process and no thread: what the command waits for is interrupted, and no fork inherits it.
     signal.signal(signal.SIGALRM, _time_out)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from sowctl.breaks import unbroken
 from sowctl.cli.streams import PagerLeft, is_terminal
+from sowctl.interrupts import without_interrupts
 
-KEPT = 1 << 20
+MAX_HELD_BYTES = 1 << 20
 """Bytes that are kept to be written without the pager, should that turn out to be broken."""
-_DEFAULT = "less"
-_COLORS = re.compile(rb"\x1b\[[0-9;]*m")
+_DEFAULT_PAGER = "less"
+_COLOR_PATTERN = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Pager(io.RawIOBase):
@@ -44,7 +44,7 @@ class Pager(io.RawIOBase):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is on its way to the terminal, which other words would disturb or overtake."""
+        """True where something is on its way to the terminal, which other words would disturb or overtake."""
         return self._process is not None or (bool(self._held) and not self._direct)
 
     def isatty(self) -> bool:
@@ -66,13 +66,13 @@ class Pager(io.RawIOBase):
         if self._process is None:
             self._held += data
             # A line that is wider than the terminal takes several of its own; colours take no room.
-            lines = _COLORS.sub(b"", bytes(data)).decode("utf-8", "replace").split("\n")
+            lines = _COLOR_PATTERN.sub(b"", bytes(data)).decode("utf-8", "replace").split("\n")
             self._lines += len(lines) - 1 + sum((len(line) - 1) // max(self._size.columns, 1) for line in lines if line)
             if self._lines < self._size.lines:
                 return len(data)
-            self._start()
+            self._start_process()
             return len(data)
-        if len(self._held) <= KEPT:
+        if len(self._held) <= MAX_HELD_BYTES:
             self._held += data
         self._pass_on(data)
         return len(data)
@@ -80,33 +80,33 @@ class Pager(io.RawIOBase):
     def flush(self) -> None:
         """Nothing: what is held may still be shorter than the terminal, and what is not is with the pager already."""
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         # By the shell, because the variable may have options, redirections and quotes, as for every other program.
         try:
             # Broken off in between, a process would be left that nobody knows.
-            with unbroken():
+            with without_interrupts():
                 self._process = subprocess.Popen(
                     self._command, shell=True, stdin=subprocess.PIPE, env=self._environ, bufsize=0
                 )
         except OSError:
-            self._go_direct()
+            self._write_direct()
             return
         self._pass_on(self._held)
 
     def _pass_on(self, data: bytes | bytearray | memoryview) -> None:
         assert self._process is not None and self._process.stdin is not None
         rest = memoryview(data)
-        with _untimed():
+        with _pause_timeout():
             try:
                 # Without a buffer: after an interrupt nothing is left that closing would have to wait for.
                 while rest:
                     rest = rest[self._process.stdin.write(rest) :]
             except BrokenPipeError:
                 rest.release()
-                if not self._settled():
+                if not self._wait_for_process():
                     raise PagerLeft from None
 
-    def _settled(self) -> bool:
+    def _wait_for_process(self) -> bool:
         """Wait for the pager; whether it was broken, and what it did not show was written without it."""
         assert self._process is not None and self._process.stdin is not None
         # Ctrl-C is the pager's own key from here on: it goes back to its prompt, and the terminal stays as it set it.
@@ -115,13 +115,13 @@ class Pager(io.RawIOBase):
             status = self._process.wait()
         self._process = None
         # Nobody leaves a pager with a status; one that could not be run, or did not know its options, ends with it.
-        if status <= 0 or len(self._held) > KEPT:
+        if status <= 0 or len(self._held) > MAX_HELD_BYTES:
             self._held.clear()
             return False
-        self._go_direct()
+        self._write_direct()
         return True
 
-    def _go_direct(self) -> None:
+    def _write_direct(self) -> None:
         self._direct = True
         self._terminal.write(bytes(self._held))
         self._held.clear()
@@ -131,20 +131,20 @@ class Pager(io.RawIOBase):
         if self._process is not None:
             if at_once:
                 self._process.terminate()
-            with _untimed():
-                self._settled()
+            with _pause_timeout():
+                self._wait_for_process()
         elif self._held:
-            self._go_direct()
+            self._write_direct()
         self._direct = True
         self._terminal.flush()
 
 
-def pager_for(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
+def open_pager(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
     """The pager in front of a stream; None where that is no terminal that can be paged, or none is wanted."""
-    command = next((environ[name] for name in ("SOWCTL_PAGER", "PAGER") if name in environ), _DEFAULT).strip()
+    command = next((environ[name] for name in ("SOWCTL_PAGER", "PAGER") if name in environ), _DEFAULT_PAGER).strip()
     if command in ("", "cat") or environ.get("TERM", "dumb") == "dumb" or not is_terminal(terminal):
         return None
-    if command == _DEFAULT and shutil.which(command, path=environ.get("PATH")) is None:
+    if command == _DEFAULT_PAGER and shutil.which(command, path=environ.get("PATH")) is None:
         return None
     try:
         return Pager(terminal, command, environ)
@@ -154,7 +154,7 @@ def pager_for(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
 
 
 @contextmanager
-def _untimed() -> Iterator[None]:
+def _pause_timeout() -> Iterator[None]:
     """Stop the clock of --timeout: a full pipe waits for who reads, and that time is not the command's."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:

@@ -21,15 +21,15 @@ _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold"
 
 
 class PagerLeft(BrokenPipeError):
-    """Who reads has left the pager before the end, and wants no more of it."""
+    """The reader has left the pager before the end, and wants no more of it."""
 
 
-class Paging(Protocol):
+class PagingStream(Protocol):
     """A stream in front of a terminal whose end shows only when the reader has left it."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is on its way to the terminal, which other words would disturb or overtake."""
+        """True where something is on its way to the terminal, which other words would disturb or overtake."""
         ...
 
     def end(self, *, at_once: bool = False) -> None:
@@ -59,7 +59,7 @@ class Streams:
         self.environ = environ
         self.color = color
         self.under: Callable[[], None] | None = None
-        self._pager: Paging | None = None
+        self._pager: PagingStream | None = None
         self._unsaid: list[bytes] = []
 
     @property
@@ -68,7 +68,7 @@ class Streams:
 
         On a terminal all that could command it is written as visible text.
         """
-        out = self.painted
+        out = self.painted_stdout
         if not is_terminal(out):
             return out
         if self._safe is None or self._safe.stream is not out:
@@ -78,13 +78,13 @@ class Streams:
         return cast(BinaryIO, self._safe)
 
     @property
-    def painted(self) -> BinaryIO:
+    def painted_stdout(self) -> BinaryIO:
         """Standard output for text that has the program's own colours: the writer makes each datum in it safe."""
         if self.under is not None:
             self.under()
         return self._stdout
 
-    def page(self, make: Callable[[BinaryIO], Paging | None]) -> None:
+    def start_paging(self, make: Callable[[BinaryIO], PagingStream | None]) -> None:
         """Put a pager in front of standard output, if there is none yet and ``make`` makes one."""
         if self._pager is None and (pager := make(self._stdout)) is not None:
             self._pager = pager
@@ -97,11 +97,11 @@ class Streams:
         try:
             self._pager.end(at_once=at_once)
         finally:
-            self._write_talk(b"".join(self._unsaid))
+            self._write_stderr_bytes(b"".join(self._unsaid))
             self._unsaid.clear()
 
-    def colored(self, stream: BinaryIO) -> bool:
-        """Whether colour belongs on ``stream``: --color, then NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR, then TERM."""
+    def shows_color(self, stream: BinaryIO) -> bool:
+        """True where colour belongs on ``stream``: by --color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, then TERM."""
         if self.color != "auto":
             return self.color == "always"
         if self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb":
@@ -110,40 +110,42 @@ class Streams:
             return True
         return is_terminal(stream)
 
-    def style(self, kind: str, text: str) -> str:
+    def style_text(self, kind: str, text: str) -> str:
         """``text`` in the colour of ``kind`` where standard error shows colours."""
-        return self.paint(kind, text) if self.colored(self.stderr) else text
+        return self.paint_text(kind, text) if self.shows_color(self.stderr) else text
 
     @staticmethod
-    def paint(kind: str, text: str) -> str:
+    def paint_text(kind: str, text: str) -> str:
         """``text`` in the colour of ``kind``: error, warning, hint, note or bold."""
         return f"\x1b[{_STYLES[kind]}m{text}\x1b[0m"
 
-    def talk(self, *lines: str) -> None:
+    def write_stderr(self, *lines: str) -> None:
         """Write lines to standard error, each made safe to show. A standard error that is gone is no reason to stop."""
-        from sowctl.output.display import display
+        from sowctl.output.display import escape_line
 
-        self.talk_painted("\n".join(map(display, lines)))
+        self.write_stderr_painted("\n".join(map(escape_line, lines)))
 
-    def fold(self, lines: Sequence[str]) -> list[str]:
+    def fold_lines(self, lines: Sequence[str]) -> list[str]:
         """The lines made safe to show; on a terminal broken between words where they are longer than it."""
-        from sowctl.output.display import display
+        from sowctl.output.display import escape_line
 
-        shown = list(map(display, lines))
-        if not is_terminal(self.stderr) or max(map(len, shown), default=0) <= (columns := self.columns(self.stderr)):
+        shown = list(map(escape_line, lines))
+        if not is_terminal(self.stderr) or max(map(len, shown), default=0) <= (
+            columns := self.measure_columns(self.stderr)
+        ):
             return shown
-        from sowctl.output.facts import hang
+        from sowctl.output.facts import wrap_list_line
 
-        return [part for line in shown for part in hang(line, columns)]
+        return [part for line in shown for part in wrap_list_line(line, columns)]
 
-    def talk_json(self, row: Mapping[str, object]) -> None:
+    def write_stderr_json(self, row: Mapping[str, object]) -> None:
         """Write an object to standard error as one line of JSON: ASCII without control characters."""
-        from sowctl.values.jsonline import write_json_line
+        from sowctl.values.jsonline import format_json_line
 
-        self.talk_painted(write_json_line(row))
+        self.write_stderr_painted(format_json_line(row))
 
-    def talk_painted(self, text: str) -> None:
-        """As :meth:`talk`, of text in the program's own colours: the caller makes each datum in it safe."""
+    def write_stderr_painted(self, text: str) -> None:
+        """As :meth:`write_stderr`, of text in the program's own colours: the caller makes each datum in it safe."""
         # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         if self._pager is not None and self._pager.is_busy:
@@ -151,14 +153,14 @@ class Streams:
             return
         if self.under is not None:
             self.under()
-        self._write_talk(line)
+        self._write_stderr_bytes(line)
 
-    def draw(self, text: str) -> bool:
+    def draw_line(self, text: str) -> bool:
         """Write ``text`` over the last line of the terminal behind standard error; whether that was possible."""
-        from sowctl.output.display import clip, display
+        from sowctl.output.display import clip_text, escape_line
 
         # A line that goes on below would be erased in part only.
-        shown = clip(display(text), self.columns(self.stderr) - 1)
+        shown = clip_text(escape_line(text), self.measure_columns(self.stderr) - 1)
         try:
             self.stderr.write(b"\r\x1b[K" + shown.encode("utf-8", "backslashreplace"))
             self.stderr.flush()
@@ -166,31 +168,31 @@ class Streams:
             return False
         return True
 
-    def ask(self, question: str) -> bytes:
+    def ask_line(self, question: str) -> bytes:
         """One line of the person at the terminal, with its line feed; nothing at the end of the input."""
-        from sowctl.output.display import display
+        from sowctl.output.display import escape_line
 
-        self.stderr.write(display(question).encode("utf-8", "backslashreplace"))
+        self.stderr.write(escape_line(question).encode("utf-8", "backslashreplace"))
         self.stderr.flush()
         return self.stdin.readline()
 
-    def _write_talk(self, lines: bytes) -> None:
+    def _write_stderr_bytes(self, lines: bytes) -> None:
         try:
             self.stderr.write(lines)
             self.stderr.flush()
         except (OSError, ValueError):
             pass
 
-    def encoding(self) -> str:
+    def find_encoding(self) -> str:
         """The encoding of the terminal as the locale variables name it; UTF-8 where they say nothing else."""
         # The first that is set decides, as for every other program.
         for name in ("LC_ALL", "LC_CTYPE", "LANG"):
             if locale := self.environ.get(name):
                 codeset = locale.partition(".")[2].partition("@")[0]
-                return _known(codeset) if codeset else "ascii" if locale in ("C", "POSIX") else "utf-8"
+                return _find_codec(codeset) if codeset else "ascii" if locale in ("C", "POSIX") else "utf-8"
         return "utf-8"
 
-    def columns(self, stream: BinaryIO | None = None) -> int:
+    def measure_columns(self, stream: BinaryIO | None = None) -> int:
         """The width of the terminal behind standard output or another stream: COLUMNS, else what the terminal says,
         else 80."""
         if (wanted := self.environ.get("COLUMNS", "")).isdecimal() and int(wanted) > 0:
@@ -200,7 +202,7 @@ class Streams:
         except (OSError, ValueError, AttributeError):
             return 80
 
-    def probe(self) -> None:
+    def probe_stdout(self) -> None:
         """Find out whether standard output takes anything, for what cannot be taken back once it is to be printed.
 
         Raises OSError where nothing can be written, BrokenPipeError where nobody reads it any more.
@@ -221,9 +223,9 @@ class Streams:
             raise BrokenPipeError
         os.write(number, b"")
 
-    def must_ask(self, *, yes: bool, look: str = "--dry-run") -> bool:
-        """Whether :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask. ``look`` is
-        how to see beforehand what would happen.
+    def must_confirm(self, *, yes: bool, look: str = "--dry-run") -> bool:
+        """True where :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask. ``look``
+        is how to see beforehand what would happen.
 
         Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is no terminal to ask on.
         """
@@ -240,7 +242,7 @@ class Streams:
 
     def confirm(self, question: str) -> None:
         """Ask on the terminal. Raises RefusedError ``SOW-CLI-008`` where the answer is not yes."""
-        answer = self.ask(f"{question}? [y/N] ").strip().lower()
+        answer = self.ask_line(f"{question}? [y/N] ").strip().lower()
         # An empty line, and the end of the input, are a no.
         if answer not in (b"y", b"yes"):
             raise RefusedError("SOW-CLI-008", "not confirmed; nothing was changed")
@@ -251,14 +253,14 @@ class ClosedInput(io.BytesIO):
 
 
 def is_terminal(stream: BinaryIO) -> bool:
-    """Whether ``stream`` is a terminal; false for a closed one."""
+    """True where ``stream`` is a terminal; false for a closed one."""
     try:
         return stream.isatty()
     except ValueError:
         return False
 
 
-def _known(codeset: str) -> str:
+def _find_codec(codeset: str) -> str:
     import codecs
 
     try:

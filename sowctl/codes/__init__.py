@@ -1,15 +1,15 @@
-"""What the codes of errors mean: the one table behind ``sowctl explain`` and sowctl-errors(7).
+"""Meanings of the error codes: the one table behind ``sowctl explain`` and sowctl-errors(7).
 
 A code stands for one reason and never changes its meaning. Each has its text in the module of its area, in the manner
 of the pages of lint's rules: exit status and title in the first line, then why it happens, what to do, and the manual
 page where that is not the area's. Rules of lint have pages of their own (:mod:`sowctl.config.rules.pages`), and so no
 text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
 
-The modules, one dictionary ``CODES`` each, by the areas of :data:`AREAS`: ``backup``, ``bookmarks``, ``cli``,
-``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``, ``following``,
-``journal``, ``looking`` (schemas, figures, the browser), ``messages`` (types, framings, keys, paths and times),
-``publishing`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``remote``, ``spark``,
-``store``, ``upkeep``, ``views``.
+The modules, one dictionary ``CODES`` each, by the areas of :data:`ERROR_AREAS`: ``backup``, ``bookmarks``, ``cli``,
+``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``,
+``subscriptions``, ``journal``, ``inspect`` (schemas, figures, the browser), ``messages`` (types, framings, keys, paths
+and times), ``publish`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``remote``,
+``spark``, ``store``, ``maintenance``, ``views``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib import import_module
 
 from msgspec import Struct
 
-_TEXT = re.compile(
+_CODE_TEXT_PATTERN = re.compile(
     r"(?P<status>\d+) (?P<title>\S.*)\n\n\s+Why: (?P<why>.+?)\n\s+Do: (?P<action>.+?)(?:\n\s+See: (?P<page>.+?))?\s*",
     re.DOTALL,
 )
@@ -45,34 +45,34 @@ class ErrorCode(Struct, frozen=True):
     page: str
 
 
-AREAS: dict[str, ErrorArea] = {
+ERROR_AREAS: dict[str, ErrorArea] = {
     "SOW-BAK": ErrorArea("Backups", "backup", "sow-backup(5)"),
     "SOW-BKM": ErrorArea("Bookmark stores", "bookmarks", "sowctl-behaviour(7)"),
     "SOW-CFG": ErrorArea("Configuration", "configuration", "sow-config(5)"),
     "SOW-CHK": ErrorArea("Stores and their configuration", "engine", "sowctl-check(1)"),
     "SOW-CLI": ErrorArea("Command line", "cli", "sowctl(1)"),
-    "SOW-DEL": ErrorArea("Deletes", "publishing", "sowctl-delete(1)"),
+    "SOW-DEL": ErrorArea("Deletes", "publish", "sowctl-delete(1)"),
     "SOW-DIF": ErrorArea("Comparing", "queries", "sowctl-diff(1)"),
     "SOW-ENG": ErrorArea("Instances and topics", "engine", "sowctl-behaviour(7)"),
     "SOW-EXC": ErrorArea("Exchange", "exchange", "sowctl-export(1)"),
     "SOW-EXP": ErrorArea("Expressions", "expressions", "sowctl-expressions(7)"),
-    "SOW-FOL": ErrorArea("Subscriptions", "following", "sow-events(5)"),
+    "SOW-FOL": ErrorArea("Subscriptions", "subscriptions", "sow-events(5)"),
     "SOW-IDN": ErrorArea("Keys and bookmarks", "messages", "sowctl-behaviour(7)"),
     "SOW-INP": ErrorArea("Framing of input", "messages", "sowctl-publish(1)"),
     "SOW-JRN": ErrorArea("Transaction log", "journal", "sow-journal(5)"),
     "SOW-MSG": ErrorArea("Messages", "messages", "sowctl-messages(7)"),
     "SOW-OUT": ErrorArea("Output formats", "cli", "sowctl-query(1)"),
-    "SOW-PUB": ErrorArea("Publishing", "publishing", "sowctl-publish(1)"),
+    "SOW-PUB": ErrorArea("Publishing", "publish", "sowctl-publish(1)"),
     "SOW-QRY": ErrorArea("Queries", "queries", "sowctl-query(1)"),
     "SOW-QUE": ErrorArea("Queues", "queues", "sowctl-behaviour(7)"),
     "SOW-RMT": ErrorArea("Files at URLs", "remote", "sow-archive(5)"),
     "SOW-RPL": ErrorArea("Rebuilding and verifying", "queries", "sowctl-replay(1)"),
     "SOW-SNP": ErrorArea("Snapshots", "queries", "sowctl-snapshot(1)"),
     "SOW-SPK": ErrorArea("Spark", "spark", "sowctl-spark(7)"),
-    "SOW-STA": ErrorArea("Schemas and statistics", "looking", "sowctl-stats(1)"),
+    "SOW-STA": ErrorArea("Schemas and statistics", "inspect", "sowctl-stats(1)"),
     "SOW-STO": ErrorArea("Stores", "store", "sow-store(5)"),
-    "SOW-TUI": ErrorArea("The terminal browser", "looking", "sowctl-browse(1)"),
-    "SOW-UPK": ErrorArea("Maintenance of files", "upkeep", "sow-journal(5)"),
+    "SOW-TUI": ErrorArea("The terminal browser", "inspect", "sowctl-browse(1)"),
+    "SOW-UPK": ErrorArea("Maintenance of files", "maintenance", "sow-journal(5)"),
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
     "SOW-VIW": ErrorArea("Views", "views", "sowctl-behaviour(7)"),
 }
@@ -80,19 +80,19 @@ AREAS: dict[str, ErrorArea] = {
 
 
 @cache
-def table() -> dict[str, ErrorCode]:
+def load_codes() -> dict[str, ErrorCode]:
     """All codes in ascending order. Raises LookupError for a text that is not written as this room's texts are."""
-    modules = dict.fromkeys(area.module for area in AREAS.values())
+    modules = dict.fromkeys(area.module for area in ERROR_AREAS.values())
     texts: dict[str, str] = {}
     for name in modules:
         texts |= import_module(f"{__name__}.{name}").CODES
-    return {code: read(code, text) for code, text in sorted(texts.items())}
+    return {code: parse_code(code, text) for code, text in sorted(texts.items())}
 
 
-def read(code: str, text: str) -> ErrorCode:
+def parse_code(code: str, text: str) -> ErrorCode:
     """A code and its written text. Raises LookupError where a part is missing or the area is unknown."""
-    parts = _TEXT.fullmatch(text)
+    parts = _CODE_TEXT_PATTERN.fullmatch(text)
     if parts is None:
         raise LookupError(f"the text of {code} does not have status, title, Why and Do")
     why, action, page = (" ".join((parts[name] or "").split()) for name in ("why", "action", "page"))
-    return ErrorCode(code, int(parts["status"]), parts["title"], why, action, page or AREAS[code[:7]].page)
+    return ErrorCode(code, int(parts["status"]), parts["title"], why, action, page or ERROR_AREAS[code[:7]].page)

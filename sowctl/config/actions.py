@@ -1,8 +1,8 @@
 """Modules, user functions and actions as typed values: known, checked and shown; no module is loaded.
 
 Read from :class:`~sowctl.config.model.InstanceConfig` by the commands that show or check a configuration, and by
-``sowctl upkeep``, which does what actions would do with files. ``EQUIVALENTS`` says with which command a person does by
-hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
+``sowctl upkeep``, which does what actions would do with files. ``EQUIVALENT_COMMANDS`` says with which command a person
+does by hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from sowctl.config.configured import Configured
+from sowctl.config.config_value import Configured
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern
-from sowctl.config.reading import options_of
+from sowctl.config.node_values import read_options
+from sowctl.config.topic_patterns import is_pattern
 from sowctl.findings import Place
 
-CHAINING = "id_chaining_key_generator"
+ID_CHAINING_GENERATOR = "id_chaining_key_generator"
 """A module whose Library has this in its name is the chaining key generator, which is built in."""
-KEY_GENERATORS = "sowctl.key_generators"
+KEY_GENERATOR_GROUP = "sowctl.key_generators"
 """The group of entry points under which Python packages register key generators (``sowctl-plugins(7)``)."""
 
 
@@ -50,20 +50,20 @@ class ActionStep(Configured, frozen=True, eq=False):
     place: Place
 
     @property
-    def equivalent(self) -> str | None:
+    def equivalent_command(self) -> str | None:
         """The command that does the same by hand, with the options of this step put in; None where there is none."""
-        pattern = EQUIVALENTS.get(self.module)
-        return None if pattern is None else _filled(pattern, dict(self.options))
+        pattern = EQUIVALENT_COMMANDS.get(self.module)
+        return None if pattern is None else _fill_options(pattern, dict(self.options))
 
 
 class Action(Configured, frozen=True, eq=False):
-    """What happens on which events: the steps in the order in which they stand."""
+    """The steps that run on certain events, in the order in which they stand."""
 
     steps: tuple[ActionStep, ...]
     place: Place
 
 
-EQUIVALENTS: Mapping[str, str] = {
+EQUIVALENT_COMMANDS: Mapping[str, str] = {
     "amps-action-do-archive-journal": "sowctl journal archive {--older-than Age}",
     "amps-action-do-compress-journal": "sowctl journal compress {--older-than Age}",
     "amps-action-do-remove-journal": "sowctl journal prune {--keep-for Age}",
@@ -75,45 +75,45 @@ EQUIVALENTS: Mapping[str, str] = {
 """Commands by action module; ``{Name}`` is the option of that name, quoted for a shell."""
 
 
-def modules(top: ElementNode) -> tuple[ModuleConfig, ...]:
+def read_modules(top: ElementNode) -> tuple[ModuleConfig, ...]:
     """The modules of a configuration, in file order."""
     return tuple(
-        ModuleConfig(node.value("Name") or "", node.value("Library") or "", options_of(node), node.place)
-        for section in top.all("Modules")
-        for node in section.all("Module")
+        ModuleConfig(node.find_text("Name") or "", node.find_text("Library") or "", read_options(node), node.place)
+        for section in top.find_all("Modules")
+        for node in section.find_all("Module")
     )
 
 
-def functions(top: ElementNode) -> tuple[FunctionConfig, ...]:
+def read_functions(top: ElementNode) -> tuple[FunctionConfig, ...]:
     """The functions that modules add, in file order."""
     return tuple(
         FunctionConfig(
-            node.value("Name") or "",
-            node.value("Module") or "",
-            node.value("Symbol") or "",
-            _count(node.value("ParameterCount")),
+            node.find_text("Name") or "",
+            node.find_text("Module") or "",
+            node.find_text("Symbol") or "",
+            _parse_parameter_count(node.find_text("ParameterCount")),
             node.place,
         )
-        for section in top.all("UserDefinedFunctions")
-        for node in section.all("Function")
+        for section in top.find_all("UserDefinedFunctions")
+        for node in section.find_all("Function")
     )
 
 
-def actions(top: ElementNode) -> tuple[Action, ...]:
+def read_actions(top: ElementNode) -> tuple[Action, ...]:
     """The actions of a configuration, in file order."""
     return tuple(
-        Action(tuple(_step(node) for node in action.all("On", "If", "Do")), action.place)
-        for section in top.all("Actions")
-        for action in section.all("Action")
+        Action(tuple(_read_step(node) for node in action.find_all("On", "If", "Do")), action.place)
+        for section in top.find_all("Actions")
+        for action in section.find_all("Action")
     )
 
 
-def _step(node: ElementNode) -> ActionStep:
+def _read_step(node: ElementNode) -> ActionStep:
     kind: Literal["On", "If", "Do"] = "On" if node.tag == "On" else "If" if node.tag == "If" else "Do"
-    return ActionStep(kind, node.value("Module") or "", options_of(node), node.place)
+    return ActionStep(kind, node.find_text("Module") or "", read_options(node), node.place)
 
 
-def _count(text: str | None) -> int | None:
+def _parse_parameter_count(text: str | None) -> int | None:
     from sowctl.values.units import parse_count
 
     try:
@@ -122,7 +122,7 @@ def _count(text: str | None) -> int | None:
         return None
 
 
-def _filled(pattern: str, options: Mapping[str, str]) -> str:
+def _fill_options(pattern: str, options: Mapping[str, str]) -> str:
     """The words of a pattern with options put in; ``--regex`` where a deletion's topic is a pattern of names."""
     import re
     import shlex

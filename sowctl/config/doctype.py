@@ -10,15 +10,15 @@ import re
 
 from msgspec import Struct
 
-MAX_EXPANSION = 5 << 20
+MAX_EXPANSION_BYTES = 5 << 20
 _MAX_NESTING = 64
 _MAX_ENTITIES = 1_000
-_MAX_SUBSET = 1 << 20
-_ENTITY = re.compile(r"<!ENTITY\s+(%\s+)?([^\s\"'>]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')")
-_HEAD = re.compile(r"<!DOCTYPE\s+[^\s\[>]+\s*(SYSTEM|PUBLIC)?[^\[>]*")
-_REFERENCE = re.compile(r"&([^\s;&#<>]+);")
-_IDENTIFIER = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*')(?:\s*(\"[^\"]*\"|'[^']*'))?")
-HINT = (
+_MAX_SUBSET_CHARACTERS = 1 << 20
+_ENTITY_PATTERN = re.compile(r"<!ENTITY\s+(%\s+)?([^\s\"'>]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')")
+_HEAD_PATTERN = re.compile(r"<!DOCTYPE\s+[^\s\[>]+\s*(SYSTEM|PUBLIC)?[^\[>]*")
+_REFERENCE_PATTERN = re.compile(r"&([^\s;&#<>]+);")
+_IDENTIFIER_PATTERN = re.compile(r"\s*(?:\"[^\"]*\"|'[^']*')(?:\s*(\"[^\"]*\"|'[^']*'))?")
+DOCTYPE_HINT = (
     "document types and entities are not supported; to split a configuration into several "
     "files, replace the entity reference with <Include>part.xml</Include>"
 )
@@ -32,16 +32,16 @@ class DoctypeRefusal(Struct, frozen=True):
     message: str
 
 
-def refusal(text: str, start: int) -> DoctypeRefusal:
+def judge_doctype(text: str, start: int) -> DoctypeRefusal:
     """Judge the declaration at ``start``: X002 external, X003 exploding, X004 any other."""
-    head = _HEAD.match(text, start)
+    head = _HEAD_PATTERN.match(text, start)
     if head is not None and head[1]:
         system = _system_id(text, head.end(1))
         return DoctypeRefusal("X002", start, f"external DTD is not allowed ({system})")
     entities: dict[str, tuple[str, int]] = {}
     end = start
     # A bound on the search, however long the subset is.
-    for match in _ENTITY.finditer(text, start, start + _MAX_SUBSET):
+    for match in _ENTITY_PATTERN.finditer(text, start, start + _MAX_SUBSET_CHARACTERS):
         end = match.end()
         if match[3]:
             return DoctypeRefusal(
@@ -51,17 +51,17 @@ def refusal(text: str, start: int) -> DoctypeRefusal:
         entities.setdefault(match[2], (match[4] or match[5] or "", match.start()))
         if len(entities) > _MAX_ENTITIES:
             return DoctypeRefusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
-    return _expansion(text, start, end, entities)
+    return _judge_expansion(text, start, end, entities)
 
 
 def _system_id(text: str, position: int) -> str:
-    match = _IDENTIFIER.match(text, position)
+    match = _IDENTIFIER_PATTERN.match(text, position)
     if match is None:
         return "no system identifier"
     return (match[1] or match[0]).strip()[1:81].rstrip("\"'")
 
 
-def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, int]]) -> DoctypeRefusal:
+def _judge_expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, int]]) -> DoctypeRefusal:
     sizes: dict[str, int] = {}
 
     def size(name: str, depth: int) -> int:
@@ -69,24 +69,24 @@ def _expansion(text: str, start: int, end: int, entities: dict[str, tuple[str, i
             return 0
         # An entity that is nested this deep may contain itself, so it counts as larger than the limit.
         if depth > _MAX_NESTING:
-            return MAX_EXPANSION + 1
+            return MAX_EXPANSION_BYTES + 1
         if name not in sizes:
             value = entities[name][0]
-            inner = sum(size(reference, depth + 1) for reference in _REFERENCE.findall(value))
+            inner = sum(size(reference, depth + 1) for reference in _REFERENCE_PATTERN.findall(value))
             # Remembered and cut off: each entity is added up once, however often it is used, and numbers stay small.
-            sizes[name] = min(len(value) + inner, MAX_EXPANSION + 1)
+            sizes[name] = min(len(value) + inner, MAX_EXPANSION_BYTES + 1)
         return sizes[name]
 
     # The later ones are mostly made of the earlier: what is found from the end explodes as a whole.
     for name in reversed(entities):
-        if size(name, 1) > MAX_EXPANSION:
-            message = f"entity expansion exceeds {MAX_EXPANSION} bytes (entity '{name}')"
+        if size(name, 1) > MAX_EXPANSION_BYTES:
+            message = f"entity expansion exceeds {MAX_EXPANSION_BYTES} bytes (entity '{name}')"
             return DoctypeRefusal("X003", entities[name][1], message)
     total = 0
-    for match in _REFERENCE.finditer(text, end):
+    for match in _REFERENCE_PATTERN.finditer(text, end):
         total += size(match[1], 1)
-        if total > MAX_EXPANSION:
-            return DoctypeRefusal("X003", match.start(), f"entity expansion exceeds {MAX_EXPANSION} bytes")
+        if total > MAX_EXPANSION_BYTES:
+            return DoctypeRefusal("X003", match.start(), f"entity expansion exceeds {MAX_EXPANSION_BYTES} bytes")
     if entities:
         name = next(iter(entities))
         return DoctypeRefusal("X004", entities[name][1], f"internal entity '{name}' used")

@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from sowctl.findings import Place
 
-SPACE = " \t\r\n"
+XML_WHITESPACE = " \t\r\n"
 """White space as XML counts it; a no-break space is a character like any other."""
-VARIABLE = r"\$\{([^${}]*)\}"
-_PIECE = r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</?)|(.)"
+VARIABLE_PATTERN = r"\$\{([^${}]*)\}"
+_PIECE_PATTERN = r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</?)|(.)"
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
-_WIDTH = 160
+_MAX_EXCERPT_CHARACTERS = 160
 
 
 class SourceFile:
@@ -35,23 +35,23 @@ class SourceFile:
         self.variables = variables
         self.newlines = tuple(match.start() for match in re.finditer("\n", text))
 
-    def position(self, offset: int) -> tuple[int, int]:
+    def find_position(self, offset: int) -> tuple[int, int]:
         """Line and column (1-based, in characters) of a text offset."""
         before = bisect_left(self.newlines, offset)
         return before + 1, offset - (self.newlines[before - 1] if before else -1)
 
-    def place(self, offset: int, element: str | None = None) -> Place:
+    def find_place(self, offset: int, element: str | None = None) -> Place:
         """The place of a text offset."""
-        line, column = self.position(offset)
+        line, column = self.find_position(offset)
         return Place(self.file, line, column, element=element)
 
-    def excerpt(self, line: int, column: int) -> str:
+    def build_excerpt(self, line: int, column: int) -> str:
         """The source line with a caret under ``column``; of a very long line, the part around it."""
         start = self.newlines[line - 2] + 1 if line > 1 else 0
         end = self.newlines[line - 1] if line <= len(self.newlines) else len(self.text)
-        cut = max(0, column - 1 - _WIDTH // 2) if end - start > _WIDTH else 0
+        cut = max(0, column - 1 - _MAX_EXCERPT_CHARACTERS // 2) if end - start > _MAX_EXCERPT_CHARACTERS else 0
         # A tabulator is one character and must stay one column wide, or the caret would point elsewhere.
-        content = self.text[start + cut : min(end, start + cut + _WIDTH)].replace("\t", " ")
+        content = self.text[start + cut : min(end, start + cut + _MAX_EXCERPT_CHARACTERS)].replace("\t", " ")
         return f"  {content}\n  {' ' * (column - 1 - cut)}^"
 
 
@@ -95,11 +95,11 @@ class ElementNode:
                     return child
         return None
 
-    def all(self, *tags: str) -> Iterator[ElementNode]:
+    def find_all(self, *tags: str) -> Iterator[ElementNode]:
         """All children with one of these tags, in document order."""
         return (child for child in self.children if child.tag in tags)
 
-    def value(self, *tags: str) -> str | None:
+    def find_text(self, *tags: str) -> str | None:
         """The text of :meth:`find`, or None."""
         child = self.find(*tags)
         return None if child is None else child.text
@@ -110,30 +110,30 @@ class ElementNode:
         for child in self.children:
             yield from child.walk()
 
-    def variables(self) -> tuple[str, ...]:
+    def list_variables(self) -> tuple[str, ...]:
         """The names of the variables in the text as it was written."""
         if self.inner < 0 or "${" not in self.source.text:
             return ()
-        return tuple(dict.fromkeys(re.findall(VARIABLE, _decoded(self.source, self.inner)[0])))
+        return tuple(dict.fromkeys(re.findall(VARIABLE_PATTERN, _decode_text(self.source, self.inner)[0])))
 
-    def place_in_text(self, line: int, column: int) -> Place:
+    def find_place_in_text(self, line: int, column: int) -> Place:
         """The place in the file of a line and column of ``text``, through references, CDATA, and variables."""
         lines = self.text.split("\n")
         index = sum(len(part) + 1 for part in lines[: line - 1]) + column - 1
-        decoded, offsets = _expanded(self.source, *_decoded(self.source, self.inner))
+        decoded, offsets = _expand_variables(self.source, *_decode_text(self.source, self.inner))
         # The text was stripped when it was loaded, so the white space in front of it counts for the offset in the file.
-        lead = len(decoded) - len(decoded.lstrip(SPACE))
+        lead = len(decoded) - len(decoded.lstrip(XML_WHITESPACE))
         if self.inner < 0 or not offsets:
             return self.place
-        return self.source.place(offsets[min(lead + index, len(offsets) - 1)], self.place.element)
+        return self.source.find_place(offsets[min(lead + index, len(offsets) - 1)], self.place.element)
 
 
-def _decoded(source: SourceFile, inner: int) -> tuple[str, list[int]]:
+def _decode_text(source: SourceFile, inner: int) -> tuple[str, list[int]]:
     """The character data from ``inner`` to the next tag, and the source offset of each character and of the end."""
     characters: list[str] = []
     offsets: list[int] = []
     position = max(inner, 0)
-    for match in re.compile(_PIECE).finditer(source.text, position):
+    for match in re.compile(_PIECE_PATTERN).finditer(source.text, position):
         position = match.start()
         # The next tag ends the text.
         if match[3]:
@@ -145,7 +145,7 @@ def _decoded(source: SourceFile, inner: int) -> tuple[str, list[int]]:
         elif match[2] is not None:
             # A reference is several characters in the file and one in the text: all faults in it point to its
             # beginning.
-            characters.append(_character(match[2]))
+            characters.append(_decode_reference(match[2]))
             offsets.append(position)
         elif match[4] is not None:
             characters.append(match[4])
@@ -154,7 +154,7 @@ def _decoded(source: SourceFile, inner: int) -> tuple[str, list[int]]:
     return "".join(characters), offsets
 
 
-def _character(reference: str) -> str:
+def _decode_reference(reference: str) -> str:
     if reference.startswith("#x"):
         return chr(int(reference[2:], 16))
     if reference.startswith("#"):
@@ -162,11 +162,11 @@ def _character(reference: str) -> str:
     return _ENTITIES.get(reference, "?")
 
 
-def _expanded(source: SourceFile, text: str, offsets: list[int]) -> tuple[str, list[int]]:
+def _expand_variables(source: SourceFile, text: str, offsets: list[int]) -> tuple[str, list[int]]:
     parts: list[str] = []
     places: list[int] = []
     last = 0
-    for match in re.finditer(VARIABLE, text):
+    for match in re.finditer(VARIABLE_PATTERN, text):
         value = source.variables.get(match[1])
         if value is None:
             continue
@@ -194,7 +194,7 @@ class Document(Struct, frozen=True, eq=False):
     """The texts of its files: the main file first, then each include where it is met."""
 
     @property
-    def made_up(self) -> frozenset[str]:
+    def synthetic_paths(self) -> frozenset[str]:
         """The paths of the elements that no file has, made up around the parts that a fragment holds."""
         # Only loading a fragment makes elements up.
         if not self.fragment:

@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sowctl.config.document import SPACE, VARIABLE, SourceFile
+from sowctl.config.document import VARIABLE_PATTERN, XML_WHITESPACE, SourceFile
 from sowctl.config.parse import (
-    MAX_FILE,
+    MAX_FILE_BYTES,
     Broken,
-    decode,
-    finding_at,
+    build_place_finding,
+    check_limits,
+    decode_file,
+    find_unusual_bytes,
     parse_elements,
-    read_limited,
-    refuse,
-    unusual_bytes,
+    read_config_file,
 )
-from sowctl.config.problems import TOO_DEEP, TOO_LARGE, UNREADABLE, clipped
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, ConfigScan, scan
+from sowctl.config.problems import TOO_DEEP_CODE, TOO_LARGE_CODE, UNREADABLE_CODE, clip_text
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_NODES, ConfigScan, scan_tags
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
 MAX_INCLUDE_DEPTH = 10
 MAX_INCLUDES = 1_000
-DEFAULT_EXPANSION = 5 << 20
+DEFAULT_EXPANSION_BYTES = 5 << 20
 REFERENCE_VERSION = "5.3.5"
 """What AMPS_VERSION stands for: the version whose documentation the dialect follows."""
 
@@ -45,15 +45,15 @@ class IncludedPart:
         self.elements = elements
         self.chain = chain
 
-    def broken(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
+    def build_finding(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
         """The finding that tag ``number`` breaks a rule."""
-        place = self.source.place(self.tags[number].start, element)
-        return finding_at(rule, self.source, place, message, hint)
+        place = self.source.find_place(self.tags[number].start, element)
+        return build_place_finding(rule, self.source, place, message, hint)
 
 
 def _readable_hint(path: Path) -> str:
-    """What to name instead of a path that cannot be read; of a directory, the configuration in it."""
-    from sowctl.config.usual import CONFIG_NAMES  # only a failed command needs it
+    """Name a readable file instead of a path that is none; of a directory, the configuration in it."""
+    from sowctl.config.default_config import CONFIG_NAMES  # only a failed command needs it
 
     found = next((path / name for name in CONFIG_NAMES if (path / name).is_file()), None)
     return "name a readable XML file" if found is None else f"the configuration of this directory is {found}"
@@ -94,23 +94,23 @@ class Files:
         self.includes = 0
         self.bytes = 0
         self.inserted = 0
-        self.ceiling = DEFAULT_EXPANSION
+        self.ceiling = DEFAULT_EXPANSION_BYTES
         self.sources: list[SourceFile] = []
         self.named: set[str] = set()
 
-    def main(self, fragment: bool) -> tuple[IncludedPart, bool]:
+    def read_main(self, fragment: bool) -> tuple[IncludedPart, bool]:
         """The main file, and whether it is a fragment. Raises SOW-CFG-030 where it cannot be read, and Broken."""
         try:
-            data = read_limited(self.path) if self.given is None else self.given
+            data = read_config_file(self.path) if self.given is None else self.given
         except OSError as error:
             raise ConfigError(
-                UNREADABLE,
+                UNREADABLE_CODE,
                 f"configuration cannot be read: {error.strerror or error}",
                 place=str(self.path),
                 hint=_readable_hint(self.path),
             ) from None
         part, wrapped = self._parse(data, str(self.path), (self.path.resolve(),), fragment)
-        self.ceiling = _ceiling(part)
+        self.ceiling = _read_expansion_limit(part)
         return part, wrapped
 
     def _report(self, finding: Finding) -> None:
@@ -119,18 +119,18 @@ class Files:
             raise Broken(finding)
         self.findings.append(finding)
 
-    def note(self, rule: str, level: Level, source: SourceFile, place: Place, message: str, hint: str) -> None:
+    def note_finding(self, rule: str, level: Level, source: SourceFile, place: Place, message: str, hint: str) -> None:
         """Note what no loading stops at, where the caller collects."""
         if self.findings is not None:
-            excerpt = source.excerpt(place.line or 1, place.column or 1)
-            self.findings.append(Finding(rule, level, place, clipped(message), clipped(hint), excerpt))
+            excerpt = source.build_excerpt(place.line or 1, place.column or 1)
+            self.findings.append(Finding(rule, level, place, clip_text(message), clip_text(hint), excerpt))
 
     def _parse(self, data: bytes, file: str, chain: tuple[Path, ...], fragment: bool) -> tuple[IncludedPart, bool]:
-        if len(data) > MAX_FILE:
-            message = f"the file is larger than {MAX_FILE >> 20} MiB"
+        if len(data) > MAX_FILE_BYTES:
+            message = f"the file is larger than {MAX_FILE_BYTES >> 20} MiB"
             raise Broken(
                 Finding(
-                    TOO_LARGE,
+                    TOO_LARGE_CODE,
                     Level.ERROR,
                     Place(file),
                     message,
@@ -138,14 +138,14 @@ class Files:
                 )
             )
         self.bytes += len(data)
-        text = decode(data, file)
+        text = decode_file(data, file)
         source = SourceFile(file, text, self.variables)
         self.sources.append(source)
-        if self.findings is not None and (marks := unusual_bytes(data)):
+        if self.findings is not None and (marks := find_unusual_bytes(data)):
             hint = "save the file as UTF-8 without a byte order mark, with line feeds"
-            self.note("X017", Level.INFO, source, source.place(0), f"the file has {marks}", hint)
-        found = scan(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
-        refuse(source, found)
+            self.note_finding("X017", Level.INFO, source, source.find_place(0), f"the file has {marks}", hint)
+        found = scan_tags(text, nodes=MAX_NODES - self.nodes, attributes=MAX_ATTRIBUTES - self.attributes)
+        check_limits(source, found)
         self.nodes += len(found.tags)
         self.attributes += found.attributes
         # A fragment that is a whole configuration needs no element around it.
@@ -154,8 +154,8 @@ class Files:
         elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return IncludedPart(source, found, elements, chain), wrap
 
-    def included(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:
-        """What stands at this element: itself, or the root of the file that an Include names, if it can be read."""
+    def resolve_include(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:
+        """Return this element, or the root of the file that an Include names; None if it cannot be read."""
         # The root of an included file may be an Include again.
         while part.tags[number].name == "Include":
             target = self._include(part, number, f"{parent}/Include")
@@ -165,9 +165,9 @@ class Files:
         return part, number
 
     def _include(self, part: IncludedPart, number: int, element: str) -> IncludedPart | None:
-        written = (part.elements[number].text or "").strip(SPACE)
+        written = (part.elements[number].text or "").strip(XML_WHITESPACE)
         known = len(self.findings or ())
-        text = self.expand(part, number, element, written).strip(SPACE)
+        text = self.expand_variables(part, number, element, written).strip(XML_WHITESPACE)
         # A name with an unknown variable names no file; the missing variable has been reported.
         if any(finding.id == "X009" for finding in (self.findings or ())[known:]):
             return None
@@ -176,7 +176,9 @@ class Files:
         # They would be lost: the root of the other file takes the place of the whole element.
         if part.tags[number].children:
             message = "Include contains child elements but takes text only"
-            self._report(part.broken("S075", number, element, message, "write one <Include>path</Include> per file"))
+            self._report(
+                part.build_finding("S075", number, element, message, "write one <Include>path</Include> per file")
+            )
             return None
         # The name as written is kept for messages; only the resolved one decides what may be read.
         shown = Path(part.source.file).parent / text
@@ -189,49 +191,55 @@ class Files:
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
             raise Broken(
-                part.broken("X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor")
+                part.build_finding(
+                    "X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor"
+                )
             )
         # Files that include each other twice at each level multiply without a cycle; the count ends that.
         if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
             message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
-            raise Broken(part.broken(TOO_DEEP, number, element, message))
+            raise Broken(part.build_finding(TOO_DEEP_CODE, number, element, message))
         self.includes += 1
         # After links are resolved, so that a link inside the directory cannot lead out of it.
         outside = not resolved.is_relative_to(self.tree)
         try:
             if not text or outside or not regular:
-                raise OSError(_reason(text, outside))
-            data = read_limited(resolved)
+                raise OSError(_explain_unreadable(text, outside))
+            data = read_config_file(resolved)
         except OSError as error:
             detail = error.strerror or str(error)
             hint = "the path is relative to the including file, and must stay below the directory of the main file"
-            self._report(part.broken("X006", number, element, f"included file '{text}' cannot be read: {detail}", hint))
+            self._report(
+                part.build_finding("X006", number, element, f"included file '{text}' cannot be read: {detail}", hint)
+            )
             return None
         inner, _ = self._parse(data, str(shown), (*part.chain, resolved), False)
         if self.bytes > self.ceiling:
             message = (
                 f"expanded configuration is {self.bytes} bytes, above ConfigCycleDetectionThreshold ({self.ceiling})"
             )
-            raise Broken(part.broken("X008", number, element, message))
+            raise Broken(part.build_finding("X008", number, element, message))
         return inner
 
     def _judge_include(self, part: IncludedPart, number: int, element: str, written: str, text: str) -> None:
         """Say what is odd about an Include: its path and its attributes."""
-        place = part.source.place(part.tags[number].start, element)
+        place = part.source.find_place(part.tags[number].start, element)
         if text and not Path(text).is_absolute():
             message = f"relative Include path '{written}' is ambiguous; here it is relative to the including file"
             hint = f"write ${{AMPS_CONFIG_DIRECTORY}}/{written}"
-            self.note("X016", Level.WARNING, part.source, place, message, hint)
+            self.note_finding("X016", Level.WARNING, part.source, place, message, hint)
         for name, value in part.elements[number].attrib.items():
             if name != "comment":
                 hint = "remove it; Include has only the attribute comment"
                 message = f"unexpected attribute '{name}' on Include"
-                self.note("X012", Level.WARNING, part.source, place, message, hint)
+                self.note_finding("X012", Level.WARNING, part.source, place, message, hint)
             elif value.strip().lower() not in ("true", "false"):
                 message = f"Include comment attribute must be true or false, not '{value}'"
-                self.note("X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it')
+                self.note_finding(
+                    "X013", Level.WARNING, part.source, place, message, 'write comment="true" or remove it'
+                )
 
-    def expand(self, part: IncludedPart, number: int, element: str, text: str) -> str:
+    def expand_variables(self, part: IncludedPart, number: int, element: str, text: str) -> str:
         """The text of an element or attribute with the variables replaced; their values are not expanded again."""
 
         def value(match: re.Match[str]) -> str:
@@ -239,31 +247,35 @@ class Files:
             if name not in self.variables:
                 # Commands that look at records have no such option: they take a configuration as a service has it.
                 hint = f"set it in the environment; validate, lint and config show also have -D{name}=VALUE"
-                self._report(part.broken("X009", number, element, f"environment variable '{name}' is not set", hint))
+                self._report(
+                    part.build_finding("X009", number, element, f"environment variable '{name}' is not set", hint)
+                )
                 return match[0]
             if name in self.built_in and name not in self.named:
                 self.named.add(name)
-                place = part.source.place(part.tags[number].start, element)
+                place = part.source.find_place(part.tags[number].start, element)
                 message = f"variable '{name}' supplied by built-in value {self.variables[name]}"
-                self.note("X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE")
+                self.note_finding(
+                    "X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE"
+                )
             self.inserted += len(self.variables[name])
             # A long value that is used often would fill the memory although each file is small.
-            if self.inserted > (limit := min(self.ceiling, MAX_FILE)):
+            if self.inserted > (limit := min(self.ceiling, MAX_FILE_BYTES)):
                 message = f"the values of variables exceed {limit} bytes, the ConfigCycleDetectionThreshold"
-                raise Broken(part.broken("X008", number, element, message, "write the value once"))
+                raise Broken(part.build_finding("X008", number, element, message, "write the value once"))
             return self.variables[name]
 
         # One pass: a value that contains ``${...}`` is put in as it is, so variables cannot refer to each other.
-        return re.sub(VARIABLE, value, text)
+        return re.sub(VARIABLE_PATTERN, value, text)
 
 
-def _reason(text: str, outside: bool) -> str:
+def _explain_unreadable(text: str, outside: bool) -> str:
     if not text:
         return "the path is empty"
     return "it is outside the directory of the configuration" if outside else "the file does not exist"
 
 
-def _ceiling(part: IncludedPart) -> int:
+def _read_expansion_limit(part: IncludedPart) -> int:
     """ConfigCycleDetectionThreshold of the main file, or its default where it is absent or no size."""
     from sowctl.values.units import parse_size
 
@@ -273,4 +285,4 @@ def _ceiling(part: IncludedPart) -> int:
                 return parse_size(part.elements[number].text or "")
             except ValueError:
                 break
-    return DEFAULT_EXPANSION
+    return DEFAULT_EXPANSION_BYTES

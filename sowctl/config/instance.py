@@ -2,7 +2,7 @@
 
 It checks what the model holds (SOW entries, the transaction log, message types) and stops at the first error there;
 everything else is trusted, and nothing is parsed that needs the expression language. The full check is
-:func:`sowctl.config.validate.validate`. Ruled by ``sow-config(5)``.
+:func:`sowctl.config.validate.validate_config`. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from sowctl.config.document import Document, ElementNode
 from sowctl.config.elements.journal import TRANSACTION_LOG
 from sowctl.config.elements.sow import HISTORY, SOW, TOPIC
-from sowctl.config.load import load
-from sowctl.config.matching import any_search, is_pattern
+from sowctl.config.load import read_document
 from sowctl.config.model import (
     Expiration,
     History,
@@ -26,23 +25,31 @@ from sowctl.config.model import (
     SowEntry,
     TopicConfig,
     TransactionLog,
-    file_of,
+    format_file_name,
 )
-from sowctl.config.problems import as_error, at_node
-from sowctl.config.reading import get, hash_indexes, name_of, options_of, path_of, texts_of
-from sowctl.config.rules.at_load import first_error
-from sowctl.config.structure import check
+from sowctl.config.node_values import (
+    parse_node_path,
+    read_child_value,
+    read_entry_name,
+    read_hash_indexes,
+    read_options,
+    read_section_texts,
+)
+from sowctl.config.problems import build_config_error, build_node_finding
+from sowctl.config.rules.load_rules import find_load_errors
+from sowctl.config.structure import check_element
+from sowctl.config.topic_patterns import compile_any_search, is_pattern
 from sowctl.findings import Finding, Level
-from sowctl.remote.place import placed
+from sowctl.remote.place import resolve_place
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
 Coverage: TypeAlias = Callable[[str, str], bool]
 """Whether a topic, by name and message type, is journalled."""
-JOURNAL_FLOOR = 10 << 20
+MIN_JOURNAL_BYTES = 10 << 20
 """The size that a smaller JournalSize is raised to."""
-_DECIMAL_FLOOR = 10_000_000
+_MIN_JOURNAL_DECIMAL_BYTES = 10_000_000
 
 
 def load_instance(
@@ -54,68 +61,70 @@ def load_instance(
 ) -> InstanceConfig:
     """Load a configuration as the engine sees it; ``root`` (default: the file's directory) is the base of its paths.
 
-    Raises :class:`~sowctl.errors.ConfigError`: as :func:`sowctl.config.load.load`, or with the code of the first rule
-    that a modelled element breaks (SOW-CFG-1NN structure, -2NN between fields, -3NN between elements).
+    Raises :class:`~sowctl.errors.ConfigError`: as :func:`sowctl.config.load.read_document`, or with the code of the
+    first rule that a modelled element breaks (SOW-CFG-1NN structure, -2NN between fields, -3NN between elements).
     """
-    document = load(path, environment=environment, defines=defines, root=root)
+    document = read_document(path, environment=environment, defines=defines, root=root)
     # Only what stops an instance stops a command; everything else is for ``config validate`` and ``config lint``.
     # Generated one by one, so that the first error ends the checking.
-    for finding in _broken(document.top):
+    for finding in _find_violations(document.top):
         if finding.level >= Level.ERROR:
-            raise as_error(finding)
-    return build(document)
+            raise build_config_error(finding)
+    return build_instance(document)
 
 
-def _broken(top: ElementNode) -> Iterator[Finding]:
-    if not top.value("Name"):
-        yield at_node("S004", top, "instance Name is required", "add <Name>")
+def _find_violations(top: ElementNode) -> Iterator[Finding]:
+    if not top.find_text("Name"):
+        yield build_node_finding("S004", top, "instance Name is required", "add <Name>")
     # A section may be written under two names; one of each is one too many.
     for tags in (("SOW", "TopicMetaData"), ("TransactionLog",)):
-        sections = list(top.all(*tags))
+        sections = list(top.find_all(*tags))
         if len(sections) > 1:
-            yield at_node("S003", sections[1], f"{sections[1].tag} may appear only once in AMPSConfig", "merge the two")
-    for section in top.all("SOW", "TopicMetaData"):
+            yield build_node_finding(
+                "S003", sections[1], f"{sections[1].tag} may appear only once in AMPSConfig", "merge the two"
+            )
+    for section in top.find_all("SOW", "TopicMetaData"):
         for entry in section.children:
-            row = SOW.child(entry.tag)
+            row = SOW.find_child(entry.tag)
             if row is not None:
-                yield from check(entry, row)
-    for section in top.all("TransactionLog"):
-        yield from check(section, TRANSACTION_LOG)
-    for section in top.all("MessageTypes"):
+                yield from check_element(entry, row)
+    for section in top.find_all("TransactionLog"):
+        yield from check_element(section, TRANSACTION_LOG)
+    for section in top.find_all("MessageTypes"):
         from sowctl.config.elements.connections import MESSAGE_TYPES
 
-        yield from check(section, MESSAGE_TYPES)
-    yield from first_error(top)
+        yield from check_element(section, MESSAGE_TYPES)
+    yield from find_load_errors(top)
 
 
-def build(document: Document) -> InstanceConfig:
+def build_instance(document: Document) -> InstanceConfig:
     """The model of a document that broke no rule of the modelled elements."""
     top = document.top
-    name = top.value("Name") or ""
+    name = top.find_text("Name") or ""
     log = top.find("TransactionLog")
-    regex_topics = (top.value("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
-    transaction_log = None if log is None else _transaction_log(log, document.root, regex_topics)
-    journalled = _coverage(transaction_log)
+    regex_topics = (top.find_text("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
+    transaction_log = None if log is None else _build_transaction_log(log, document.root, regex_topics)
+    journalled = _build_coverage(transaction_log)
     section = top.find("SOW", "TopicMetaData")
     entries = section.children if section is not None else ()
     section = top.find("MessageTypes")
-    types = tuple(_message_type(node) for node in section.all("MessageType")) if section is not None else ()
+    types = tuple(_build_message_type(node) for node in section.find_all("MessageType")) if section is not None else ()
     return InstanceConfig(
         name=name,
-        group=top.value("Group") or name,
+        group=top.find_text("Group") or name,
         path=document.path,
         directory=document.directory,
         root=document.root,
-        sow=tuple(entry for node in entries if (entry := _entry(node, document.root, journalled)) is not None),
+        sow=tuple(entry for node in entries if (entry := _build_entry(node, document.root, journalled)) is not None),
         transaction_log=transaction_log,
         message_types=types,
         document=document,
-        types=_definitions(types, document.root),
+        types=_build_definitions(types, document.root),
     )
 
 
-def _coverage(log: TransactionLog | None) -> Coverage:
-    """:meth:`TransactionLog.covers`, made ready for many topics."""
+def _build_coverage(log: TransactionLog | None) -> Coverage:
+    """:meth:`TransactionLog.covers_topic`, made ready for many topics."""
     if log is None:
         return lambda name, message_type: False
     # Names by a set and all patterns of a type in one search: a topic is not compared with every entry of the log.
@@ -124,7 +133,7 @@ def _coverage(log: TransactionLog | None) -> Coverage:
     for topic in log.topics if log.regex_topics else ():
         if is_pattern(topic.name):
             patterns.setdefault(topic.message_type, []).append(topic.name)
-    searches = {kind: any_search(names, strict=True) for kind, names in patterns.items()}
+    searches = {kind: compile_any_search(names, strict=True) for kind, names in patterns.items()}
 
     def covers(name: str, message_type: str) -> bool:
         search = searches.get(message_type)
@@ -133,108 +142,110 @@ def _coverage(log: TransactionLog | None) -> Coverage:
     return covers
 
 
-def _entry(node: ElementNode, root: Path, journalled: Coverage) -> SowEntry | None:
-    row = SOW.child(node.tag)
+def _build_entry(node: ElementNode, root: Path, journalled: Coverage) -> SowEntry | None:
+    row = SOW.find_child(node.tag)
     if row is None:
         return None
     if row is TOPIC:
-        return _topic(node, root, journalled)
-    from sowctl.config.derived import derived_entry
+        return _build_topic(node, root, journalled)
+    from sowctl.config.derived_entries import read_derived_entry
 
-    return derived_entry(node, row)
+    return read_derived_entry(node, row)
 
 
-def _topic(node: ElementNode, root: Path, journalled: Coverage) -> TopicConfig:
-    name, message_type = name_of(node), node.value("MessageType") or ""
-    keys = tuple(path_of(key) for key in node.all("Key"))
+def _build_topic(node: ElementNode, root: Path, journalled: Coverage) -> TopicConfig:
+    name, message_type = read_entry_name(node), node.find_text("MessageType") or ""
+    keys = tuple(parse_node_path(key) for key in node.find_all("Key"))
     generator = node.find("KeyGenerator")
     # One of three ways to keys (behaviour 1.1); that a topic has only one of them was checked before.
     key_mode: Literal["fields", "user", "module"] = "fields" if keys else "user" if generator is None else "module"
-    durability = get(node, TOPIC, "Durability")
-    file_name = node.value("FileName") or None
+    durability = read_child_value(node, TOPIC, "Durability")
+    file_name = node.find_text("FileName") or None
     file = None
     # A transient topic has no file, whatever FileName says.
     if file_name is not None and durability == "persistent":
-        file = root / file_of(file_name, name, message_type)
-    slab_size, slabs = _slabs(node)
+        file = root / format_file_name(file_name, name, message_type)
+    slab_size, slabs = _read_slabs(node)
     return TopicConfig(
         name=name,
         message_type=message_type,
         keys=keys,
-        key_domain=node.value("KeyDomain") or name,
+        key_domain=node.find_text("KeyDomain") or name,
         key_generator=None
         if generator is None
-        else KeyGenerator(generator.value("Module") or "", options_of(generator), generator.place),
+        else KeyGenerator(generator.find_text("Module") or "", read_options(generator), generator.place),
         key_mode=key_mode,
         file=file,
         file_name=file_name,
         durability=durability,
-        recovery_point=get(node, TOPIC, "RecoveryPoint"),
-        expiration=_expiration(node),
+        recovery_point=read_child_value(node, TOPIC, "RecoveryPoint"),
+        expiration=_build_expiration(node),
         slab_size=slab_size,
         initial_slab_count=slabs,
-        hash_indexes=hash_indexes(node),
-        indexes=tuple(path_of(index) for index in node.all("Index")),
-        expected_key_count_hint=get(node, TOPIC, "ExpectedKeyCountHint"),
-        history=_history(node),
-        preprocessing=texts_of(node, "Preprocessing"),
-        enrichment=texts_of(node, "Enrichment"),
-        pattern=node.value("Pattern") or None,
+        hash_indexes=read_hash_indexes(node),
+        indexes=tuple(parse_node_path(index) for index in node.find_all("Index")),
+        expected_key_count_hint=read_child_value(node, TOPIC, "ExpectedKeyCountHint"),
+        history=_build_history(node),
+        preprocessing=read_section_texts(node, "Preprocessing"),
+        enrichment=read_section_texts(node, "Enrichment"),
+        pattern=node.find_text("Pattern") or None,
         journalled=journalled(name, message_type),
         place=node.place,
         node=node,
     )
 
 
-def _expiration(node: ElementNode) -> Expiration:
-    kind, nanoseconds = get(node, TOPIC, "Expiration")
+def _build_expiration(node: ElementNode) -> Expiration:
+    kind, nanoseconds = read_child_value(node, TOPIC, "Expiration")
     return Expiration(kind, nanoseconds // 1000)
 
 
-def _history(node: ElementNode) -> History | None:
+def _build_history(node: ElementNode) -> History | None:
     section = node.find("History")
     if section is None:
         return None
-    return History(get(section, HISTORY, "Window") // 1000, get(section, HISTORY, "Granularity") // 1000)
+    return History(
+        read_child_value(section, HISTORY, "Window") // 1000, read_child_value(section, HISTORY, "Granularity") // 1000
+    )
 
 
-def _slabs(node: ElementNode) -> tuple[int, int]:
+def _read_slabs(node: ElementNode) -> tuple[int, int]:
     """Slab size in bytes and number of slabs; the retired sizes say both where the present ones are absent."""
-    size, count = get(node, TOPIC, "SlabSize"), get(node, TOPIC, "InitialSlabCount")
+    size, count = read_child_value(node, TOPIC, "SlabSize"), read_child_value(node, TOPIC, "InitialSlabCount")
     if node.find("RecordSize", "InitialSize", "IncrementSize") is not None:
         # The present sizes win where they are given, each by itself (behaviour 11.31).
-        step = get(node, TOPIC, "IncrementSize")
+        step = read_child_value(node, TOPIC, "IncrementSize")
         if node.find("SlabSize") is None:
-            size = get(node, TOPIC, "RecordSize") * step
+            size = read_child_value(node, TOPIC, "RecordSize") * step
         if node.find("InitialSlabCount") is None:
-            count = -(-get(node, TOPIC, "InitialSize") // step)
+            count = -(-read_child_value(node, TOPIC, "InitialSize") // step)
     return size, count
 
 
-def _transaction_log(node: ElementNode, root: Path, regex_topics: bool) -> TransactionLog:
-    archive = node.value("JournalArchiveDirectory")
-    size = get(node, TRANSACTION_LOG, "JournalSize")
-    client_age = get(node, TRANSACTION_LOG, "InactiveClientAckExpiration")
+def _build_transaction_log(node: ElementNode, root: Path, regex_topics: bool) -> TransactionLog:
+    archive = node.find_text("JournalArchiveDirectory")
+    size = read_child_value(node, TRANSACTION_LOG, "JournalSize")
+    client_age = read_child_value(node, TRANSACTION_LOG, "InactiveClientAckExpiration")
     topics = tuple(
-        JournalTopic(topic.value("Name") or "", topic.value("MessageType") or "", topic.place)
-        for topic in node.all("Topic")
+        JournalTopic(topic.find_text("Name") or "", topic.find_text("MessageType") or "", topic.place)
+        for topic in node.find_all("Topic")
     )
     return TransactionLog(
-        directory=root / (node.value("JournalDirectory") or ""),
-        archive_directory=placed(root, archive) if archive else None,
+        directory=root / (node.find_text("JournalDirectory") or ""),
+        archive_directory=resolve_place(root, archive) if archive else None,
         # 10MB is the floor, whether a kilobyte has 1000 or 1024 bytes; less counts as 10MB (S044).
-        journal_size=size if size >= _DECIMAL_FLOOR else JOURNAL_FLOOR,
-        flush_interval_us=get(node, TRANSACTION_LOG, "FlushInterval") // 1000,
-        preallocated=get(node, TRANSACTION_LOG, "PreallocatedJournalFiles"),
+        journal_size=size if size >= _MIN_JOURNAL_DECIMAL_BYTES else MIN_JOURNAL_BYTES,
+        flush_interval_us=read_child_value(node, TRANSACTION_LOG, "FlushInterval") // 1000,
+        preallocated=read_child_value(node, TRANSACTION_LOG, "PreallocatedJournalFiles"),
         topics=topics,
         regex_topics=regex_topics,
-        direct_io=get(node, TRANSACTION_LOG, "O_DIRECT"),
+        direct_io=read_child_value(node, TRANSACTION_LOG, "O_DIRECT"),
         inactive_client_ack_expiration_us=None if client_age is None else client_age // 1000,
         place=node.place,
     )
 
 
-def _definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str, TypeDefinition]:
+def _build_definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str, TypeDefinition]:
     """The definitions of message types by name; the parts of composite types are earlier ones, else built-in ones.
 
     Values of wrong kinds were refused before.
@@ -242,11 +253,11 @@ def _definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str,
     found: dict[str, TypeDefinition] = {}
     for given in types:
         # In the order of the file: a part may be an earlier type of it, which then wins over a built-in one.
-        found[given.name] = _definition(given, found, root)
+        found[given.name] = _build_definition(given, found, root)
     return found
 
 
-def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition], root: Path) -> TypeDefinition:
+def _build_definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition], root: Path) -> TypeDefinition:
     from sowctl.messages.definition import TypeDefinition
 
     settings = given.settings
@@ -254,28 +265,28 @@ def _definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefinition],
     return TypeDefinition(
         name=given.name,
         kind=given.module,
-        field_separator=bytes([int(_first(settings, "FieldSeparator", "1"))]),
+        field_separator=bytes([int(_find_first(settings, "FieldSeparator", "1"))]),
         # Of members given twice the first counts unless this says otherwise (behaviour C136).
-        first_wins=_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
+        first_wins=_find_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
         parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
         fields=settings.get("Field", ()),
-        proto_type=_first(settings, "Type", ""),
-        proto_file=_first(settings, "ProtoFile", ""),
+        proto_type=_find_first(settings, "Type", ""),
+        proto_file=_find_first(settings, "ProtoFile", ""),
         proto_paths=settings.get("ProtoPath", ()),
         directory=str(root),
         place=str(given.place),
     )
 
 
-def _first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> str:
+def _find_first(settings: Mapping[str, tuple[str, ...]], tag: str, default: str) -> str:
     texts = settings.get(tag)
     return texts[0] if texts else default
 
 
-def _message_type(node: ElementNode) -> MessageTypeConfig:
+def _build_message_type(node: ElementNode) -> MessageTypeConfig:
     settings: dict[str, tuple[str, ...]] = {}
     for child in node.children:
         if child.tag not in ("Name", "Module"):
             settings[child.tag] = (*settings.get(child.tag, ()), child.text)
-    name = node.value("Name") or ""
-    return MessageTypeConfig(name, node.value("Module") or name, settings, node.place, node)
+    name = node.find_text("Name") or ""
+    return MessageTypeConfig(name, node.find_text("Module") or name, settings, node.place, node)

@@ -2,7 +2,7 @@
 
 The generic half of the model: every element, also those that nothing here acts on. What shows, compares or prints a
 configuration works on items; :mod:`sowctl.config.model` has what the engine acts on. A document must be checked
-(:func:`checked`) before it is read with defaults. Ruled by ``sow-config(5)``.
+(:func:`check_document`) before it is read with defaults. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.config.canonical_values import read_canonical
 from sowctl.config.document import Document, ElementNode
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.kinds import CONTAINERS, out_of_bounds
-from sowctl.config.matching import is_pattern
-from sowctl.config.problems import as_error
-from sowctl.config.spelled import read
+from sowctl.config.kinds import CONTAINER_KINDS, find_bounds_fault
+from sowctl.config.problems import build_config_error
+from sowctl.config.topic_patterns import is_pattern
 from sowctl.findings import Level
 
-_OPEN = Element("", "0..n", "free")
-_CONDITIONAL = frozenset(
+_OPEN_ELEMENT = Element("", "0..n", "free")
+_CONDITIONAL_DEFAULTS = frozenset(
     {
         *(("Transport", tag) for tag in ("MessageDiskPath", "ClientMaxCapacity", "PerMessageDeflate")),
         *(("MessageType", f"{what}Separator") for what in ("Field", "Header", "Message")),
@@ -32,7 +32,7 @@ _CONDITIONAL = frozenset(
     }
 )
 """Defaults that hold only under circumstances that the table does not tell: they are not filled in."""
-_SIZES = frozenset({"RecordSize", "InitialSize", "IncrementSize"})
+_RETIRED_SIZE_TAGS = frozenset({"RecordSize", "InitialSize", "IncrementSize"})
 
 
 class Item(Struct, frozen=True):
@@ -53,78 +53,78 @@ class Item(Struct, frozen=True):
         """The first child of this name."""
         return next((child for child in self.children if child.tag == tag), None)
 
-    def said(self, tag: str) -> str:
+    def find_text(self, tag: str) -> str:
         """The text of a child, empty where there is none."""
         found = self.find(tag)
         return "" if found is None else found.text
 
     @property
-    def leaf(self) -> bool:
-        """Whether it holds a value rather than elements."""
+    def is_leaf(self) -> bool:
+        """Return True if it holds a value rather than elements."""
         return not self.children and self.value is not None
 
 
-def checked(document: Document) -> Document:
+def check_document(document: Document) -> Document:
     """The document itself. Raises :class:`~sowctl.errors.ConfigError` of the first error of names, types and ranges."""
-    from sowctl.config.structure import check
+    from sowctl.config.structure import check_element
 
-    for finding in check(document.top, INSTANCE):
+    for finding in check_element(document.top, INSTANCE):
         # A fragment need not have a Name (S004): the file that includes it has one.
         if finding.level >= Level.ERROR and not (document.fragment and finding.id == "S004"):
-            raise as_error(finding)
+            raise build_config_error(finding)
     return document
 
 
 def read_items(document: Document) -> Item:
     """The items of a checked document, and what is not written but holds inside sections that are."""
-    return _item(document.top, INSTANCE)
+    return _build_item(document.top, INSTANCE)
 
 
-def _item(node: ElementNode, row: Element) -> Item:
+def _build_item(node: ElementNode, row: Element) -> Item:
     tag = row.tag or node.tag
     if not _holds_elements(node, row):
-        value, text = read(row, node.text)
+        value, text = read_canonical(row, node.text)
         return Item(tag, row, node, value, text, ())
-    children = [_item(child, _below(row, node, child)) for child in node.children]
+    children = [_build_item(child, _find_child_row(row, node, child)) for child in node.children]
     if row.tag == "Options":  # a module's texts: they keep their spelling
         children = [replace(child, text=below.text) for child, below in zip(children, node.children, strict=True)]
-    values = [position for position, child in enumerate(children, start=1) if child.leaf]
+    values = [position for position, child in enumerate(children, start=1) if child.is_leaf]
     last = values[-1] if values else 0
     # Defaults follow the values that are written, in front of the sections.
-    children[last:last] = _defaults(row, children)
+    children[last:last] = _build_defaults(row, children)
     return Item(tag, row, node, None, "", tuple(children))
 
 
 def _holds_elements(node: ElementNode, row: Element) -> bool:
     if node.children:
         return True
-    return row.kind in CONTAINERS and row.kind not in ("mixed", "opaque")
+    return row.kind in CONTAINER_KINDS and row.kind not in ("mixed", "opaque")
 
 
-def _below(row: Element, node: ElementNode, child: ElementNode) -> Element:
+def _find_child_row(row: Element, node: ElementNode, child: ElementNode) -> Element:
     """The row of a child; of the Options of an action module, one made from the table of modules."""
-    found = row.child(child.tag)
+    found = row.find_child(child.tag)
     if found is None:
-        return _OPEN
+        return _OPEN_ELEMENT
     if found.tag == "Options" and row.tag in ACTION_MODULES:
-        module = ACTION_MODULES[row.tag].get(node.value("Module") or "")
+        module = ACTION_MODULES[row.tag].get(node.find_text("Module") or "")
         if module is not None:
             options = tuple(Element(name, "0..1", kind) for name, kind in module.options.items())
             return replace(found, kind="open", children=options)
     return found
 
 
-def _defaults(row: Element, children: list[Item]) -> list[Item]:
+def _build_defaults(row: Element, children: list[Item]) -> list[Item]:
     given = {child.tag: child for child in children}
     found = []
     for below in row.children:
         absent = below.tag not in given and below.times == "0..1" and below.retired is None
-        if not absent or (row.tag, below.tag) in _CONDITIONAL:
+        if not absent or (row.tag, below.tag) in _CONDITIONAL_DEFAULTS:
             continue
-        text = _default(below, row, given)
+        text = _find_default(below, row, given)
         # A neighbour's value that stands for a default may lie outside of its bounds, and does not hold then.
-        if text is not None and out_of_bounds(below, text) is None:
-            value, spelled = read(below, text)
+        if text is not None and find_bounds_fault(below, text) is None:
+            value, spelled = read_canonical(below, text)
             item = Item(below.tag, below, None, value, spelled, ())
             # A later default may be this one's value.
             given[below.tag] = item
@@ -132,7 +132,7 @@ def _defaults(row: Element, children: list[Item]) -> list[Item]:
     return found
 
 
-def _default(below: Element, row: Element, given: dict[str, Item]) -> str | None:
+def _find_default(below: Element, row: Element, given: dict[str, Item]) -> str | None:
     """The text of a default; one that is the name of a neighbour stands for the neighbour's value."""
     if below.tag == "FairnessModel":
         semantics = given.get("Semantics")
@@ -141,9 +141,13 @@ def _default(below: Element, row: Element, given: dict[str, Item]) -> str | None
     if below.tag == "KeyDomain" and row.tag == "Topic" and "Key" not in given:
         return None
     # The retired sizes say what the present ones do not (behaviour 11.31).
-    if row.tag == "Topic" and below.tag in ("SlabSize", "InitialSlabCount") and not _SIZES.isdisjoint(given):
-        return _retired_sizes(row, given)[below.tag]
-    if below.default is None or row.child(below.default) is None:
+    if (
+        row.tag == "Topic"
+        and below.tag in ("SlabSize", "InitialSlabCount")
+        and not _RETIRED_SIZE_TAGS.isdisjoint(given)
+    ):
+        return _compute_retired_sizes(row, given)[below.tag]
+    if below.default is None or row.find_child(below.default) is None:
         return below.default
     other = given.get(below.default)
     # A pattern names no one topic to which a message could go.
@@ -152,12 +156,12 @@ def _default(below: Element, row: Element, given: dict[str, Item]) -> str | None
     return other.text
 
 
-def _retired_sizes(row: Element, given: dict[str, Item]) -> dict[str, str]:
-    """What the retired sizes of a topic, of which one is given, say in present terms."""
+def _compute_retired_sizes(row: Element, given: dict[str, Item]) -> dict[str, str]:
+    """Convert the retired sizes of a topic, of which one is given, to the present ones."""
 
     def size(tag: str) -> int:
-        below = row.child(tag)
-        value = given[tag].value if tag in given else read(below, below.default or "")[0] if below else 0
+        below = row.find_child(tag)
+        value = given[tag].value if tag in given else read_canonical(below, below.default or "")[0] if below else 0
         return value if isinstance(value, int) else 0
 
     step = size("IncrementSize")

@@ -1,7 +1,7 @@
-"""``lint``: every finding of every level over several configurations, chosen by rule and severity.
+"""``lint_files``: every finding of every level over several configurations, chosen by rule and severity.
 
 The engine-level functions behind ``sowctl lint``. The rules are those of :mod:`sowctl.config.rules.table`; comments in
-the files may switch some off (:mod:`sowctl.config.suppress`). Ruled by ``sowctl-lint(7)``.
+the files may switch some off (:mod:`sowctl.config.suppressions`). Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.config.document import ElementNode, SourceFile
-from sowctl.config.problems import UNREADABLE, at_node
+from sowctl.config.problems import UNREADABLE_CODE, build_node_finding
 from sowctl.config.rules.survey import Survey
-from sowctl.config.rules.table import by_id, select
-from sowctl.config.suppress import apply
-from sowctl.config.validate import examine, ordered
+from sowctl.config.rules.table import index_rules, select_rules
+from sowctl.config.suppressions import apply_suppressions
+from sowctl.config.validate import examine_config, sort_findings
 from sowctl.errors import ConfigError, UsageError
 from sowctl.findings import Finding, Level, Place
 
@@ -32,21 +32,21 @@ class Linted(Struct, frozen=True):
     readable: bool
 
 
-def chosen_rules(selected: Sequence[str] = (), ignored: Sequence[str] = ()) -> frozenset[str]:
+def choose_rules(selected: Sequence[str] = (), ignored: Sequence[str] = ()) -> frozenset[str]:
     """The ids of the rules to report: those selected, or all, less those ignored.
 
     Words are ids, titles, codes, beginnings of ids, each possibly a list separated by commas. Raises
     :class:`~sowctl.errors.UsageError` SOW-CFG-050 for an unknown word.
     """
-    wanted = select(_split(selected)) if selected else frozenset(by_id())
-    return wanted - select(_split(ignored))
+    wanted = select_rules(_split(selected)) if selected else frozenset(index_rules())
+    return wanted - select_rules(_split(ignored))
 
 
 def _split(words: Iterable[str]) -> list[str]:
     return [part for word in words for part in word.replace(",", " ").split()]
 
 
-def lint(
+def lint_files(
     paths: Sequence[str | Path],
     *,
     environment: Mapping[str, str],
@@ -63,12 +63,12 @@ def lint(
     by the names that ``paths`` has for them. A file that cannot be read has that as its one finding.
     Raises UsageError SOW-CFG-051 for a directory without such files.
     """
-    active = frozenset(by_id()) if rules is None else rules
+    active = frozenset(index_rules()) if rules is None else rules
     peers = Peers()
     seen: set[Path] = set()
     for named in paths:
         path = Path(named)
-        candidates = _below(path) if path.is_dir() else [path]
+        candidates = _find_config_files(path) if path.is_dir() else [path]
         results = []
         included: set[Path] = set()
         for candidate in candidates:
@@ -76,7 +76,7 @@ def lint(
             if candidate.resolve() in seen:
                 continue
             content = (given or {}).get(str(named))
-            result, sources = _linted(candidate, active, least, environment, defines or {}, fragment, peers, content)
+            result, sources = _lint_file(candidate, active, least, environment, defines or {}, fragment, peers, content)
             included.update(Path(source.file).resolve() for source in sources[1:])
             results.append(result)
         # Held back until the whole directory was read: a file may be included by one that comes after it.
@@ -88,14 +88,14 @@ def lint(
                 yield result
 
 
-def _below(directory: Path) -> list[Path]:
+def _find_config_files(directory: Path) -> list[Path]:
     found = sorted(path for path in directory.rglob("*.xml") if path.is_file())
     if not found:
         raise UsageError("SOW-CFG-051", f"{directory} has no *.xml files", hint="name a configuration")
     return found
 
 
-def _linted(
+def _lint_file(
     path: Path,
     active: frozenset[str],
     least: Level,
@@ -107,21 +107,21 @@ def _linted(
 ) -> tuple[Linted, tuple[SourceFile, ...]]:
     # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
     try:
-        found, document = examine(
+        found, document = examine_config(
             path, active, environment=environment, defines=defines, fragment=fragment, given=given
         )
     except ConfigError as error:
-        if error.code != UNREADABLE:
+        if error.code != UNREADABLE_CODE:
             raise
-        finding = Finding(UNREADABLE, Level.ERROR, Place(str(path)), error.message, error.hint)
+        finding = Finding(UNREADABLE_CODE, Level.ERROR, Place(str(path)), error.message, error.hint)
         return Linted(path, [finding], False), ()
     if document is None:
         # Nothing was judged, which a choice of other rules must not hide.
         unusable = [finding for finding in found if finding.id in active or finding.level >= Level.ERROR]
-        return Linted(path, [f for f in ordered(unusable, (), str(path)) if f.level >= least], True), ()
-    found.extend(peers.compare(document.top))
-    kept = apply((finding for finding in found if finding.id in active), document.sources, active)
-    shown = [finding for finding in ordered(kept, document.sources, str(path)) if finding.level >= least]
+        return Linted(path, [f for f in sort_findings(unusable, (), str(path)) if f.level >= least], True), ()
+    found.extend(peers.compare_instance(document.top))
+    kept = apply_suppressions((finding for finding in found if finding.id in active), document.sources, active)
+    shown = [finding for finding in sort_findings(kept, document.sources, str(path)) if finding.level >= least]
     return Linted(path, shown, True), document.sources
 
 
@@ -143,9 +143,9 @@ class Peers:
     def __init__(self) -> None:
         self._seen: dict[str, list[Peer]] = {}
 
-    def compare(self, top: ElementNode) -> Iterator[Finding]:
+    def compare_instance(self, top: ElementNode) -> Iterator[Finding]:
         """The finding about an instance that shares its Group with an unequal one before it; it is then kept too."""
-        group, name = top.find("Group"), top.value("Name")
+        group, name = top.find("Group"), top.find_text("Name")
         if group is None or not group.text or not name:
             return
         content = frozenset((entry.kind, entry.name, entry.type) for entry in Survey(top, Path()).entries)
@@ -159,6 +159,6 @@ class Peers:
                     f"instances with different content share the Group '{group.text}': {kind} '{entry}' is {where}"
                 )
                 hint = f"define the same as {peer.name}, or use another Group"
-                yield at_node(PEERS_RULE, group, message, hint, level=Level.WARNING)
+                yield build_node_finding(PEERS_RULE, group, message, hint, level=Level.WARNING)
                 break
         earlier.append(Peer(top.source.file, name, content))

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from sowctl.config.document import SPACE, Document, ElementNode
+from sowctl.config.document import XML_WHITESPACE, Document, ElementNode
 from sowctl.config.includes import Files, IncludedPart
 from sowctl.config.parse import Broken
-from sowctl.config.problems import TOO_DEEP, as_error
+from sowctl.config.problems import TOO_DEEP_CODE, build_config_error
 from sowctl.config.scan import MAX_DEPTH
 from sowctl.findings import Finding, Level
 
-HOMES = {
+FRAGMENT_SECTIONS = {
     "Topic": "SOW", "View": "SOW", "ConflatedTopic": "SOW", "Queue": "SOW", "LocalQueue": "SOW",
     "GroupLocalQueue": "SOW", "TopicDefinition": "SOW", "ViewDefinition": "SOW", "QueueDefinition": "SOW",
     "ReplicaDefinition": "SOW", "Transport": "Transports", "Protocol": "Protocols", "MessageType": "MessageTypes",
@@ -26,10 +26,10 @@ HOMES = {
     "Destination": "Replication",
 }  # fmt: skip
 """Where the top element of a fragment belongs."""
-_SECTIONS = frozenset({*HOMES.values(), "TransactionLog"})
+_SECTIONS = frozenset({*FRAGMENT_SECTIONS.values(), "TransactionLog"})
 
 
-def load(
+def read_document(
     path: str | Path,
     *,
     environment: Mapping[str, str],
@@ -47,12 +47,12 @@ def load(
     """
     files = Files(Path(path), environment, defines or {}, None, given)
     try:
-        return _Tree(files).document(fragment, root)
+        return _Tree(files).build_document(fragment, root)
     except Broken as stop:
-        raise as_error(stop.finding) from None
+        raise build_config_error(stop.finding) from None
 
 
-def load_collecting(
+def load_for_checks(
     path: str | Path,
     *,
     environment: Mapping[str, str],
@@ -63,12 +63,13 @@ def load_collecting(
 ) -> tuple[Document | None, list[Finding]]:
     """Load ``path`` for checks: the document, None where there is no usable one, and what breaks a rule.
 
-    An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`load` does.
+    An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`read_document`
+    does.
     """
     findings: list[Finding] = []
     files = Files(Path(path), environment, defines or {}, findings, given)
     try:
-        return _Tree(files).document(fragment, root), findings
+        return _Tree(files).build_document(fragment, root), findings
     except Broken as stop:
         # What was found before is true, though the rest of the file was not read.
         return None, [*findings, stop.finding]
@@ -80,42 +81,44 @@ class _Tree:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def document(self, fragment: bool, root: Path | None) -> Document:
+    def build_document(self, fragment: bool, root: Path | None) -> Document:
         files = self.files
-        part, wrapped = files.main(fragment)
+        part, wrapped = files.read_main(fragment)
         if wrapped:
-            top = self.wrapped(part)
+            top = self.wrap_top(part)
         else:
-            found = files.included(part, 0, "")
+            found = files.resolve_include(part, 0, "")
             if found is None:
-                raise Broken(part.broken("X005", 0, "/Include", "root element is 'Include', expected AMPSConfig"))
+                raise Broken(
+                    part.build_finding("X005", 0, "/Include", "root element is 'Include', expected AMPSConfig")
+                )
             part, number = found
             tag = part.tags[number]
             if tag.name != "AMPSConfig":
                 hint = "names are case-sensitive; use --fragment to check a part of a configuration"
                 message = f"root element is '{tag.name}', expected AMPSConfig"
-                raise Broken(part.broken("X005", number, f"/{tag.name}", message, hint))
-            top = self.node(part, number, "/AMPSConfig")
+                raise Broken(part.build_finding("X005", number, f"/{tag.name}", message, hint))
+            top = self.build_node(part, number, "/AMPSConfig")
         # Paths count from the configuration's directory, unless --root names another one (behaviour 11.30).
         base = files.directory if root is None else root
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 
-    def wrapped(self, part: IncludedPart) -> ElementNode:
+    def wrap_top(self, part: IncludedPart) -> ElementNode:
         """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
         # Sections stand below AMPSConfig as they are; loose elements get the sections around them that they belong in.
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
         loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]] = {}
         for number in part.tops:
-            found = self.files.included(part, number, "/AMPSConfig")
+            found = self.files.resolve_include(part, number, "/AMPSConfig")
             if found is None:
                 continue
             inner, index = found
-            home = () if sections else _home(inner.tags[index].name)
+            home = () if sections else _find_parent_path(inner.tags[index].name)
             loose.setdefault(home, []).append((inner, index))
-        top = self.around(part, loose, ())
-        return ElementNode("AMPSConfig", "", {}, top, part.source.place(0, "/AMPSConfig"), part.source, -1)
+        top = self.wrap_elements(part, loose, ())
+        return ElementNode("AMPSConfig", "", {}, top, part.source.find_place(0, "/AMPSConfig"), part.source, -1)
 
-    def around(
+    def wrap_elements(
         self, part: IncludedPart, loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]], above: tuple[str, ...]
     ) -> tuple[ElementNode, ...]:
         """The loose elements that belong below ``above``, with those made up that are missing in between."""
@@ -125,24 +128,24 @@ class _Tree:
             # Each missing element is made once, however many loose ones belong below it.
             if home[: len(above)] == above and len(home) > len(above):
                 made.setdefault(home[len(above)], (*above, home[len(above)]))
-        nodes = list(self.siblings(loose.get(above, []), prefix))
+        nodes = list(self.build_siblings(loose.get(above, []), prefix))
         for tag, here in made.items():
-            place = part.source.place(0, f"{prefix}/{tag}")
-            nodes.append(ElementNode(tag, "", {}, self.around(part, loose, here), place, part.source, -1))
+            place = part.source.find_place(0, f"{prefix}/{tag}")
+            nodes.append(ElementNode(tag, "", {}, self.wrap_elements(part, loose, here), place, part.source, -1))
         return tuple(nodes)
 
-    def present(self, part: IncludedPart, numbers: list[int], parent: str) -> list[tuple[IncludedPart, int]]:
+    def resolve_children(self, part: IncludedPart, numbers: list[int], parent: str) -> list[tuple[IncludedPart, int]]:
         """The children of an element, includes replaced; one that cannot be read is left out."""
-        found = (self.files.included(part, number, parent) for number in numbers)
+        found = (self.files.resolve_include(part, number, parent) for number in numbers)
         return [child for child in found if child is not None]
 
-    def siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[ElementNode, ...]:
+    def build_siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[ElementNode, ...]:
         """Build neighbours; a tag that occurs several times gets its number in the element path."""
         # Asked again here: each file is within the limit by itself, and includes nest them.
         if members and prefix.count("/") > MAX_DEPTH:
             part, number = members[0]
             message = f"elements are nested deeper than {MAX_DEPTH} levels"
-            raise Broken(part.broken(TOO_DEEP, number, prefix, message))
+            raise Broken(part.build_finding(TOO_DEEP_CODE, number, prefix, message))
         names = [part.tags[number].name for part, number in members]
         counts = Counter(names) if len(names) > 1 else {}
         seen: dict[str, int] = {}
@@ -152,10 +155,10 @@ class _Tree:
             if counts and counts[name] > 1:
                 seen[name] = seen.get(name, 0) + 1
                 element = f"{element}[{seen[name]}]"
-            nodes.append(self.node(part, number, element))
+            nodes.append(self.build_node(part, number, element))
         return tuple(nodes)
 
-    def node(self, part: IncludedPart, number: int, element: str) -> ElementNode:
+    def build_node(self, part: IncludedPart, number: int, element: str) -> ElementNode:
         tag = part.tags[number]
         parsed = part.elements[number]
         text = parsed.text or ""
@@ -163,26 +166,30 @@ class _Tree:
         if tag.children:
             # The text between children counts as well: a value broken up by an element is found by the checks.
             text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
-            children = self.siblings(self.present(part, tag.children, element), element)
+            children = self.build_siblings(self.resolve_children(part, tag.children, element), element)
         # Most texts have no variable and are spared the search.
         if "${" in text:
-            text = self.files.expand(part, number, element, text)
-        attributes = {key: self.files.expand(part, number, element, value) for key, value in parsed.attrib.items()}
-        place = part.source.place(tag.start, element)
+            text = self.files.expand_variables(part, number, element, text)
+        attributes = {
+            key: self.files.expand_variables(part, number, element, value) for key, value in parsed.attrib.items()
+        }
+        place = part.source.find_place(tag.start, element)
         if self.files.findings is not None and (":" in tag.name or "xmlns" in part.source.text[tag.start : tag.inner]):
             message = f"namespace prefix or xmlns on {tag.name}; an element with a prefix is unknown"
-            self.files.note(
+            self.files.note_finding(
                 "X015", Level.WARNING, part.source, place, message, "remove it; the dialect has no namespaces"
             )
         # An include that could not be read leaves a gap; rules about missing elements must not judge it.
         complete = len(children) == len(tag.children)
-        return ElementNode(tag.name, text.strip(SPACE), attributes, children, place, part.source, tag.inner, complete)
+        return ElementNode(
+            tag.name, text.strip(XML_WHITESPACE), attributes, children, place, part.source, tag.inner, complete
+        )
 
 
-def _home(tag: str) -> tuple[str, ...]:
+def _find_parent_path(tag: str) -> tuple[str, ...]:
     """The elements below AMPSConfig that a part of a configuration belongs in; of several places the most usual."""
-    if tag in HOMES:
-        return (HOMES[tag],)
-    from sowctl.config.elements.homes import home
+    if tag in FRAGMENT_SECTIONS:
+        return (FRAGMENT_SECTIONS[tag],)
+    from sowctl.config.elements.parent_paths import find_parent_path
 
-    return home(tag)
+    return find_parent_path(tag)

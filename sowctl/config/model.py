@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sowctl.config.configured import Configured
+from sowctl.config.config_value import Configured
 from sowctl.config.document import Document, ElementNode
-from sowctl.config.matching import search_of, topic_matches
+from sowctl.config.topic_patterns import compile_topic_search, topic_matches
 from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
 
@@ -33,7 +33,7 @@ class Expiration(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """How long superseded versions are kept, and how far apart they are; microseconds."""
+    """The time for which superseded versions are kept, and the time between them; microseconds."""
 
     window_us: int
     granularity_us: int
@@ -53,9 +53,9 @@ class Logical(Struct, frozen=True):
     text: str
     regex: bool = False
 
-    def takes(self, name: str) -> bool:
-        """Whether the logical topic ``name`` is among them. Raises ConfigError as ``topic_matches`` does."""
-        return search_of(self.text)(name) if self.regex else name == self.text
+    def contains_topic(self, name: str) -> bool:
+        """Return True if the logical topic ``name`` is among them. Raises ConfigError as ``topic_matches`` does."""
+        return compile_topic_search(self.text)(name) if self.regex else name == self.text
 
 
 class TopicConfig(Configured, frozen=True, eq=False):
@@ -94,7 +94,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
     kind = "Topic"
 
     @classmethod
-    def bare(
+    def build_bare(
         cls,
         name: str,
         message_type: str,
@@ -135,7 +135,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
         )
 
     @property
-    def whole(self) -> TopicConfig:
+    def whole_topic(self) -> TopicConfig:
         """The topic with all its logical topics."""
         return self if self.logical is None else replace(self, logical=None)
 
@@ -146,21 +146,21 @@ class TopicConfig(Configured, frozen=True, eq=False):
 
     @property
     def label(self) -> str:
-        """What people call it: the name of the one logical topic, else the topic's."""
+        """The name to show: that of the one logical topic, else the topic's."""
         return self.logical_name or self.name
 
     @property
     def shares_domain(self) -> bool:
-        """Whether a KeyDomain is set, so that keys do not depend on the name of the topic."""
-        return bool(self.node.value("KeyDomain"))
+        """Return True if a KeyDomain is set, so that keys do not depend on the name of the topic."""
+        return bool(self.node.find_text("KeyDomain"))
 
 
-DEEPEST = 50
+MAX_DERIVED_DEPTH = 50
 """Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
 
 
 class OtherEntry(Configured, frozen=True, eq=False):
-    """What a view, a conflated topic and a queue have in common; the kinds are in :mod:`sowctl.config.derived`."""
+    """The base of views, conflated topics and queues; the kinds are in :mod:`sowctl.config.derived_entries`."""
 
     kind: str
     name: str
@@ -180,12 +180,12 @@ class JournalTopic(Configured, frozen=True, eq=False):
     place: Place
 
     def is_named(self, name: str, message_type: str) -> bool:
-        """Whether these are its own name and type, wherever it stands."""
+        """Return True if these are its own name and type, wherever it stands."""
         return (self.name, self.message_type) == (name, message_type)
 
 
 class TransactionLog(Configured, frozen=True, eq=False):
-    """Where the journals lie and which topics they record. Sizes in bytes, durations in microseconds.
+    """The place of the journals and the topics that they record. Sizes in bytes, durations in microseconds.
 
     ``archive_directory`` is a directory, or an archive at a URL (``sow-archive(5)``), to which files are sent."""
 
@@ -201,12 +201,12 @@ class TransactionLog(Configured, frozen=True, eq=False):
     place: Place
 
     @property
-    def archive_here(self) -> Path | None:
+    def local_archive(self) -> Path | None:
         """The archive, where it is a directory of this machine."""
         return self.archive_directory if isinstance(self.archive_directory, Path) else None
 
-    def covers(self, topic_name: str, message_type: str) -> bool:
-        """Whether publishes to this topic are journalled; names are unanchored patterns unless switched off."""
+    def covers_topic(self, topic_name: str, message_type: str) -> bool:
+        """Return True if publishes to this topic are journaled; names are unanchored patterns unless switched off."""
         return any(
             topic.message_type == message_type and topic_matches(topic.name, topic_name, self.regex_topics)
             for topic in self.topics
@@ -248,25 +248,25 @@ class InstanceConfig(Configured, frozen=True, eq=False):
     @property
     def modules(self) -> tuple[ModuleConfig, ...]:
         """The modules that a server would load, in file order."""
-        from sowctl.config.actions import modules
+        from sowctl.config.actions import read_modules
 
-        return modules(self.document.top)
+        return read_modules(self.document.top)
 
     @property
     def functions(self) -> tuple[FunctionConfig, ...]:
         """The functions that modules would add to expressions, in file order."""
-        from sowctl.config.actions import functions
+        from sowctl.config.actions import read_functions
 
-        return functions(self.document.top)
+        return read_functions(self.document.top)
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions, in file order."""
-        from sowctl.config.actions import actions
+        from sowctl.config.actions import read_actions
 
-        return actions(self.document.top)
+        return read_actions(self.document.top)
 
-    def find(self, name: str, message_type: str | None = None) -> tuple[SowEntry, ...]:
+    def find_entries(self, name: str, message_type: str | None = None) -> tuple[SowEntry, ...]:
         """The entries of this name; several where it exists with several message types."""
         return tuple(
             entry
@@ -275,7 +275,7 @@ class InstanceConfig(Configured, frozen=True, eq=False):
         )
 
 
-def file_of(file_name: str, name: str, message_type: str) -> str:
+def format_file_name(file_name: str, name: str, message_type: str) -> str:
     """A FileName with ``%n`` replaced by ``Name.MessageType``; a slash in the name becomes ``%2F``."""
     # Name and type together, because two topics may share a name (behaviour 1.9).
     return file_name.replace("%n", f"{name}.{message_type}".replace("/", "%2F"))

@@ -13,28 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.config.document import SourceFile
-from sowctl.config.plainxml import plain_elements
-from sowctl.config.problems import TOO_DEEP, TOO_MANY, clipped
-from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, MAX_REMARKS, ConfigScan, without_declaration
+from sowctl.config.plainxml import parse_plain_elements
+from sowctl.config.problems import TOO_DEEP_CODE, TOO_MANY_CODE, clip_text
+from sowctl.config.scan import MAX_ATTRIBUTES, MAX_DEPTH, MAX_NODES, MAX_REMARKS, ConfigScan, blank_declaration
 from sowctl.findings import Finding, Level, Place
 
 if TYPE_CHECKING:
     from lxml.etree import XMLSyntaxError
 
-MAX_FILE = 16 << 20
-_LIMITS = {
-    "depth": (TOO_DEEP, f"elements are nested deeper than {MAX_DEPTH} levels"),
-    "nodes": (TOO_MANY, f"the file has more than {MAX_NODES} elements"),
-    "remarks": (TOO_MANY, f"the file has more than {MAX_REMARKS} comments and instructions"),
-    "attributes": (TOO_MANY, f"the file has more than {MAX_ATTRIBUTES} attributes"),
+MAX_FILE_BYTES = 16 << 20
+_LIMIT_MESSAGES = {
+    "depth": (TOO_DEEP_CODE, f"elements are nested deeper than {MAX_DEPTH} levels"),
+    "nodes": (TOO_MANY_CODE, f"the file has more than {MAX_NODES} elements"),
+    "remarks": (TOO_MANY_CODE, f"the file has more than {MAX_REMARKS} comments and instructions"),
+    "attributes": (TOO_MANY_CODE, f"the file has more than {MAX_ATTRIBUTES} attributes"),
 }
-_DECLARATION_LETTERS = 200
+_MAX_DECLARATION_CHARACTERS = 200
 """No declaration of an encoding ends behind so many letters of a text."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_MARKS = tuple(mark for mark, _ in _BOMS)
-_DECLARED = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
+_BOM_MARKS = tuple(mark for mark, _ in _BOMS)
+_DECLARED_ENCODING_PATTERN = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
 _ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
-_WHERE = r",? line \d+, column \d+$"
+_POSITION_PATTERN = r",? line \d+, column \d+$"
 
 
 class Broken(Exception):
@@ -45,22 +45,24 @@ class Broken(Exception):
         self.finding = finding
 
 
-def finding_at(rule: str, source: SourceFile, place: Place, message: str, hint: str | None = None) -> Finding:
-    excerpt = source.excerpt(place.line or 1, place.column or 1)
-    return Finding(rule, Level.ERROR, place, clipped(message), hint and clipped(hint), excerpt)
+def build_place_finding(rule: str, source: SourceFile, place: Place, message: str, hint: str | None = None) -> Finding:
+    excerpt = source.build_excerpt(place.line or 1, place.column or 1)
+    return Finding(rule, Level.ERROR, place, clip_text(message), hint and clip_text(hint), excerpt)
 
 
-def read_limited(path: Path) -> bytes:
+def read_config_file(path: Path) -> bytes:
     """At most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
     with path.open("rb") as file:
-        return file.read(MAX_FILE + 1)
+        return file.read(MAX_FILE_BYTES + 1)
 
 
-def decode(data: bytes, file: str) -> str:
+def decode_file(data: bytes, file: str) -> str:
     """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
     # A mark and a declaration that say different things are a fatal error (XML 1.0, section 4.3.3).
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
-    declared = re.match(_DECLARED, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
+    declared = (
+        re.match(_DECLARED_ENCODING_PATTERN, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
+    )
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
@@ -85,14 +87,14 @@ def decode(data: bytes, file: str) -> str:
         message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
         raise Broken(Finding("X014", Level.ERROR, place, message, "save the file as UTF-8")) from None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    if data.startswith(_MARKS):
+    if data.startswith(_BOM_MARKS):
         _refuse_contradiction(text, encoding, file)
     return text
 
 
 def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
     """Break X014 where a file that has a mark of ``encoding`` declares another one."""
-    declared = re.match(_DECLARED, text[:_DECLARATION_LETTERS].encode("utf-8", "replace"))
+    declared = re.match(_DECLARED_ENCODING_PATTERN, text[:_MAX_DECLARATION_CHARACTERS].encode("utf-8", "replace"))
     if declared is None:
         return
     try:
@@ -106,25 +108,27 @@ def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
         raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, f'declare encoding="{name}"'))
 
 
-def unusual_bytes(data: bytes) -> str:
-    """What the bytes have that no text needs: a mark at their beginning, carriage returns; empty where neither."""
+def find_unusual_bytes(data: bytes) -> str:
+    """Describe bytes that no text needs: a byte order mark, carriage returns; empty where there are none."""
     found = ["a byte order mark"] if any(data.startswith(mark) for mark, _ in _BOMS) else []
     if b"\r\n" in data:
         found.append("CRLF line ends")
     return " and ".join(found)
 
 
-def refuse(source: SourceFile, found: ConfigScan) -> None:
+def check_limits(source: SourceFile, found: ConfigScan) -> None:
     """Refuse a document type and what passes the limits."""
     if found.exceeded is not None:
         limit, offset = found.exceeded
-        rule, message = _LIMITS[limit]
-        raise Broken(finding_at(rule, source, source.place(offset), message))
+        rule, message = _LIMIT_MESSAGES[limit]
+        raise Broken(build_place_finding(rule, source, source.find_place(offset), message))
     if found.doctype is not None:
-        from sowctl.config.doctype import HINT, refusal
+        from sowctl.config.doctype import DOCTYPE_HINT, judge_doctype
 
-        refused = refusal(source.text, found.doctype)
-        raise Broken(finding_at(refused.rule, source, source.place(refused.offset), refused.message, HINT))
+        refused = judge_doctype(source.text, found.doctype)
+        raise Broken(
+            build_place_finding(refused.rule, source, source.find_place(refused.offset), refused.message, DOCTYPE_HINT)
+        )
 
 
 def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: bool) -> list[Any]:
@@ -133,9 +137,9 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
     They are the XML library's, or of a plain text, where ``plain`` allows it, those of a parser that is there sooner.
     """
     # Encoded again, so that parsers and scan judge the same characters whatever the file declares.
-    body = without_declaration(source.text)
+    body = blank_declaration(source.text)
     encoded = (f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body).encode("utf-8", "surrogatepass")
-    elements = (plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
+    elements = (parse_plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
     if wrap:
         # The element that was put around a fragment has no tag in the text, and must not shift the numbers.
         del elements[0]
@@ -163,21 +167,21 @@ def _library_elements(source: SourceFile, found: ConfigScan, encoded: bytes) -> 
     try:
         return list(etree.fromstring(encoded, parser).iter("*"))
     except etree.XMLSyntaxError as error:
-        raise Broken(_malformed(source, found, error)) from None
+        raise Broken(_build_xml_finding(source, found, error)) from None
 
 
-def _malformed(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> Finding:
+def _build_xml_finding(source: SourceFile, found: ConfigScan, error: XMLSyntaxError) -> Finding:
     if found.unclosed is not None:
         tag, end = found.unclosed
-        line, _ = source.position(end)
+        line, _ = source.find_position(end)
         message = f"not well-formed XML: <{tag.name}> is not closed before the end tag on line {line}"
-        return finding_at("X001", source, source.place(tag.start), message, f"write </{tag.name}>")
-    message = re.sub(_WHERE, "", str(error.msg or "")).strip()
+        return build_place_finding("X001", source, source.find_place(tag.start), message, f"write </{tag.name}>")
+    message = re.sub(_POSITION_PATTERN, "", str(error.msg or "")).strip()
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
     if not source.text.strip():
         message, hint = "the file is empty", "sowctl config init creates a first configuration"
     # The library counts lines of the text that it was given, which may have a line more at its end.
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
-    return finding_at(
+    return build_place_finding(
         "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint
     )

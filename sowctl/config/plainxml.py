@@ -3,7 +3,7 @@
 Importing the XML library takes 0.16 of what ``import typer, lxml.etree, lmdb`` does, the budget of ``get``: with it
 ``get`` takes 1.03 of that, with this parser, which is in Python itself, 0.87. It reads what both
 understand alike: no document type, namespace or instruction, names of ASCII letters, a text of moderate size. At
-anything else, and at every error, :func:`plain_elements` declines, and the library reads the text and words the
+anything else, and at every error, :func:`parse_plain_elements` declines, and the library reads the text and words the
 error; a test holds that where it answers, the library gives the same. Called by :mod:`sowctl.config.parse` only.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pyexpat import ExpatError, ParserCreate
 
-MOST = 1 << 20
+MAX_PLAIN_BYTES = 1 << 20
 """Bytes; of longer texts the library judges the limits of its own."""
 
 
@@ -59,10 +59,10 @@ class _Builder:
             self.closed.tail += text
 
 
-def plain_elements(encoded: bytes) -> list[PlainElement] | None:
+def parse_plain_elements(encoded: bytes) -> list[PlainElement] | None:
     """The elements of a document in UTF-8 without XML declaration, in document order; None where it is not plain."""
     # Asked before parsing: what declares or expands anything is judged by the library, and refused there.
-    if len(encoded) > MOST or b"<?" in encoded or b"<!DOCTYPE" in encoded:
+    if len(encoded) > MAX_PLAIN_BYTES or b"<?" in encoded or b"<!DOCTYPE" in encoded:
         return None
     builder = _Builder()
     parser = ParserCreate("utf-8")

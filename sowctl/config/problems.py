@@ -10,25 +10,25 @@ from sowctl.config.document import ElementNode
 from sowctl.errors import ConfigError
 from sowctl.findings import Finding, Level, Place
 
-TOO_LARGE = "SOW-CFG-020"
-TOO_DEEP = "SOW-CFG-021"
-TOO_MANY = "SOW-CFG-022"
-UNREADABLE = "SOW-CFG-030"
-UNKNOWN_WORD = "SOW-CFG-040"
-UNUSED_WORD = "SOW-CFG-041"
-NO_STAND_IN = "SOW-CFG-042"
-_LONGEST = 600
-_FAMILIES = {"X": 0, "S": 100, "F": 200, "R": 300, "D": 400, "B": 500}
+TOO_LARGE_CODE = "SOW-CFG-020"
+TOO_DEEP_CODE = "SOW-CFG-021"
+TOO_MANY_CODE = "SOW-CFG-022"
+UNREADABLE_CODE = "SOW-CFG-030"
+UNKNOWN_WORD_CODE = "SOW-CFG-040"
+UNUSED_WORD_CODE = "SOW-CFG-041"
+NO_STAND_IN_CODE = "SOW-CFG-042"
+_MAX_MESSAGE_CHARACTERS = 600
+_FAMILY_CODE_OFFSETS = {"X": 0, "S": 100, "F": 200, "R": 300, "D": 400, "B": 500}
 
 
-def code_of(rule: str) -> str:
+def find_error_code(rule: str) -> str:
     """The error code of a rule id; a code stays as it is."""
     if rule.startswith("SOW-"):
         return rule
-    return f"SOW-CFG-{_FAMILIES[rule[0]] + int(rule[1:]):03d}"
+    return f"SOW-CFG-{_FAMILY_CODE_OFFSETS[rule[0]] + int(rule[1:]):03d}"
 
 
-def at_node(
+def build_node_finding(
     rule: str,
     node: ElementNode,
     message: str,
@@ -45,23 +45,27 @@ def at_node(
     excerpt = None
     # The excerpt is cut out of this node's file; a place in another one has none here.
     if where.line is not None and where.column is not None and where.file == node.source.file:
-        excerpt = node.source.excerpt(where.line, where.column)
-    return Finding(rule, level, where, clipped(message), None if hint is None else clipped(hint), excerpt)
+        excerpt = node.source.build_excerpt(where.line, where.column)
+    return Finding(rule, level, where, clip_text(message), None if hint is None else clip_text(hint), excerpt)
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """The text, without its middle where it is too long for a message."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}...{text[-_LONGEST // 4 :]}"
+    return (
+        text
+        if len(text) <= _MAX_MESSAGE_CHARACTERS
+        else f"{text[: _MAX_MESSAGE_CHARACTERS // 2]}...{text[-_MAX_MESSAGE_CHARACTERS // 4 :]}"
+    )
 
 
-def as_error(finding: Finding) -> ConfigError:
+def build_config_error(finding: Finding) -> ConfigError:
     """The error with which a command stops at this finding."""
     # A reason without a rule has a code of its own, and no page of rules to look it up in.
     facts = {} if finding.id.startswith("SOW-") else {"rule": finding.id}
     if finding.place.element is not None:
         facts["element"] = finding.place.element
     return ConfigError(
-        code_of(finding.id),
+        find_error_code(finding.id),
         finding.message,
         place=str(finding.place),
         hint=finding.hint,

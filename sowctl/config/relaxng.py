@@ -1,7 +1,7 @@
 """The element table as a RELAX NG grammar, for editors that check and complete while one types.
 
 RELAX NG, because it can say that children come in any order, each as often as it may; XML Schema 1.0 cannot. What even
-it does not say stands in ``LIMITS``. Ruled by ``sow-config(5)``.
+it does not say stands in ``GRAMMAR_NOTES``. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sowctl.config.elements.descriptions import find_meaning
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
-from sowctl.config.elements.meaning import meaning_of
-from sowctl.config.schema import value_of
-from sowctl.messages.xml.tree import escaped
+from sowctl.config.schema import describe_value
+from sowctl.messages.xml.tree import escape_text
 
-LIMITS = (
+GRAMMAR_NOTES = (
     "An Include stands for the root of its file: what only an included file has is reported as missing.",
     "Bounds of numbers, intervals and sizes are not checked.",
     "Expressions, patterns, options of modules and references between elements are not looked into.",
@@ -43,17 +43,17 @@ _PATTERNS = {
 }
 
 
-def grammar() -> Iterator[str]:
+def format_grammar() -> Iterator[str]:
     """The lines of the grammar in XML syntax."""
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield "<!-- A configuration of topics and everything around them. Not expressed:"
-    yield from (f"     {line}" for line in LIMITS)
+    yield from (f"     {line}" for line in GRAMMAR_NOTES)
     yield "-->"
     yield '<grammar xmlns="http://relaxng.org/ns/structure/1.0"'
     yield '         xmlns:a="http://relaxng.org/ns/compatibility/annotations/1.0"'
     yield '         datatypeLibrary="http://www.w3.org/2001/XMLSchema-datatypes">'
     yield '  <start><element name="AMPSConfig">'
-    yield from _children(INSTANCE, "", "    ")
+    yield from _format_children(INSTANCE, "", "    ")
     yield "  </element></start>"
     yield '  <define name="include"><zeroOrMore><element name="Include">'
     yield '    <optional><attribute name="comment"/></optional><text/>'
@@ -64,14 +64,14 @@ def grammar() -> Iterator[str]:
     yield "</grammar>"
 
 
-def _children(row: Element, path: str, indent: str) -> Iterator[str]:
+def _format_children(row: Element, path: str, indent: str) -> Iterator[str]:
     # Elements of different names may come in any order.
     yield f"{indent}<interleave>"
     yield f'{indent}  <ref name="include"/>'
     for child in row.children:
-        yield from _repeated(child, f"{path}/{child.tag}" if path else child.tag, indent + "  ")
+        yield from _format_repeated(child, f"{path}/{child.tag}" if path else child.tag, indent + "  ")
     if row.kind == "open":
-        names = (name for child in row.children for name in _names(child))
+        names = (name for child in row.children for name in _list_names(child))
         # Elements that are known are described by themselves, or anything would be allowed in them.
         excluded = "".join(f"<name>{name}</name>" for name in (*names, "Include"))
         yield f"{indent}  <zeroOrMore><element><anyName><except>{excluded}</except></anyName>"
@@ -79,53 +79,53 @@ def _children(row: Element, path: str, indent: str) -> Iterator[str]:
     yield f"{indent}</interleave>"
 
 
-def _names(row: Element) -> tuple[str, ...]:
+def _list_names(row: Element) -> tuple[str, ...]:
     return (row.tag, *(name for name, _ in row.synonyms))
 
 
-def _repeated(row: Element, path: str, indent: str) -> Iterator[str]:
+def _format_repeated(row: Element, path: str, indent: str) -> Iterator[str]:
     times = {"0..1": "optional", "0..n": "zeroOrMore", "1..n": "oneOrMore"}.get(row.times)
     inner = indent
     if times is not None:
         yield f"{indent}<{times}>"
         inner = indent + "  "
-    names = _names(row)
+    names = _list_names(row)
     chosen = f"<choice>{''.join(f'<name>{name}</name>' for name in names)}</choice>"
     opening = f'<element name="{row.tag}">' if len(names) == 1 else f"<element>{chosen}"
     yield f"{inner}{opening}"
     default = "" if row.default is None else f" Default: {row.default}."
-    text = f"{meaning_of(path).text}. Value: {value_of(row)}.{default}"
-    yield f"{inner}  <a:documentation>{escaped(text[0].upper() + text[1:])}</a:documentation>"
-    yield from _content(row, path, inner + "  ")
+    text = f"{find_meaning(path).text}. Value: {describe_value(row)}.{default}"
+    yield f"{inner}  <a:documentation>{escape_text(text[0].upper() + text[1:])}</a:documentation>"
+    yield from _format_content(row, path, inner + "  ")
     yield f"{inner}</element>"
     if times is not None:
         yield f"{indent}</{times}>"
 
 
-def _content(row: Element, path: str, indent: str) -> Iterator[str]:
+def _format_content(row: Element, path: str, indent: str) -> Iterator[str]:
     if row.kind == "opaque":
         yield f'{indent}<ref name="anything"/>'
     elif row.kind == "mixed":
         yield f"{indent}<choice>"
-        yield from _children(row, path, indent + "  ")
-        yield f"{indent}  {_data(_PATTERNS['string'])}"
+        yield from _format_children(row, path, indent + "  ")
+        yield f"{indent}  {_format_data(_PATTERNS['string'])}"
         yield f"{indent}</choice>"
     elif row.kind in ("section", "open"):
-        yield from _children(row, path, indent)
+        yield from _format_children(row, path, indent)
     else:
         pattern = "|".join(f"{{{value}}}" for value in row.values) if row.kind == "enum" else _PATTERNS.get(row.kind)
-        yield f"{indent}{'<text/>' if pattern is None else _data(pattern)}"
+        yield f"{indent}{'<text/>' if pattern is None else _format_data(pattern)}"
 
 
-def _data(pattern: str) -> str:
+def _format_data(pattern: str) -> str:
     """A text of this shape, white space around it aside, or one with a variable; words in braces in any case."""
-    shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _word, pattern)
+    shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _format_word, pattern)
     # A variable may stand for any part of a value, so a text with one is not judged.
     whole = rf"{_BLANK}({shape}){_BLANK}|(.|\n)*\$\{{[^}}]*\}}(.|\n)*"
-    return f'<data type="string"><param name="pattern">{escaped(whole)}</param></data>'
+    return f'<data type="string"><param name="pattern">{escape_text(whole)}</param></data>'
 
 
-def _word(match: re.Match[str]) -> str:
+def _format_word(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0][0]
     # Patterns of XML Schema cannot ignore letter case, so each letter is given in both.

@@ -1,4 +1,4 @@
-"""Where every tag of an XML text stands, and whether its shape stays inside the limits.
+"""Find the place of every tag of an XML text, and check its shape against the limits.
 
 The XML library keeps only line numbers and has no limits of its own that suit a configuration; this one pass over the
 text, linear in its length, supplies both before the library sees it. It judges no syntax: it stops at what it does not
@@ -15,7 +15,7 @@ MAX_ATTRIBUTES = 1_000
 MAX_REMARKS = 100_000
 """Comments, instructions and CDATA sections of one file: the XML library makes an object of each."""
 
-_TAG = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
+_TAG_PATTERN = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 _ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
 
 
@@ -49,7 +49,7 @@ class ConfigScan:
         self.exceeded: tuple[str, int] | None = None
 
 
-def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> ConfigScan:
+def scan_tags(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> ConfigScan:
     """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
     found = ConfigScan()
     open_tags: list[int] = []
@@ -68,7 +68,7 @@ def scan(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES)
                 break
         else:
             # The pattern takes no step back (possessive), so that no text makes it slow.
-            match = _TAG.match(text, position)
+            match = _TAG_PATTERN.match(text, position)
             if match is None or not _take(found, open_tags, match, nodes, attributes):
                 break
             end = match.end()
@@ -115,7 +115,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
     return limit is None
 
 
-def without_declaration(text: str) -> str:
+def blank_declaration(text: str) -> str:
     """The text with its XML declaration blanked out, every other character at its old offset."""
     if not text.startswith("<?xml") or text[5:6] not in (" ", "\t", "\n"):
         return text

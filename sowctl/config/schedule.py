@@ -10,18 +10,18 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
+from sowctl.structs import DescribedStruct
 from sowctl.values.units import parse_interval
 
 if TYPE_CHECKING:
     from sowctl.values.times import Micros
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_AT = re.compile(
+_AT_PATTERN = re.compile(
     rf"(?:(?P<day>{'|'.join(DAYS)})\s+at\s+)?(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?P<utc>Z?)",
     re.IGNORECASE | re.ASCII,
 )
-_SECOND: Micros = 1_000_000
+_SECOND_MICROS: Micros = 1_000_000
 
 
 class Schedule(DescribedStruct, frozen=True):
@@ -36,10 +36,10 @@ class Schedule(DescribedStruct, frozen=True):
     utc: bool = False
 
     def is_due(self, last: Micros, now: Micros) -> bool:
-        """Whether it is to happen at ``now``, after it last did at ``last``; 0 for never."""
-        return now >= self.due(last, now)
+        """Return True if it is to happen at ``now``, after it last did at ``last``; 0 for never."""
+        return now >= self.find_due_time(last, now)
 
-    def due(self, last: Micros, now: Micros) -> Micros:
+    def find_due_time(self, last: Micros, now: Micros) -> Micros:
         """The instant at which it is to happen after ``last``; ``now`` for what never did.
 
         Of several instants that have passed the last one counts: what was missed is made up for once.
@@ -54,10 +54,12 @@ class Schedule(DescribedStruct, frozen=True):
     def _instant(self, around: Micros, which: int) -> Micros:
         """The last instant that is not behind ``around`` (0), or the first one behind it (1)."""
         zone = UTC if self.utc else None
-        day = datetime.fromtimestamp(around // _SECOND, zone).replace(hour=self.hour, minute=self.minute, second=0)
+        day = datetime.fromtimestamp(around // _SECOND_MICROS, zone).replace(
+            hour=self.hour, minute=self.minute, second=0
+        )
         # A week and a day to either side hold every weekday, wherever clocks were set within them.
         instants = sorted(
-            int((day + timedelta(days=shift)).replace(fold=0).timestamp()) * _SECOND
+            int((day + timedelta(days=shift)).replace(fold=0).timestamp()) * _SECOND_MICROS
             for shift in range(-8, 9)
             if self.weekday is None or (day + timedelta(days=shift)).weekday() == self.weekday
         )
@@ -68,7 +70,7 @@ class Schedule(DescribedStruct, frozen=True):
 
 def parse_every(text: str) -> Schedule:
     """The value of a text: ``4h``, ``03:00``, ``Sunday at 03:00Z``. Raises ValueError."""
-    found = _AT.fullmatch(text.strip())
+    found = _AT_PATTERN.fullmatch(text.strip())
     if found is None:
         try:
             interval = parse_interval(text) // 1000

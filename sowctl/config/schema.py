@@ -1,7 +1,7 @@
 """The element table as facts: which elements there are, where, how often, with which values. For ``config schema``.
 
 Everything comes from the one table that also drives the checks, and from the lines of
-:mod:`sowctl.config.elements.meaning`. Ruled by ``sow-config(5)``.
+:mod:`sowctl.config.elements.descriptions`. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from sowctl.config.elements.descriptions import find_meaning
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
-from sowctl.config.elements.meaning import meaning_of
 
-WORDS = {
+KIND_WORDS = {
     "section": "section",
     "open": "section",
     "opaque": "free XML",
@@ -51,7 +51,7 @@ WORDS = {
     "priority": "expression",
 }
 """The kinds of values in words; a kind that begins with ``filter`` is a filter."""
-UNITS = {
+KIND_UNITS = {
     "interval": "ns us ms s m h d w",
     "expiration": "ns us ms s m h d w",
     "expiration:queue": "ns us ms s m h d w",
@@ -72,15 +72,15 @@ class ElementRow(Struct, frozen=True):
 
     @property
     def depth(self) -> int:
-        """How many elements are above it."""
+        """The number of elements above it."""
         return self.path.count("/")
 
     @property
     def value(self) -> str:
-        """What it holds, in words."""
-        return value_of(self.row)
+        """The kind of its content, in words."""
+        return describe_value(self.row)
 
-    def facts(self) -> dict[str, Any]:
+    def build_facts(self) -> dict[str, Any]:
         """Everything as plain values; what does not apply is left out."""
         row = self.row
         facts: dict[str, Any] = {"path": f"/AMPSConfig/{self.path}", "element": row.tag, "times": row.times}
@@ -88,7 +88,7 @@ class ElementRow(Struct, frozen=True):
         optional = {
             "values": list(row.values) or None,
             "default": row.default,
-            "unit": UNITS.get(row.kind),
+            "unit": KIND_UNITS.get(row.kind),
             "minimum": row.low,
             "maximum": row.high,
             "synonyms": [name for name, _ in row.synonyms] or None,
@@ -97,16 +97,16 @@ class ElementRow(Struct, frozen=True):
         return facts | {name: value for name, value in optional.items() if value is not None}
 
 
-def value_of(row: Element) -> str:
-    """What an element holds, in words."""
+def describe_value(row: Element) -> str:
+    """Describe the content of an element in words."""
     if row.kind == "enum":
         return ", ".join(row.values)
-    return "filter" if row.kind.startswith("filter") else WORDS[row.kind]
+    return "filter" if row.kind.startswith("filter") else KIND_WORDS[row.kind]
 
 
-def rows(wanted: str | None = None) -> Iterator[ElementRow]:
+def iterate_rows(wanted: str | None = None) -> Iterator[ElementRow]:
     """The elements in the order of the table; with ``wanted`` those of this name or path, else of this old name."""
-    found = list(_below(INSTANCE, ""))
+    found = list(_iterate_below(INSTANCE, ""))
     if wanted is None:
         yield from found
         return
@@ -121,15 +121,15 @@ def _stands_in(row: ElementRow, above: str) -> bool:
     return not above or f"/{parents}".endswith(f"/{above}")
 
 
-def _below(parent: Element, path: str) -> Iterator[ElementRow]:
+def _iterate_below(parent: Element, path: str) -> Iterator[ElementRow]:
     for child in parent.children:
         here = f"{path}/{child.tag}" if path else child.tag
-        meaning = meaning_of(here)
+        meaning = find_meaning(here)
         yield ElementRow(here, child, meaning.acted, meaning.text)
-        yield from _below(child, here)
+        yield from _iterate_below(child, here)
 
 
-def listed(found: list[ElementRow]) -> Iterator[str]:
+def format_row_list(found: list[ElementRow]) -> Iterator[str]:
     """A line for each element: name, how often, value and default, indented by depth."""
     names = [f"{'  ' * row.depth}{row.row.tag}" for row in found]
     longest = max(map(len, names))
@@ -138,9 +138,9 @@ def listed(found: list[ElementRow]) -> Iterator[str]:
         yield f"{name:<{longest}}  {row.row.times:<4}  {row.value}{default}"
 
 
-def described(row: ElementRow) -> Iterator[str]:
+def format_row_facts(row: ElementRow) -> Iterator[str]:
     """All facts about one element, a line each."""
-    facts = row.facts()
+    facts = row.build_facts()
     yield facts.pop("path")
     del facts["element"]
     for name, value in facts.items():

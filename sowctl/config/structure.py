@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from sowctl.config.document import ElementNode
 from sowctl.config.elements.element import Element
-from sowctl.config.kinds import CONTAINERS, KINDS, Wrong, out_of_bounds, read_value, rule_of
-from sowctl.config.problems import at_node
+from sowctl.config.kinds import CONTAINER_KINDS, VALUE_KINDS, Wrong, find_bounds_fault, find_value_rule, read_value
+from sowctl.config.problems import build_node_finding
 from sowctl.findings import Finding, Level, Place
 
 DeepCheck = Callable[[ElementNode, Element], Iterator[Finding]]
-TOLERATED = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
+TOLERATED_TAGS = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
 """Undocumented names that running instances are known to carry."""
 MAX_PARENTS = 3
 """Places that are named for an element that is misplaced."""
@@ -26,65 +26,75 @@ _HINTS = {
     "LeaseTimeout": "LeasePeriod is the documented name",
     "BatchSize": "it is a parameter of the client's sow command",
 }
-_RAISED = {"S044": "values below 10MB are increased to 10MB"}
+_RAISED_BOUND_HINTS = {"S044": "values below 10MB are increased to 10MB"}
 """Bounds to which a value is raised: a warning, with the hint."""
-_INTERVALS = frozenset({"interval", "expiration", "expiration:queue"})
-_INFORMATION = frozenset({"D002", "D009", "D010", "D015"})
-_RETIRED = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a view has no file; remove it"}
+_INTERVAL_KINDS = frozenset({"interval", "expiration", "expiration:queue"})
+_INFO_RULES = frozenset({"D002", "D009", "D010", "D015"})
+_RETIRED_HINTS = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a view has no file; remove it"}
 
 
-def check(node: ElementNode, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
+def check_element(node: ElementNode, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
     """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`kinds` does not read."""
     for name in node.attributes:
         message = f"unexpected attribute '{name}' on {node.tag}"
-        yield at_node("X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING)
+        yield build_node_finding(
+            "X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING
+        )
     # What a module makes of its options is its own affair.
     if row.kind == "opaque":
         return
     # A mixed element is a text or a container, as it was written.
-    if row.kind in CONTAINERS and (row.kind != "mixed" or node.children):
-        yield from _container(node, row, deep)
+    if row.kind in CONTAINER_KINDS and (row.kind != "mixed" or node.children):
+        yield from _check_container(node, row, deep)
     else:
-        yield from _value(node, row, deep)
+        yield from _check_value(node, row, deep)
 
 
-def _container(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+def _check_container(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for child in node.children:
-        below = row.child(child.tag)
+        below = row.find_child(child.tag)
         if below is None:
             if row.kind != "open":
-                unknown, close = _unknown(child, row, node)
+                unknown, close = _judge_unknown(child, row, node)
                 yield unknown
                 # The element that was meant is not missing too.
                 seen.setdefault(close or "", 0)
             continue
         # Counted under the present name, so that one element under two names is there twice.
         seen[below.tag] = seen.get(below.tag, 0) + 1
-        if child.children and below.kind not in CONTAINERS:
+        if child.children and below.kind not in CONTAINER_KINDS:
             # S075 tells of the element that swallowed its neighbours: they are not missing too.
             for inside in child.children:
                 seen.setdefault(inside.tag, 0)
         if child.tag != below.tag:
-            yield from _other_name(child, below)
+            yield from _check_other_name(child, below)
         if below.retired is not None:
-            yield at_node(
-                below.retired, child, f"{child.tag} is retired", _RETIRED[below.retired], level=_level(below.retired)
+            yield build_node_finding(
+                below.retired,
+                child,
+                f"{child.tag} is retired",
+                _RETIRED_HINTS[below.retired],
+                level=_choose_level(below.retired),
             )
-        if below.single and seen[below.tag] > 1:
+        if below.is_single and seen[below.tag] > 1:
             what = child.tag if child.tag == below.tag else f"{below.tag} (here as {child.tag})"
-            yield at_node("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
-        yield from check(child, below, deep)
+            yield build_node_finding("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
+        yield from check_element(child, below, deep)
     for below in row.children:
         # Where an include is missing the element may stand in it, so its absence proves nothing.
-        if below.required and below.tag not in seen and node.complete:
-            yield at_node(below.missing, node, f"{_named(node)} requires {_article(below.tag)}", f"add <{below.tag}>")
+        if below.is_required and below.tag not in seen and node.complete:
+            yield build_node_finding(
+                below.missing, node, f"{_format_name(node)} requires {_add_article(below.tag)}", f"add <{below.tag}>"
+            )
     if node.text and row.kind == "section":
         text = node.text.split("\n", 1)[0][:40]
-        yield at_node("X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING, place=_stray(node))
+        yield build_node_finding(
+            "X011", node, f"stray text {text!r} inside {node.tag}", level=Level.WARNING, place=_find_stray_text(node)
+        )
 
 
-def _stray(node: ElementNode) -> Place:
+def _find_stray_text(node: ElementNode) -> Place:
     """The place of the first text between the children of a section, which should have none."""
     depth = 0
     for match in re.compile(_PIECE).finditer(node.source.text, max(node.inner, 0)):
@@ -93,47 +103,49 @@ def _stray(node: ElementNode) -> Place:
         elif match[2]:
             depth += not match[2].endswith("/>")
         elif match[3] and depth == 0:
-            return node.source.place(match.start(), node.place.element)
+            return node.source.find_place(match.start(), node.place.element)
         # The end tag of the section itself: what follows belongs to others.
         if depth < 0:
             break
     return node.place
 
 
-def _value(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
+def _check_value(node: ElementNode, row: Element, deep: DeepCheck | None) -> Iterator[Finding]:
     if node.children:
         inside = node.children[0].tag
         hint = f"close {node.tag} before <{inside}>"
-        yield at_node("S075", node, f"{node.tag} contains child elements but takes text only", hint)
+        yield build_node_finding("S075", node, f"{node.tag} contains child elements but takes text only", hint)
         return
-    if not node.text and (row.required or row.kind in ("mixed", "address")):
-        yield at_node(row.missing if row.kind == "mixed" else "S009", node, f"{node.tag} must not be empty")
+    if not node.text and (row.is_required or row.kind in ("mixed", "address")):
+        yield build_node_finding(row.missing if row.kind == "mixed" else "S009", node, f"{node.tag} must not be empty")
         return
     try:
         read_value(row, node.text)
-        yield from _size(node, row)
+        yield from _check_size(node, row)
     except Wrong as error:
-        yield at_node(error.rule, node, f"{node.tag}: {error}")
+        yield build_node_finding(error.rule, node, f"{node.tag}: {error}")
     except ValueError as error:
-        yield at_node(rule_of(row), node, f"{node.tag}: {error}")
+        yield build_node_finding(find_value_rule(row), node, f"{node.tag}: {error}")
     # Texts of the expression language are left to the caller: a command that only loads does not import it.
-    if deep is not None and row.kind not in KINDS:
+    if deep is not None and row.kind not in VALUE_KINDS:
         yield from deep(node, row)
 
 
-def _size(node: ElementNode, row: Element) -> Iterator[Finding]:
-    odd = odd_interval(node.text) if row.kind in _INTERVALS else None
-    wrong = out_of_bounds(row, node.text)
+def _check_size(node: ElementNode, row: Element) -> Iterator[Finding]:
+    odd = find_odd_interval(node.text) if row.kind in _INTERVAL_KINDS else None
+    wrong = find_bounds_fault(row, node.text)
     # What has no unit may be in range.
     if wrong is not None and row.bounds is not None and odd is None:
-        level = Level.WARNING if row.bounds in _RAISED else Level.ERROR
-        yield at_node(row.bounds, node, f"{node.tag}: {wrong}", _RAISED.get(row.bounds), level=level)
+        level = Level.WARNING if row.bounds in _RAISED_BOUND_HINTS else Level.ERROR
+        yield build_node_finding(
+            row.bounds, node, f"{node.tag}: {wrong}", _RAISED_BOUND_HINTS.get(row.bounds), level=level
+        )
     if odd is not None:
-        yield at_node("S026", node, f"{node.tag}: {odd[0]}", odd[1], level=Level.WARNING)
+        yield build_node_finding("S026", node, f"{node.tag}: {odd[0]}", odd[1], level=Level.WARNING)
 
 
-def odd_interval(text: str) -> tuple[str, str] | None:
-    """What is odd about an interval that can be read, and what to write: no unit, or a fraction."""
+def find_odd_interval(text: str) -> tuple[str, str] | None:
+    """Describe the fault of a readable interval and the fix: no unit, or a fraction; None where it is plain."""
     if text.strip("0") and text.isdigit():
         return f"{text!r} has no unit; seconds are assumed", f"write {text}s"
     if "." in text and text[0].isdigit():
@@ -141,32 +153,32 @@ def odd_interval(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _other_name(child: ElementNode, row: Element) -> Iterator[Finding]:
+def _check_other_name(child: ElementNode, row: Element) -> Iterator[Finding]:
     rule = dict(row.synonyms)[child.tag]
     if rule is not None:
         message = f"{child.tag} is another name of {row.tag}"
-        yield at_node(rule, child, message, f"write {row.tag}", level=_level(rule))
+        yield build_node_finding(rule, child, message, f"write {row.tag}", level=_choose_level(rule))
 
 
-def _level(rule: str) -> Level:
-    return Level.INFO if rule in _INFORMATION else Level.WARNING
+def _choose_level(rule: str) -> Level:
+    return Level.INFO if rule in _INFO_RULES else Level.WARNING
 
 
-def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Finding, str | None]:
+def _judge_unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Finding, str | None]:
     """The finding about an element that is not known here, and the known one that it was meant to be."""
-    if child.tag in TOLERATED:
+    if child.tag in TOLERATED_TAGS:
         message = f"unknown element {child.tag} in {node.tag}"
         hint = _HINTS.get(child.tag, "it is not documented")
-        return at_node("S002", child, message, hint, level=Level.WARNING), None
-    from sowctl.config.spelling import nearest_or_longer
+        return build_node_finding("S002", child, message, hint, level=Level.WARNING), None
+    from sowctl.config.suggestions import find_nearest_or_longer
 
     # A name that is right elsewhere is misplaced and not misspelt; only a name without a home gets a suggestion.
-    parents = _parents(child.tag)
-    close = None if parents else nearest_or_longer(child.tag, [below.tag for below in row.children])
+    parents = _find_parents(child.tag)
+    close = None if parents else find_nearest_or_longer(child.tag, [below.tag for below in row.children])
     what = "it"
     # A section that was made up around known elements: ``Queues`` for ``Queue``.
     if close is None and not parents and child.tag.endswith("s"):
-        parents = _parents(child.tag[:-1])
+        parents = _find_parents(child.tag[:-1])
         what = f"the section does not exist; {child.tag[:-1]}"
     if parents:
         # The whole path: elements of one name, such as Topic, stand in several sections and take different children.
@@ -174,26 +186,26 @@ def _unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Findi
         places = " or ".join(parents[:MAX_PARENTS]) + (" and others" if len(parents) > MAX_PARENTS else "")
         message = f"{child.tag} is not allowed in {here}; {what} belongs in {places}"
         hint = f"move it into {parents[0]}" if len(parents) == 1 else "move it into one of these"
-        return at_node("S001", child, message, hint), None
+        return build_node_finding("S001", child, message, hint), None
     message = f"unknown element {child.tag} in {node.tag}"
     if close is None:
-        return at_node("S002", child, message), None
+        return build_node_finding("S002", child, message), None
     hint = f"write <{close}>; names are case-sensitive"
-    return at_node("S002", child, f"{message}; did you mean {close}?", hint), close
+    return build_node_finding("S002", child, f"{message}; did you mean {close}?", hint), close
 
 
 @lru_cache(maxsize=1024)
-def _parents(tag: str) -> list[str]:
+def _find_parents(tag: str) -> list[str]:
     """The paths of the elements in which one of this name belongs; none where there is no such element."""
-    from sowctl.config.elements.homes import find_parents
+    from sowctl.config.elements.parent_paths import find_parents
 
     return find_parents(tag)
 
 
-def _named(node: ElementNode) -> str:
-    name = node.value("Name", "Topic")
+def _format_name(node: ElementNode) -> str:
+    name = node.find_text("Name", "Topic")
     return f"{node.tag} '{name}'" if name else node.tag
 
 
-def _article(tag: str) -> str:
+def _add_article(tag: str) -> str:
     return f"{'an' if tag[0] in 'AEIOU' else 'a'} {tag}"

@@ -1,4 +1,4 @@
-"""``validate``: every error that would stop an instance, as findings in the order of the file.
+"""``validate_config``: every error that would stop an instance, as findings in the order of the file.
 
 The engine-level function behind ``sowctl validate``. It never raises for what a file contains, only when there is no
 file to read. Structure, types and ranges come from the element table, the rest from the table of rules; warnings and
@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from sowctl.config.document import Document, ElementNode, SourceFile
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
-from sowctl.config.load import load_collecting
+from sowctl.config.expression_texts import check_text
+from sowctl.config.load import load_for_checks
 from sowctl.config.rules.survey import Survey
-from sowctl.config.rules.table import RULES, by_id
-from sowctl.config.spelling import meant
-from sowctl.config.structure import check
-from sowctl.config.texts import check_text
+from sowctl.config.rules.table import RULES, index_rules
+from sowctl.config.structure import check_element
+from sowctl.config.suggestions import has_misspelled_child
 from sowctl.findings import Finding, Level
 
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
-_ECHOES = {"F006": ("F016", "S035", "F018")}
+_IMPLIED_RULES = {"F006": ("F016", "S035", "F018")}
 """By a rule about an element, what need not be said about the same one: a Filter that must go is not judged further."""
-_DEFINED_IN: dict[str, tuple[str, ...]] = {
+_SECTION_RULES: dict[str, tuple[str, ...]] = {
     "MessageTypes": ("R001",),
     "Modules": ("R002", "F019"),
     "Protocols": ("R003", "R010"),
@@ -39,7 +39,7 @@ _DEFINED_IN: dict[str, tuple[str, ...]] = {
 _OTHER_NAMES = {"SOW": ("TopicMetaData",)}
 
 
-def validate(
+def validate_config(
     path: str | Path,
     *,
     environment: Mapping[str, str],
@@ -50,16 +50,16 @@ def validate(
     """All errors of a configuration, sorted by place; an empty list means that nothing would stop an instance.
 
     With ``fragment`` the file may hold parts of a configuration; ``given`` is as for
-    :func:`sowctl.config.load.load`. Raises :class:`~sowctl.errors.ConfigError`
+    :func:`sowctl.config.load.read_document`. Raises :class:`~sowctl.errors.ConfigError`
     SOW-CFG-030 when the file cannot be read at all.
     """
-    findings = inspect(
+    findings = inspect_config(
         path, environment=environment, defines=defines, fragment=fragment, least=Level.ERROR, given=given
     )
     return [finding for finding in findings if finding.level >= Level.ERROR]
 
 
-def inspect(
+def inspect_config(
     path: str | Path,
     *,
     environment: Mapping[str, str],
@@ -70,15 +70,17 @@ def inspect(
 ) -> list[Finding]:
     """All findings, sorted by place, each once; rules whose findings are all below ``least`` are not run.
 
-    Raises as :func:`validate` does.
+    Raises as :func:`validate_config` does.
     """
     # Decided by the gravest level that a rule can reach: a rule that is mild at one place may be an error at another.
-    wanted = frozenset(rule.id for rule in RULES if rule.worst >= least)
-    findings, document = examine(path, wanted, environment=environment, defines=defines, fragment=fragment, given=given)
-    return ordered(findings, () if document is None else document.sources, str(path))
+    wanted = frozenset(rule.id for rule in RULES if rule.worst_level >= least)
+    findings, document = examine_config(
+        path, wanted, environment=environment, defines=defines, fragment=fragment, given=given
+    )
+    return sort_findings(findings, () if document is None else document.sources, str(path))
 
 
-def examine(
+def examine_config(
     path: str | Path,
     wanted: frozenset[str],
     *,
@@ -90,24 +92,24 @@ def examine(
     """The findings as they come and the document; of the table of rules only the ``wanted`` ones are run.
 
     What the loader, the element table and the expressions find is not chosen from. The document is None where it
-    cannot be used. Raises as :func:`validate` does.
+    cannot be used. Raises as :func:`validate_config` does.
     """
-    document, findings = load_collecting(path, environment=environment, defines=defines, fragment=fragment, given=given)
+    document, findings = load_for_checks(path, environment=environment, defines=defines, fragment=fragment, given=given)
     if document is None:
         return findings, None
     # A value with a variable missing is not the value that will be used: what else is wrong with it cannot be known.
     unset = {finding.place.element or "" for finding in findings if finding.id == "X009"}
-    findings.extend(found for found in _checked(document, wanted, unset) if found.place.element not in unset)
-    return _without_echoes(findings), document
+    findings.extend(found for found in _check_document(document, wanted, unset) if found.place.element not in unset)
+    return _drop_implied(findings), document
 
 
-def _without_echoes(findings: list[Finding]) -> list[Finding]:
+def _drop_implied(findings: list[Finding]) -> list[Finding]:
     """The findings less those that only follow from another one about the same element."""
-    spoken = {(echo, f.place.element) for f in findings for echo in _ECHOES.get(f.id, ())}
+    spoken = {(echo, f.place.element) for f in findings for echo in _IMPLIED_RULES.get(f.id, ())}
     return [finding for finding in findings if (finding.id, finding.place.element) not in spoken]
 
 
-def ordered(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
+def sort_findings(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
     """Each finding once, with a hint: those of the main file by line and column, then those of each include."""
     # Several checks of one rule may come to the same finding.
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
@@ -115,40 +117,40 @@ def ordered(findings: Iterable[Finding], sources: Iterable[SourceFile], main: st
     for finding in unique.values():
         order.setdefault(finding.place.file, len(order))
     chosen = sorted(unique.values(), key=lambda f: (order[f.place.file], f.place.line or 0, f.place.column or 0, f.id))
-    return [finding if finding.hint else replace(finding, hint=_advice(finding.id)) for finding in chosen]
+    return [finding if finding.hint else replace(finding, hint=_find_advice(finding.id)) for finding in chosen]
 
 
-def _advice(rule: str) -> str | None:
-    """What the page of a rule says to write instead."""
-    from sowctl.config.rules.pages import page_of
+def _find_advice(rule: str) -> str | None:
+    """Find what the page of a rule says to write instead."""
+    from sowctl.config.rules.pages import find_page
 
-    known = by_id().get(rule)
-    return None if known is None else page_of(known).instead.replace("``", "").removesuffix(".")
+    known = index_rules().get(rule)
+    return None if known is None else find_page(known).instead.replace("``", "").removesuffix(".")
 
 
-def _checked(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
+def _check_document(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
     """The findings of the table and the rules, but none about an element that was made up around a fragment."""
-    made_up = document.made_up
-    return (finding for finding in _judged(document, wanted, unset) if finding.place.element not in made_up)
+    made_up = document.synthetic_paths
+    return (finding for finding in _run_checks(document, wanted, unset) if finding.place.element not in made_up)
 
 
-def _judged(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
+def _run_checks(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
     survey = Survey(document.top, document.root)
 
     def deep(node: ElementNode, row: Element) -> Iterator[Finding]:
         # Without RegexTopicSupport these are names, whatever characters they have.
-        if row.kind == "regex" and row.tag in _TOPIC_NAMES and not survey.regex_topics:
+        if row.kind == "regex" and row.tag in _TOPIC_NAMES and not survey.has_regex_topics:
             return
         yield from check_text(node, row, survey.functions)
 
-    yield from check(document.top, INSTANCE, deep)
-    judged = wanted - unknowable(document, unset)
+    yield from check_element(document.top, INSTANCE, deep)
+    judged = wanted - find_unknowable_rules(document, unset)
     for rule in RULES:
         if rule.id in judged:
             yield from rule.run(survey)
 
 
-def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
+def find_unknowable_rules(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
     """The rules that this document gives no reason to call broken; ``unset`` are the elements with a variable unset.
 
     A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
@@ -159,11 +161,11 @@ def unknowable(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
     holes = {element.split("/")[2].partition("[")[0] for element in unset if element.count("/") > 1}
     whole = document.top.complete and not document.fragment
     silent: set[str] = set()
-    for section, rules in _DEFINED_IN.items():
-        nodes = list(document.top.all(section, *_OTHER_NAMES.get(section, ())))
+    for section, rules in _SECTION_RULES.items():
+        nodes = list(document.top.find_all(section, *_OTHER_NAMES.get(section, ())))
         if not nodes:
             # A misspelt section may hold what others refer to.
-            known = whole and not meant(document.top, section)
+            known = whole and not has_misspelled_child(document.top, section)
         else:
             known = all(node.complete and node.inner >= 0 and node.tag not in holes for node in nodes)
         if not known:

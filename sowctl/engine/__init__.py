@@ -4,9 +4,9 @@ From what a program calls down to what all rooms share; each room imports only r
 
 * ``api``: what ``sowctl.open`` gives: an instance whose topics have verbs as methods.
 * ``verbs``: one file per verb, where the rooms meet.
-* ``upkeep``: stores and journals looked after: searched, checked, mended, packed, kept, removed.
+* ``maintenance``: stores and journals looked after: searched, checked, mended, packed, kept, removed.
 * ``queues``: what of the log is still to be processed, and who has it now.
-* ``following``: from a place in the log to what a subscriber is told.
+* ``subscriptions``: from a place in the log to what a subscriber is told.
 * ``views``: the door for whatever a reader names, and the views behind it: joined and grouped records of topics.
 * ``bulk``: writes of many tasks, published by one commit.
 * ``writing``: from an input to acknowledged entries, batch by batch.

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 from msgspec import field
 from msgspec.structs import replace
 
-from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.seam import SEAM, Seam
+from sowctl.structs import DescribedStruct
 from sowctl.values.times import Clock, Micros, system_clock
 
 if TYPE_CHECKING:
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from sowctl.remote.place import Place
 
 
-class Keeping(Protocol):
+class CachingModule(Protocol):
     """A module that keeps files open for the next question of the process."""
 
     def forget(self) -> None:
         """Close those that nothing uses at the moment."""
 
 
-_KEEPING = ("sowctl.memo.format", "sowctl.store.raw.offsets", "sowctl.store.opening.sharing")
+_CACHING_MODULES = ("sowctl.memo.format", "sowctl.store.raw.offset_read", "sowctl.store.opening.shared_environments")
 """The modules that are :class:`Keeping`: one that was never loaded keeps nothing."""
 
 
-def _named(found: str | TypeDefinition) -> TypeDefinition:
+def _show_tag_names(found: str | TypeDefinition) -> TypeDefinition:
     """A type that shows the tags of FIX messages by name."""
     from sowctl.messages.definition import TypeDefinition
 
     if isinstance(found, str):
         found = TypeDefinition(found, found)
-    return replace(found, tag_names=True, parts=tuple(map(_named, found.parts)))
+    return replace(found, tag_names=True, parts=tuple(map(_show_tag_names, found.parts)))
 
 
-def _silent(_: str) -> None:
+def _ignore_remark(_: str) -> None:
     return
 
 
@@ -65,15 +65,15 @@ class OpenTopic(Protocol):
         """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
 
 
-Watch = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """What an instance tells of its long readings: what is counted, how many are done, of how many."""
 
 
-def unwatched(what: str, done: int, total: int) -> None:
+def ignore_progress(what: str, done: int, total: int) -> None:
     """The :attr:`Instance.watch` of an instance whose progress is shown nowhere."""
 
 
-def _unopened(_: TopicConfig) -> OpenTopic | None:
+def _find_no_topic(_: TopicConfig) -> OpenTopic | None:
     return None
 
 
@@ -94,14 +94,14 @@ class Instance(DescribedStruct, frozen=True):
     seam: Seam = SEAM
     lock_wait: float = 10.0
     random: Callable[[int], bytes] = os.urandom
-    notify: Callable[[str], None] = _silent
+    notify: Callable[[str], None] = _ignore_remark
     holder: str = "sowctl"
     working: Path = field(default_factory=Path)
-    opened: Callable[[TopicConfig], OpenTopic | None] = _unopened
+    opened: Callable[[TopicConfig], OpenTopic | None] = _find_no_topic
     fix_names: bool = False
     noted: set[str] = field(default_factory=set)
-    watch: Callable[[str, int, int], None] = unwatched
-    tell_more: Callable[[str], None] = _silent
+    watch: Callable[[str, int, int], None] = ignore_progress
+    tell_more: Callable[[str], None] = _ignore_remark
     limits: EvaluationLimits | None = None
 
     @classmethod
@@ -116,7 +116,7 @@ class Instance(DescribedStruct, frozen=True):
         seam: Seam = SEAM,
         lock_wait: float = 10.0,
         random: Callable[[int], bytes] = os.urandom,
-        notify: Callable[[str], None] = _silent,
+        notify: Callable[[str], None] = _ignore_remark,
         holder: str = "sowctl",
         limits: EvaluationLimits | None = None,
     ) -> Self:
@@ -169,11 +169,11 @@ class Instance(DescribedStruct, frozen=True):
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody wants to know how far a long reading has come."""
-        return self.watch is not unwatched
+        """Return whether somebody wants to know how far a long reading has come."""
+        return self.watch is not ignore_progress
 
-    def watching(self, what: str) -> Callable[[int, int], None]:
-        """What :attr:`watch` is told of the reading of one kind of thing, such as records: how many of how many."""
+    def build_watch(self, what: str) -> Callable[[int, int], None]:
+        """Build the progress callback for one kind of thing that is read, such as records: how many of how many."""
         return lambda done, total: self.watch(what, done, total)
 
     @property
@@ -187,13 +187,13 @@ class Instance(DescribedStruct, frozen=True):
         return self.config.topics if self.config is not None else ()
 
     @property
-    def publisher(self) -> int:
+    def publisher_id(self) -> int:
         """The publisher id in the bookmarks of entries that have no publisher: that of a client of its own name."""
-        from sowctl.identity.hashes import client_hash
+        from sowctl.identity.hashes import hash_client_name
 
-        return client_hash(self.config.name) if self.config is not None else 0
+        return hash_client_name(self.config.name) if self.config is not None else 0
 
-    def type_of(self, name: str) -> MessageType:
+    def find_message_type(self, name: str) -> MessageType:
         """The message type ``name`` as the configuration defines it, else the built-in one.
 
         Raises ConfigError ``SOW-MSG-006`` for a name that is neither, ``SOW-MSG-007`` for a definition without use.
@@ -202,7 +202,7 @@ class Instance(DescribedStruct, frozen=True):
 
         found = self.config.types.get(name, name) if self.config is not None else name
         try:
-            return get_type(_named(found) if self.fix_names else found)
+            return get_type(_show_tag_names(found) if self.fix_names else found)
         except ConfigError as problem:
             if self.config is not None or problem.code != "SOW-MSG-006":
                 raise
@@ -212,21 +212,21 @@ class Instance(DescribedStruct, frozen=True):
 
     def close(self) -> None:
         """Let go of the files that queries of this process keep open for the next ones; those open them again."""
-        for name in _KEEPING:
+        for name in _CACHING_MODULES:
             if name in sys.modules:
-                cast(Keeping, sys.modules[name]).forget()
+                cast(CachingModule, sys.modules[name]).forget()
 
     def __enter__(self) -> Self:
         """From here to the end of the ``with`` statement, stores stay open from one question to the next."""
-        from sowctl.store.opening.sharing import keep
+        from sowctl.store.opening.shared_environments import keep_open
 
-        keep()
+        keep_open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from sowctl.store.opening.sharing import drop
+        from sowctl.store.opening.shared_environments import end_keep_open
 
-        drop()
+        end_keep_open()
         self.close()

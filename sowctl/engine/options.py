@@ -1,4 +1,4 @@
-"""What the verbs are asked for, as plain values; the command line and programs fill in the same classes."""
+"""Options of the verbs, as plain values; the command line and programs fill in the same classes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from msgspec import Struct
 
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
-INDEXED = 20_000
+INDEX_MIN_RECORDS = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
 
 
-def is_bulk(loaded: Iterable[tuple[str, str, int]]) -> bool:
-    """Whether a load, given by topic, message type and how much came, may have made indexes useless, so that
-    :func:`~sowctl.engine.verbs.reindex.follow_load` is to be asked: stores smaller than this have none."""
-    return max((count for _, _, count in loaded), default=0) >= INDEXED
+def needs_reindex(loaded: Iterable[tuple[str, str, int]]) -> bool:
+    """Return whether a load (topic, type, count) calls for ``reindex_loaded``: smaller stores have no indexes."""
+    return max((count for _, _, count in loaded), default=0) >= INDEX_MIN_RECORDS
 
 
 class PublishOptions(Struct, frozen=True):
-    """How to publish.
+    """Options of publishing.
 
     ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first; without ``batch`` there
     are 1,000 messages in it, or 8,192 where that is faster, and batches up to ``batch_bytes`` are synced together while
@@ -53,7 +52,7 @@ class PublishOptions(Struct, frozen=True):
 
 
 class QueryOptions(Struct, frozen=True):
-    """What to read, in which order, how much. ``at`` is an instant in microseconds UTC.
+    """Options of a query: the records to read, their order and number. ``at`` is an instant in microseconds UTC.
 
     ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
     ordering, and while a view is computed; what is more goes to temporary files. ``by_time``: in the order of updates
@@ -76,7 +75,7 @@ class QueryOptions(Struct, frozen=True):
     batch_size: int = 1000
     sort_memory: int = 64 << 20
     by_time: bool = False
-    index_from: int | None = INDEXED
+    index_from: int | None = INDEX_MIN_RECORDS
     projection: str | None = None
     grouping: str | None = None
     after_key: str | None = None
@@ -88,7 +87,7 @@ class QueryOptions(Struct, frozen=True):
 
 
 class SubscribeOptions(Struct, frozen=True):
-    """What to follow, and until when.
+    """Options of a subscription: the messages to follow, and until when.
 
     ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape
     the records that come first, filter, SOW keys and select also every message behind them. ``sow``: those records
@@ -133,7 +132,7 @@ class SubscribeOptions(Struct, frozen=True):
 
 
 class DeleteOptions(Struct, frozen=True):
-    """What to delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
+    """Options of a delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
 
     filter: str | None = None
     sow_keys: tuple[str, ...] | None = None
@@ -143,7 +142,7 @@ class DeleteOptions(Struct, frozen=True):
 
 
 class ReplayOptions(Struct, frozen=True):
-    """How to rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
+    """Options of a rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
     ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do;
     ``rekey`` gives records the keys that their topic makes now."""
 
@@ -159,7 +158,7 @@ class ReplayOptions(Struct, frozen=True):
 
 
 class DiffOptions(Struct, frozen=True):
-    """What to compare.
+    """Options of a comparison.
 
     ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
     ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.base import exact_view_of, select_all
+from sowctl.messages.base import find_exact_view, select_all
 from sowctl.store.codec import (
-    CORRELATION,
+    CORRELATION_FLAG,
     CRC_SIZE,
     HEADER_SIZE,
-    LOGICAL_TOPIC,
-    USER_KEY,
-    decode,
-    expiration_of,
-    extra_length,
-    logical_topic,
-    payloads,
-    plain_stamps,
-    stamps,
+    LOGICAL_TOPIC_FLAG,
+    USER_KEY_FLAG,
+    count_optional_bytes,
+    decode_record,
+    extract_payloads,
+    read_expiration,
+    read_logical_topic,
+    read_plain_stamps,
+    read_stamps,
 )
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ class StoredRecord:
     def __init__(self, key: bytes, value: bytes, payload: bytes | None = None) -> None:
         self.key = key
         self.value = value
-        self.payload = value[HEADER_SIZE + extra_length(value) : -CRC_SIZE] if payload is None else payload
+        self.payload = value[HEADER_SIZE + count_optional_bytes(value) : -CRC_SIZE] if payload is None else payload
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.sow_key}, {self.payload!r})"
 
     @property
     def has_data(self) -> bool:
-        """Whether there is a message to show: of every record."""
+        """Return whether there is a message to show: of every record."""
         return True
 
     @property
@@ -52,17 +52,17 @@ class StoredRecord:
     @property
     def txid(self) -> int:
         """The txid of the entry that wrote it."""
-        return stamps(self.value)[0]
+        return read_stamps(self.value)[0]
 
     @property
     def timestamp(self) -> int:
         """When it was published, microseconds UTC."""
-        return stamps(self.value)[1]
+        return read_stamps(self.value)[1]
 
     @property
     def expiration(self) -> int:
         """When it expires, microseconds UTC; 0 is never."""
-        return expiration_of(self.value)
+        return read_expiration(self.value)
 
     @property
     def bookmark(self) -> str | None:
@@ -72,31 +72,31 @@ class StoredRecord:
     @property
     def user_key(self) -> str | None:
         """The key that its publisher chose."""
-        return self._text(USER_KEY)
+        return self._read_text(USER_KEY_FLAG)
 
     @property
     def correlation_id(self) -> str | None:
         """The publisher's correlation id."""
-        return self._text(CORRELATION)
+        return self._read_text(CORRELATION_FLAG)
 
     @property
     def logical_topic(self) -> str | None:
         """The logical topic that it was published to, None where its topic has none."""
-        name = logical_topic(self.value) if self.value[0] & LOGICAL_TOPIC else None
+        name = read_logical_topic(self.value) if self.value[0] & LOGICAL_TOPIC_FLAG else None
         return None if name is None else name.decode("utf-8", "replace")
 
     @property
     def extra(self) -> Mapping[str, Any] | None:
         """The publisher's key, where it chose one, and the logical topic, where there is one."""
-        if not self.value[0] & (USER_KEY | LOGICAL_TOPIC):
+        if not self.value[0] & (USER_KEY_FLAG | LOGICAL_TOPIC_FLAG):
             return None
         return {"user_key": self.user_key, "topic": self.logical_topic}
 
-    def _text(self, flag: int) -> str | None:
+    def _read_text(self, flag: int) -> str | None:
         if not self.value[0] & flag:
             return None
-        record = decode(self.key, self.value)
-        raw = record.user_key if flag == USER_KEY else record.correlation_id
+        record = decode_record(self.key, self.value)
+        raw = record.user_key if flag == USER_KEY_FLAG else record.correlation_id
         return None if raw is None else raw.decode("utf-8", "replace")
 
 
@@ -146,7 +146,7 @@ class RecordBatch:
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
         """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
-        return exact_view_of(self._kind)
+        return find_exact_view(self._kind)
 
     @property
     def records(self) -> Sequence[StoredRecord]:
@@ -155,15 +155,15 @@ class RecordBatch:
             self._records = list(map(StoredRecord, self.keys, self.values, self.payloads))
         return self._records
 
-    def stamps(self) -> tuple[Sequence[int], ...] | None:
+    def read_metadata_columns(self) -> tuple[Sequence[int], ...] | None:
         """SOW keys, times, expirations and txids, each a column; None where a record has optional parts."""
-        found = plain_stamps(self.values)
+        found = read_plain_stamps(self.values)
         if found is None:
             return None
         txids, times, expirations = found
         return unpack(f">{len(self.keys)}Q", b"".join(self.keys)), times, expirations, txids
 
-    def selected(self, select_list: SelectList) -> RecordBatch:
+    def select_fields(self, select_list: SelectList) -> RecordBatch:
         """A batch of these records with what a select list leaves of their payloads. Raises InputError."""
         kept = select_all(self._kind, self.payloads, select_list)
         return RecordBatch(self.topic, self._kind, self.keys, self.values, kept)
@@ -172,6 +172,6 @@ class RecordBatch:
         return len(self.keys)
 
 
-def batch_of(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
+def build_record_batch(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
     """A batch of stored records as they are."""
-    return RecordBatch(topic, kind, keys, values, payloads(values))
+    return RecordBatch(topic, kind, keys, values, extract_payloads(values))

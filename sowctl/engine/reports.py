@@ -1,4 +1,4 @@
-"""What the verbs did, as values; :mod:`sowctl.output` puts them into words."""
+"""Results of the verbs, as values; :mod:`sowctl.output` puts them into words."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
 
 
-class _Counted(Struct):
+class _MessageCounts(Struct):
     """Fields that count messages by what became of them."""
 
-    def add(self, counts: Mapping[str, int]) -> None:
+    def add_counts(self, counts: Mapping[str, int]) -> None:
         """Count the messages of a batch; ``counts`` are by the names of these fields."""
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
 
 
-class TopicCounts(_Counted):
+class TopicCounts(_MessageCounts):
     """Messages of one topic by what became of them."""
 
     topic: str
@@ -58,8 +58,7 @@ class Rejected(Struct):
 
 
 class TornTail(Struct):
-    """What an interrupted append had left at the journal's end: ``bytes`` from ``offset`` on, copied to ``copy`` and
-    cut off before anything was written."""
+    """The torn end of a journal: ``bytes`` from ``offset`` on, copied to ``copy``, then cut off before any write."""
 
     path: str
     offset: int
@@ -67,7 +66,7 @@ class TornTail(Struct):
     copy: str
 
 
-class PublishReport(_Counted):
+class PublishReport(_MessageCounts):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
     (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
     (``journalled``), or as deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not
@@ -75,7 +74,7 @@ class PublishReport(_Counted):
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
     so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
-    (:func:`~sowctl.engine.writing.outcome.is_ahead`); ``torn_tails`` were cut off the journal on the way;
+    (:func:`~sowctl.engine.writing.outcome.is_ahead_of_clock`); ``torn_tails`` were cut off the journal on the way;
     ``lifetimes_ignored``: how many had a lifetime that has no effect, as their topic has no Expiration."""
 
     topics: list[TopicCounts] = field(default_factory=list)
@@ -104,9 +103,8 @@ class PublishReport(_Counted):
     lifetimes_ignored: int = 0
 
 
-class Rest(Struct, frozen=True):
-    """Where that part of its input begins which a run that ended early has not dealt with: the number of the input,
-    from 0, line and byte offset there, and how many messages stand before it in all inputs."""
+class InputRest(Struct, frozen=True):
+    """The unfinished part of an input: its number from 0, line and byte offset, and the messages before it."""
 
     input: int
     line: int
@@ -167,14 +165,14 @@ class ReplayReport(Struct):
     dry_run: bool = False
 
     @classmethod
-    def of(cls, topic: TopicConfig, action: str, **facts: Any) -> ReplayReport:
-        """What was done for a topic; ``facts`` are further fields."""
+    def for_topic(cls, topic: TopicConfig, action: str, **facts: Any) -> ReplayReport:
+        """Build the report for a topic; ``facts`` are further fields."""
         path = str(topic.file) if topic.file is not None else None
         return cls(topic.name, topic.message_type, action, path=path, **facts)
 
 
 class TopicInfo(Struct):
-    """What ``info`` knows of a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
+    """Facts of ``info`` about a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
 
     Of the store's file: ``pages``, and how many of them are free; the size of the ``map`` that its last writer had;
     how many other processes read it, and of the one with the oldest state its number, for how many seconds it runs at
@@ -222,7 +220,7 @@ class TopicInfo(Struct):
 
 
 class CheckReport(Struct):
-    """How much a check has read, of stores, of runs and of the journal, and in words what it could not verify.
+    """Figures of a check of stores, runs and the journal, and in words what it could not verify.
 
     Of a check of parts: ``pages`` of structure, and as means over stores the share of data that was read, the share
     that such checks have never read, and since when all of the rest was (microseconds)."""
@@ -243,7 +241,7 @@ class CheckReport(Struct):
 
 
 class JournalCheckReport(Struct):
-    """How much a check of a journal has read, and in words what it could not verify.
+    """Figures of a check of a journal, and in words what it could not verify.
 
     ``stored`` bytes on disk are ``bytes`` to be read; of the ``files``, ``compressed`` are and ``archived`` lie in the
     archive. ``groups`` have happened; ``gaps`` are what repairs have cut out.
@@ -262,9 +260,8 @@ class JournalCheckReport(Struct):
 
 
 class SearchReport(Struct):
-    """What a search in a journal looked at: of ``blocks`` with so many ``examined`` entries, how many were passed over
-    by their headers, by their lists of topics and publishers, by their columns, and of how many the payloads were
-    read; ``matched`` entries were found. ``unreadable``: messages that the filter met and that are none of their type.
+    """Figures of a search: ``blocks`` of ``examined`` entries, how many each question passed over, ``matched``.
+    ``unreadable``: messages that the filter met and that are none of their type.
     """
 
     matched: int = 0
@@ -278,8 +275,7 @@ class SearchReport(Struct):
 
 
 class ReindexReport(Struct):
-    """What ``reindex`` did for one topic: ``paths`` with an index of so many ``records``, their ``bytes`` in all, or
-    how many bytes were ``removed``."""
+    """Counts of ``reindex`` for one topic: ``paths``, ``records``, ``bytes`` in all, or bytes ``removed``."""
 
     topic: str
     message_type: str
@@ -290,7 +286,7 @@ class ReindexReport(Struct):
 
 
 class CompactReport(Struct):
-    """What compacting did for one store. ``action``: compacted, or left. File sizes before and after, and the share of
+    """The result of compacting one store. ``action``: compacted, or left. File sizes before and after, and the share of
     pages that were free before, 0 to 1; ``changes`` of writers that were brought over meanwhile; ``leftovers`` of
     killed processes that were removed. Of a dry run the size afterwards is what it will be at most."""
 
@@ -321,7 +317,7 @@ class CleanReport(Struct):
 
 
 class RepairReport(Struct):
-    """What a repair did for one store. ``action``: repaired, or sound where there was nothing to do.
+    """The result of repairing one store. ``action``: repaired, or sound where there was nothing to do.
 
     Of ``records`` and ``versions`` in the new file ``restored`` and ``restored_versions`` came from the journal.
     ``removed``: records of the damaged file that the journal knows to be deleted or replaced. ``lost`` and
@@ -364,10 +360,12 @@ class RepairItem(Struct, frozen=True):
 
 
 class CommitReport(Struct):
-    """What one staged run wrote, as one group. ``messages`` were read; ``published`` entries were written: to new keys
-    (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as deletions
-    (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``: the whole
-    run had been committed before. ``samples`` are the first refused messages; the rest as in PublishReport."""
+    """The result of one staged run, written as one group. ``messages`` were read; ``published`` entries were written:
+    to new keys (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as
+    deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``:
+    the whole run had been committed before. ``samples`` are the first refused messages; the rest as in
+    PublishReport.
+    """
 
     topic: str
     message_type: str

@@ -1,4 +1,4 @@
-"""Where an expression stands, and what is forbidden there (``sowctl-expressions(7)``, contexts)."""
+"""Places where an expression may stand, and what is forbidden there (``sowctl-expressions(7)``, contexts)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Rules(Struct, frozen=True):
-    """What a context allows. ``words`` name it in messages."""
+    """Rules of a context: what it allows. ``words`` name it in messages."""
 
     words: str
     aggregates: bool = False
@@ -42,5 +42,5 @@ class Context(Enum):
 
     @property
     def rules(self) -> Rules:
-        """What is allowed here."""
+        """The rules of this context."""
         return self.value

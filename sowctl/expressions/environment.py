@@ -1,4 +1,4 @@
-"""What an expression may know besides the message: the clock of the run, names of the instance, a record's header."""
+"""Inputs of an expression besides the message: clock of the run, names of the instance, a record's header."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class EvaluationLimits(Struct, frozen=True):
 
 
 DEFAULT_LIMITS = EvaluationLimits()
-OUT_OF_TIME = "SOW-EXP-036"
+TIME_LIMIT_CODE = "SOW-EXP-036"
 
 
-def local_offset(seconds: int) -> int:
+def compute_local_offset(seconds: int) -> int:
     """Seconds that the local time zone is ahead of UTC at an instant."""
     return time.localtime(seconds).tm_gmtoff
 
@@ -57,7 +57,7 @@ class Environment(Struct):
     instance_name: str | None = None
     group_name: str | None = None
     random: Callable[[int], bytes] = os.urandom
-    offset: Callable[[int], int] = local_offset
+    offset: Callable[[int], int] = compute_local_offset
     limits: EvaluationLimits = DEFAULT_LIMITS
     endless: bool = False
     timer: Callable[[], float] = time.monotonic
@@ -67,7 +67,7 @@ class Environment(Struct):
     _batch_bytes: int = 0
     _end: float | None = None
 
-    def reading(self) -> Micros:
+    def read_clock(self) -> Micros:
         """The clock of the run in microseconds since 1970 UTC, the same at every call."""
         # One reading for the run: two calls in one expression, or in two records, must agree.
         if self._reading is None:
@@ -85,14 +85,14 @@ class Environment(Struct):
         if self._end is None:
             self._end = now + self.limits.seconds
         if now > self._end:
-            raise BoundExceededError(OUT_OF_TIME, f"the evaluation took longer than {self.limits.seconds:g} s")
+            raise BoundExceededError(TIME_LIMIT_CODE, f"the evaluation took longer than {self.limits.seconds:g} s")
 
     @property
     def steps(self) -> int:
         """The steps that were counted."""
         return self._steps
 
-    def recount(self, steps: int) -> None:
+    def reset_steps(self, steps: int) -> None:
         """Count on from ``steps``: what was done since is done once more, in another way."""
         self._steps = steps
 
@@ -104,7 +104,7 @@ class Environment(Struct):
             words = f"patterns took more than {most:,} steps"
             raise BoundExceededError("SOW-EXP-034", words)
 
-    def hold_text(self, size: int) -> None:
+    def count_text(self, size: int) -> None:
         """Count a text of ``size`` bytes that a function is about to make. Raises BoundExceededError."""
         if size <= LONG_TEXT_BYTES:
             return
@@ -118,7 +118,7 @@ class Environment(Struct):
 
 
 class Header(Struct, frozen=True):
-    """What message functions ask of a record; times in microseconds since 1970 UTC, None where not kept."""
+    """Header fields of a record for message functions; times in microseconds since 1970 UTC, None where not kept."""
 
     topic: str | None = None
     sow_key: str | None = None

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from sowctl.errors import UsageError
 
-_ENTRY = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
-U64 = 1 << 64
+_BOOKMARK_PATTERN = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
+U64_LIMIT = 1 << 64
 MAX_SHOWN_CHARACTERS = 80
 """Characters of what is no bookmark, in an error."""
 
@@ -28,7 +28,7 @@ EPOCH = Bookmark(0, 0)
 NOW = Bookmark(0, 1)
 
 
-def bookmark_of(publisher: int | None, sequence: int, txid: int, owner: int) -> Bookmark:
+def build_bookmark(publisher: int | None, sequence: int, txid: int, owner: int) -> Bookmark:
     """The bookmark of a journal entry. One without a publisher is counted by its instance: ``owner`` is the hash of the
     instance's name as if it were a client, the number is the entry's txid."""
     return Bookmark(owner, txid) if publisher is None else Bookmark(publisher, sequence)
@@ -39,11 +39,11 @@ def parse_bookmark(text: str) -> Bookmark:
     word = text.strip()
     if word == "0":
         return EPOCH
-    match = _ENTRY.fullmatch(word)
+    match = _BOOKMARK_PATTERN.fullmatch(word)
     if match is not None:
         publisher, sequence = int(match[1]), int(match[2])
         # Twenty digits can be more than 64 bits hold.
-        if publisher < U64 and sequence < U64:
+        if publisher < U64_LIMIT and sequence < U64_LIMIT:
             return Bookmark(publisher, sequence)
     # A consumer may write anything, and the error is a line for people.
     shown = repr(text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "...")

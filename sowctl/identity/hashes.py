@@ -40,6 +40,6 @@ def crc32c(data: bytes) -> int:
     return _run_crc(data, CRC32C_POLYNOMIAL, 0xFFFF_FFFF)
 
 
-def client_hash(name: str) -> int:
+def hash_client_name(name: str) -> int:
     """The publisher id of a client name, the first part of its bookmarks."""
     return crc64(name.encode())

@@ -15,22 +15,22 @@ from typing import Any, Protocol, overload
 import xxhash
 
 from sowctl.errors import UsageError
-from sowctl.values.units import whole_number
+from sowctl.values.units import parse_whole_number
 
 USER_KEY_DOMAIN = b"\x00user\x00"
-_BASE64 = re.compile(rb"[A-Za-z0-9+/=]+\Z")
-NULL_TEXT = b"\xff\xff\xff\xff"
+_BASE64_PATTERN = re.compile(rb"[A-Za-z0-9+/=]+\Z")
+NULL_LENGTH_MARK = b"\xff\xff\xff\xff"
 """Stands in the place of a length where a key field is NULL (only with --allow-null-key)."""
 
-MAX_PREPARED_BYTES = 64
+PREPARED_TEXT_BYTES = 64
 """Texts below this length find the bytes before them ready-made."""
 
 Digest = bytes
 """16 bytes: the SOW key (8, big-endian), then the check word (8)."""
-DIGEST_SIZE = 16
+DIGEST_BYTES = 16
 
 
-class Digests(Sequence[bytes]):
+class DigestSequence(Sequence[bytes]):
     """The digests of many keys, which are held end to end: ``raw``."""
 
     __slots__ = ("raw",)
@@ -39,7 +39,7 @@ class Digests(Sequence[bytes]):
         self.raw = raw
 
     def __len__(self) -> int:
-        return len(self.raw) // DIGEST_SIZE
+        return len(self.raw) // DIGEST_BYTES
 
     @overload
     def __getitem__(self, place: int) -> Digest: ...
@@ -50,28 +50,28 @@ class Digests(Sequence[bytes]):
     def __getitem__(self, place: int | slice) -> Digest | list[Digest]:
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
-        at = range(len(self))[place] * DIGEST_SIZE
-        return self.raw[at : at + DIGEST_SIZE]
+        at = range(len(self))[place] * DIGEST_BYTES
+        return self.raw[at : at + DIGEST_BYTES]
 
 
-def end_to_end(digests: Sequence[Digest]) -> bytes:
+def concatenate_digests(digests: Sequence[Digest]) -> bytes:
     """The bytes of many digests, one behind the other."""
-    return digests.raw if isinstance(digests, Digests) else b"".join(digests)
+    return digests.raw if isinstance(digests, DigestSequence) else b"".join(digests)
 
 
-def prefix(domain: str) -> bytes:
+def build_domain_prefix(domain: str) -> bytes:
     """The bytes that start every digest of a key domain: its UTF-8 length (4 bytes, big-endian) and itself."""
     raw = domain.encode()
     return len(raw).to_bytes(4, "big") + raw
 
 
-def key_digest(domain_prefix: bytes, texts: Sequence[bytes | None]) -> Digest:
+def compute_key_digest(domain_prefix: bytes, texts: Sequence[bytes | None]) -> Digest:
     """Digest of the key field ``texts`` under a domain; ``None`` is a NULL field."""
     # Each text has its length in front: ("ab", "c") and ("a", "bc") are different keys. No text has the length that
     # stands for NULL, so NULL is a key of its own.
     parts = [domain_prefix]
     for text in texts:
-        parts.append(NULL_TEXT if text is None else len(text).to_bytes(4, "big") + text)
+        parts.append(NULL_LENGTH_MARK if text is None else len(text).to_bytes(4, "big") + text)
     return xxhash.xxh3_128_digest(b"".join(parts))
 
 
@@ -81,20 +81,20 @@ class BatchDigester(Protocol):
     def __call__(self, rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]: ...
 
 
-def batch_digester(domain: str, fields: int) -> BatchDigester:
-    """:func:`key_digest` for batches of one domain; ``fields`` is the number of key fields of every row."""
-    start = prefix(domain)
+def build_batch_digester(domain: str, fields: int) -> BatchDigester:
+    """:func:`compute_key_digest` for batches of one domain; ``fields`` is the number of key fields of every row."""
+    start = build_domain_prefix(domain)
     digest = xxhash.xxh3_128_digest
     # The bytes in front of a short text are one of a few, and are put together once.
-    short = [start + length.to_bytes(4, "big") for length in range(MAX_PREPARED_BYTES)]
+    short = [start + length.to_bytes(4, "big") for length in range(PREPARED_TEXT_BYTES)]
 
     def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
         # Only here may a text be None. The other ways call len(), which raises TypeError for it, and so refuse a NULL
         # key.
         if null:
-            return [key_digest(start, row) for row in rows]
+            return [compute_key_digest(start, row) for row in rows]
         texts: Any = rows
-        if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < MAX_PREPARED_BYTES:
+        if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < PREPARED_TEXT_BYTES:
             return [digest(short[len(text)] + text) for (text,) in texts]
         if fields == 1:
             return [digest(start + len(text).to_bytes(4, "big") + text) for (text,) in texts]
@@ -103,7 +103,7 @@ def batch_digester(domain: str, fields: int) -> BatchDigester:
     return many
 
 
-def given_text(text: str) -> bytes:
+def encode_key_text(text: str) -> bytes:
     """The bytes of a key or of a key field's text that a caller gives; bytes of the command line come as surrogates.
 
     Raises UsageError ``SOW-IDN-011`` for half a surrogate pair, which stands for no bytes: no message has that key.
@@ -118,7 +118,7 @@ def given_text(text: str) -> bytes:
         ) from None
 
 
-def user_key_digest(user_key: bytes) -> Digest:
+def compute_user_key_digest(user_key: bytes) -> Digest:
     """Digest of a key that the publisher chose."""
     # Read as a length, the first four bytes would stand for a domain of 7 million bytes: no computed key begins like
     # this.
@@ -126,19 +126,19 @@ def user_key_digest(user_key: bytes) -> Digest:
 
 
 def is_user_key(user_key: bytes) -> bool:
-    """Whether ``user_key`` is not empty and of the Base64 alphabet (``behaviour`` 1.1, C10)."""
-    return _BASE64.match(user_key) is not None
+    """Return whether ``user_key`` is not empty and of the Base64 alphabet (``behaviour`` 1.1, C10)."""
+    return _BASE64_PATTERN.match(user_key) is not None
 
 
-def key_bytes(number: int) -> bytes:
+def encode_sow_key(number: int) -> bytes:
     """The 8 bytes under which the store files a SOW key. Raises OverflowError above 2**64-1."""
     return number.to_bytes(8, "big")
 
 
-def named_key(text: str) -> bytes | None:
+def parse_sow_key(text: str) -> bytes | None:
     """The 8 bytes of the SOW key that a client writes as a number; None for a text that is no SOW key.
 
-    It is one where :func:`~sowctl.values.units.whole_number` reads it.
+    It is one where :func:`~sowctl.values.units.parse_whole_number` reads it.
     """
-    number = whole_number(text)
-    return None if number is None else key_bytes(number)
+    number = parse_whole_number(text)
+    return None if number is None else encode_sow_key(number)

@@ -16,38 +16,38 @@ from typing import Any
 PART_KEY_BITS = 32
 """Bits of a key that tell its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
 
-_WORDS = Struct("8s" * 256)
+_WORDS_LAYOUT = Struct("8s" * 256)
 SORT_BATCH_KEYS = 1 << 20
 """So many keys are sorted at once, about."""
 
-Bounds = tuple[bytes | None, bytes | None]
+KeyBounds = tuple[bytes | None, bytes | None]
 """The keys from the first (inclusive) to the second (exclusive); None is no bound."""
 
 
-def part_of(key: bytes, count: int) -> int:
+def find_part(key: bytes, count: int) -> int:
     """The number of the part, of ``count`` equal ones, that an 8-byte key lies in."""
     return int.from_bytes(key[:4], "big") * count >> PART_KEY_BITS
 
 
-def parts_of(keys: Any, count: int) -> Any:
-    """:func:`part_of` for a numpy array of keys (uint64)."""
+def find_parts(keys: Any, count: int) -> Any:
+    """:func:`find_part` for a numpy array of keys (uint64)."""
     # Numbers of the array's own type, so that the product stays within 64 bits without sign.
     word = keys.dtype.type
     return (keys >> word(PART_KEY_BITS)) * word(count) >> word(PART_KEY_BITS)
 
 
-def bounds(count: int) -> list[Bounds]:
-    """Where each of ``count`` parts starts and stops, so that :func:`part_of` and these ranges agree on every key."""
+def compute_part_bounds(count: int) -> list[KeyBounds]:
+    """Compute the key bounds of each of ``count`` parts; they agree with the part of every key."""
     # the least upper half h with h * count >> 32 == number, rounded up
     edges = [-(-(number << PART_KEY_BITS) // count) for number in range(1, count)]
     return list(pairwise([None, *((edge << PART_KEY_BITS).to_bytes(8, "big") for edge in edges), None]))
 
 
-def shares(keys: Any, count: int) -> Iterator[tuple[int, Any]]:
+def iterate_parts(keys: Any, count: int) -> Iterator[tuple[int, Any]]:
     """Every part that has any of ``keys`` (uint64), with the places of its keys in the order in which they stand."""
     import numpy as np
 
-    owners = parts_of(keys, count)
+    owners = find_parts(keys, count)
     order = owners.argsort(kind="stable")
     ends = np.searchsorted(owners[order], np.arange(count + 1, dtype=np.uint64))
     for number, (start, end) in enumerate(pairwise(ends.tolist())):
@@ -55,25 +55,25 @@ def shares(keys: Any, count: int) -> Iterator[tuple[int, Any]]:
             yield number, order[start:end]
 
 
-def last_of_each(keys: Any) -> Any:
+def find_last_occurrences(keys: Any) -> Any:
     """The places of the last occurrence of every key of a numpy array (uint64), in key order."""
     import numpy as np
 
     count = -(-len(keys) // SORT_BATCH_KEYS)
     if count <= 1:
-        return _last_of_each(keys)
+        return _find_last_in_part(keys)
     # Part by part of the key space: what a sort needs besides, five numbers for each key, it needs for one part.
     found = []
-    for start, stop in bounds(count):
+    for start, stop in compute_part_bounds(count):
         mine = np.ones(len(keys), dtype=bool) if start is None else keys >= np.uint64(int.from_bytes(start, "big"))
         if stop is not None:
             mine &= keys < np.uint64(int.from_bytes(stop, "big"))
         places = mine.nonzero()[0]
-        found.append(places[_last_of_each(keys[places])])
+        found.append(places[_find_last_in_part(keys[places])])
     return np.concatenate(found)
 
 
-def _last_of_each(keys: Any) -> Any:
+def _find_last_in_part(keys: Any) -> Any:
     import numpy as np
 
     if not len(keys):
@@ -85,7 +85,7 @@ def _last_of_each(keys: Any) -> Any:
     return np.maximum.reduceat(order, begins)
 
 
-def stable_order(keys: Any) -> Any:
+def compute_stable_order(keys: Any) -> Any:
     """The places of ``keys`` in ascending order, equal ones in the order in which they stand."""
     # The stable sort is the slower one, and most columns of keys have no key twice.
     order = keys.argsort()
@@ -93,10 +93,10 @@ def stable_order(keys: Any) -> Any:
     return keys.argsort(kind="stable") if (ascending[1:] == ascending[:-1]).any() else order
 
 
-def words(column: Any) -> list[bytes]:
+def read_words(column: Any) -> list[bytes]:
     """The 8-byte words of a numpy array, as its bytes lie in memory."""
     raw = memoryview(column.tobytes())
-    whole = len(raw) - len(raw) % _WORDS.size
+    whole = len(raw) - len(raw) % _WORDS_LAYOUT.size
     # Slices of 1,000 words take three to seven times as long.
     rest = unpack("8s" * ((len(raw) - whole) // 8), raw[whole:])
-    return [*chain.from_iterable(_WORDS.iter_unpack(raw[:whole])), *rest]
+    return [*chain.from_iterable(_WORDS_LAYOUT.iter_unpack(raw[:whole])), *rest]

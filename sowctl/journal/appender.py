@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sowctl.directories import sync_directory
 from sowctl.errors import StorageError
-from sowctl.journal.format import FILE_HEADER_SIZE, FILE_MODE, file_name
+from sowctl.journal.format import FILE_HEADER_SIZE, FILE_MODE, format_file_name
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
@@ -41,15 +41,15 @@ class Appender:
     @property
     def path(self) -> Path:
         """The file's name (that of the first one before there is any)."""
-        return self.path_of(max(self.number, 0))
+        return self.build_file_path(max(self.number, 0))
 
-    def path_of(self, number: int) -> Path:
+    def build_file_path(self, number: int) -> Path:
         """The name of a file."""
-        return self.directory / file_name(self.instance, number)
+        return self.directory / format_file_name(self.instance, number)
 
-    def create(self, number: int, header: bytes) -> None:
+    def create_file(self, number: int, header: bytes) -> None:
         """Make a file with its header under another name, sync it, give it its name, sync the directory."""
-        path = self.path_of(number)
+        path = self.build_file_path(number)
         # Order: content on disk, then the name, then the directory. A crash before the rename leaves a hidden file that
         # the next attempt truncates; after it the header is whole. Readers never see a file without its header.
         temporary = path.with_name(f".{path.name}.new")
@@ -65,13 +65,15 @@ class Appender:
         self._take_descriptor(fd, number)
         self.offset = self.synced = len(header)
 
-    def adopt(self, number: int) -> None:
+    def open_file(self, number: int) -> None:
         """Open a file that is there, unless it is the one already open."""
         # A file that was removed or replaced has no link any more: what is written to its descriptor would be lost.
         if self.fd < 0 or number != self.number or not os.fstat(self.fd).st_nlink:
-            self._take_descriptor(self._seam.call("file.open", os.open, self.path_of(number), _OPEN_FLAGS), number)
+            self._take_descriptor(
+                self._seam.call("file.open", os.open, self.build_file_path(number), _OPEN_FLAGS), number
+            )
 
-    def stand_at(self, offset: int) -> None:
+    def resume_at(self, offset: int) -> None:
         """Go on at ``offset``, with everything before it on disk."""
         self.offset = self.synced = offset
 
@@ -86,23 +88,25 @@ class Appender:
         self._seam.call("file.sync", os.fdatasync, self.fd)
         self.synced = self.offset
 
-    def cut_back(self) -> None:
+    def truncate_unsynced(self) -> None:
         """Take back what is not known to be on disk."""
         # Never below the header: `synced` is 0 before a file was adopted, and truncating then would destroy the file.
-        if self.fd >= 0 and self.size() > self.synced >= FILE_HEADER_SIZE:
+        if self.fd >= 0 and self.read_size() > self.synced >= FILE_HEADER_SIZE:
             self._seam.call("file.truncate", os.ftruncate, self.fd, self.synced)
         self.offset = self.synced
 
-    def size(self) -> int:
+    def read_size(self) -> int:
         """Bytes in the file now."""
         return os.fstat(self.fd).st_size
 
-    def is_as_left(self) -> bool:
-        """Whether the file is as this writer left it: not written to, not replaced, and still the last one."""
+    def is_unchanged(self) -> bool:
+        """Return whether the file is as this writer left it: not written to, not replaced, and still the last one."""
         # Three cheap questions instead of reading the end: same size, still linked, and no next file. If all hold, no
         # other writer appended since this one left, because each append changes the size or makes a file.
         there = os.fstat(self.fd)
-        return there.st_size == self.offset and there.st_nlink > 0 and not self.path_of(self.number + 1).exists()
+        return (
+            there.st_size == self.offset and there.st_nlink > 0 and not self.build_file_path(self.number + 1).exists()
+        )
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -151,23 +155,23 @@ def _new_copy(path: Path, seam: Seam) -> tuple[Path, int]:
             number += 1
 
 
-_FULL = {
+_FULL_DISK_REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file size limit is reached",
 }
 
 
-def reason_of(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Why a call to the system failed, in plain words."""
-    return _FULL.get(error.errno or 0, error.strerror or str(error))
+    return _FULL_DISK_REASONS.get(error.errno or 0, error.strerror or str(error))
 
 
 def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_back: bool = False) -> StorageError:
     """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
-    reason = reason_of(error)
+    reason = describe_os_error(error)
     durable = "" if acknowledged is None else f"; entries up to txid {acknowledged} are on disk"
-    hint = "free space" if error.errno in _FULL else "check permissions and disk"
+    hint = "free space" if error.errno in _FULL_DISK_REASONS else "check permissions and disk"
     if error.errno == errno.EFBIG:
         hint = "increase the limit on file sizes (ulimit -f)"
     elif error.errno == errno.EROFS:

@@ -1,4 +1,4 @@
-"""What a reader gives: blocks, entries, positions, and what it says about damage and tails.
+"""The values that a reader returns: blocks, entries, positions, and reports of damage and tails.
 
 Values without access to files; made by :mod:`sowctl.journal.files`, ``walk`` and ``scan``, used by everything that
 reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
-from sowctl.journal.format import NO_PUBLISHER, PACKED_SUFFIXES, Topic, block_place
+from sowctl.journal.format import COMPRESSED_SUFFIXES, NO_PUBLISHER, Topic, format_block_place
 from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Position(Struct, frozen=True):
     txid: int
 
 
-class Ended(Struct, frozen=True):
+class EndedHistory(Struct, frozen=True):
     """A history of an instance that a restore ended: that of ``lineage`` (16 bytes), which goes on in the next one.
 
     Entries up to ``last_txid`` belong to both. Those behind it were undone; ``above`` is the highest txid that they may
@@ -65,13 +65,13 @@ class FileInfo(Struct, frozen=True):
     created: int
 
     @property
-    def is_packed(self) -> bool:
-        """Whether it is compressed: then it is read from its beginning, wherever one begins."""
-        return self.path.suffix in PACKED_SUFFIXES
+    def is_compressed(self) -> bool:
+        """True if it is compressed: then it is read from its beginning, wherever one begins."""
+        return self.path.suffix in COMPRESSED_SUFFIXES
 
 
 class TailReport(Struct, frozen=True):
-    """What a reader skipped at the end of the last file.
+    """The part at the end of the last file that a reader skipped.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
     without its last block (0: none), ``last_txid`` the last one that is used up, those of the open group included.
@@ -91,7 +91,7 @@ class TailReport(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is torn or unfinished, in one clause; used by findings and notes."""
+        """The torn or unfinished part in one clause; used by findings and notes."""
         # Nothing torn, but the last group has no end.
         if not self.size:
             return f"the group that starts at txid {self.open_group} was not finished; readers skip it"
@@ -104,14 +104,14 @@ class TailReport(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is torn, its place, and what a writer did about it, as one line for people."""
+        """The torn part, its place, and what a writer did about it, as one line for people."""
         if self.copy is not None:
             done = f"; they were copied to {self.copy} and cut off"
         elif self.size:
             done = "; they are skipped, and the next command that writes saves and cuts them off"
         else:
             done = ""
-        return f"{block_place(self.path, self.offset)}: {self.text}{done}"
+        return f"{format_block_place(self.path, self.offset)}: {self.text}{done}"
 
 
 class Damage(Struct, frozen=True):
@@ -126,7 +126,7 @@ class Damage(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """What a repair cut out of a file: so many bytes at ``offset``, and the txids from ``first_txid`` to ``last_txid``.
+    """A part that a repair cut out of a file: so many bytes at ``offset``, and ``first_txid`` to ``last_txid``.
 
     ``receipt`` is the name of the file that has the bytes. ``topics`` had entries there; None where that is not known.
     """
@@ -139,13 +139,13 @@ class Gap(Struct, frozen=True):
     receipt: str
     topics: tuple[Topic, ...] | None
 
-    def concerns(self, topic: Topic) -> bool:
-        """Whether entries of a topic are missing, or may be."""
+    def concerns_topic(self, topic: Topic) -> bool:
+        """Return whether entries of a topic are missing, or may be."""
         return self.topics is None or topic in self.topics
 
     @property
     def text(self) -> str:
-        """What is missing, in one clause; used by findings and notes."""
+        """The missing part in one clause; used by findings and notes."""
         if self.last_txid < self.first_txid:
             what = "a marker without entries was"
         elif self.last_txid == self.first_txid:
@@ -158,8 +158,8 @@ class Gap(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is missing, and where, as one line for people."""
-        return f"{block_place(self.path, self.offset)}: {self.text}"
+        """The missing part and its place, as one line for people."""
+        return f"{format_block_place(self.path, self.offset)}: {self.text}"
 
 
 class Entry(Struct, frozen=True):
@@ -256,52 +256,52 @@ class Block:
         """(hash, client name) by the index that the publisher column uses."""
         return [(row.hash, row.client) for row in self.map.publishers]
 
-    def columns(self) -> Columns:
+    def decode_columns(self) -> Columns:
         """The columns in plain Python. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
         if self._columns is None:
-            from sowctl.journal.columns import decompress, unpack
+            from sowctl.journal.columns import decompress_part, unpack_columns
 
             header = self.header
             try:
                 # Decompressed when first asked for: a reader that needs only txids, or only counts, pays for neither
                 # part.
-                raw = decompress(header.codec, self._stored_columns, header.columns_raw)
-                self._columns = unpack(
+                raw = decompress_part(header.codec, self._stored_columns, header.columns_raw)
+                self._columns = unpack_columns(
                     raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
                 )
             except ValueError as error:
                 raise self._contradiction_error(error) from error
         return self._columns
 
-    def numpy_columns(self) -> NumpyColumns:
-        """The columns as numpy arrays on the same memory. Raises as :meth:`columns`."""
+    def decode_numpy_columns(self) -> NumpyColumns:
+        """The columns as numpy arrays on the same memory. Raises as :meth:`decode_columns`."""
         if self._arrays is None:
             from sowctl.journal.columns import NumpyColumns
 
-            self._arrays = NumpyColumns(self.columns())
+            self._arrays = NumpyColumns(self.decode_columns())
         return self._arrays
 
-    def payload_bytes(self) -> memoryview:
+    def decompress_payloads(self) -> memoryview:
         """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
         if self._payloads is None:
-            from sowctl.journal.columns import decompress
+            from sowctl.journal.columns import decompress_part
 
             try:
-                self._payloads = decompress(self.header.codec, self._stored_payloads, self.header.payloads_raw)
+                self._payloads = decompress_part(self.header.codec, self._stored_payloads, self.header.payloads_raw)
             except ValueError as error:
                 raise self._contradiction_error(error) from error
         return self._payloads
 
-    def payloads(self) -> list[bytes]:
+    def list_payloads(self) -> list[bytes]:
         """One payload per entry."""
         # One copy of all, then slices: slices of bytes are bytes, which callers hash and compare; slices of a
         # memoryview are not.
-        raw = bytes(self.payload_bytes())
-        return [raw[start:end] for start, end in pairwise(accumulate(self.columns().lengths, initial=0))]
+        raw = bytes(self.decompress_payloads())
+        return [raw[start:end] for start, end in pairwise(accumulate(self.decode_columns().lengths, initial=0))]
 
-    def entries(self) -> Iterator[Entry]:
+    def iter_entries(self) -> Iterator[Entry]:
         """The entries in order."""
-        columns = self.columns()
+        columns = self.decode_columns()
         count = self.header.count
         topics = self.topics
         # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
@@ -322,7 +322,7 @@ class Block:
             columns.user_keys or nothing,
             columns.correlation_ids or nothing,
             columns.logical_topics or nothing,
-            self.payloads(),
+            self.list_payloads(),
             strict=True,
         )
         for txid, kind, topic, at, time, expiration, who, sequence, flags, user, correlation, logical, payload in rows:
@@ -345,11 +345,11 @@ class Block:
                 payload,
             )
 
-    def entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
+    def iter_entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
         """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
-        columns, first, topics, publishers = self.columns(), self.first_txid, self.topics, self.publishers
+        columns, first, topics, publishers = self.decode_columns(), self.first_txid, self.topics, self.publishers
         ends = list(accumulate(columns.lengths, initial=0))
-        payloads = self.payload_bytes() if places else memoryview(b"")
+        payloads = self.decompress_payloads() if places else memoryview(b"")
         nothing: list[bytes | None] = [None] * self.header.count
         users, ids = columns.user_keys or nothing, columns.correlation_ids or nothing
         logical = columns.logical_topics or nothing
@@ -379,7 +379,7 @@ class Block:
         return DamageError(
             "SOW-JRN-014",
             f"a block (txids {first} to {last}) is inconsistent: {error}",
-            place=block_place(self.path, self.start.offset),
+            place=format_block_place(self.path, self.start.offset),
             hint="report this: it is a bug of the writer, or the file was manipulated; sowctl check shows other damage",
             offset=self.start.offset,
             first_txid=first,

@@ -13,7 +13,16 @@ from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.journal.format import CRC_LAYOUT, VERSION, Topic, newer, number_of, pack_rows, text_of, unpack_rows
+from sowctl.journal.format import (
+    BLOCK_VERSION,
+    CRC_LAYOUT,
+    Topic,
+    newer_version_error,
+    pack_rows,
+    require_number,
+    require_text,
+    unpack_rows,
+)
 
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
@@ -30,18 +39,18 @@ CODEC_ZSTD = 1
 # Bits of a block's flags: two about its group, three that say which text columns it has.
 LAST_BLOCK_FLAG = 1
 ABORT_FLAG = 2
-USER_KEYS = 4
-CORRELATION_IDS = 8
-LOGICAL_TOPICS = 16
+USER_KEYS_FLAG = 4
+CORRELATION_IDS_FLAG = 8
+LOGICAL_TOPICS_FLAG = 16
 GAP_FLAG = 32
-_BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS | GAP_FLAG
+_BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | USER_KEYS_FLAG | CORRELATION_IDS_FLAG | LOGICAL_TOPICS_FLAG | GAP_FLAG
 GAP_VERSION = 2
 """Of blocks that stand for what was cut out; programs that do not know them say that the format is newer."""
 
 # Limits that a reader can rely on before it allocates: a header that asks for more is not taken for one.
-MAX_COUNT = 1 << 20
-MAX_MAP = 16 << 20
-MAX_RAW = 256 << 20
+MAX_ENTRY_COUNT = 1 << 20
+MAX_MAP_BYTES = 16 << 20
+MAX_RAW_BYTES = 256 << 20
 
 
 class BlockHeader(Struct, frozen=True):
@@ -77,17 +86,17 @@ class BlockHeader(Struct, frozen=True):
 
     @property
     def is_last(self) -> bool:
-        """Whether it ends its group."""
+        """True if it ends its group."""
         return bool(self.flags & LAST_BLOCK_FLAG)
 
     @property
     def is_abort(self) -> bool:
-        """Whether it says that its group has not happened."""
+        """True if it says that its group has not happened."""
         return bool(self.flags & ABORT_FLAG)
 
     @property
     def is_gap(self) -> bool:
-        """Whether it stands for what was cut out: it has txids and no entries."""
+        """True if it stands for what was cut out: it has txids and no entries."""
         return bool(self.flags & GAP_FLAG)
 
 
@@ -113,12 +122,12 @@ class BlockMap(Struct, frozen=True):
     topics: tuple[MapTopic, ...]
     publishers: tuple[MapPublisher, ...]
 
-    def has(self, topic: Topic) -> bool:
-        """Whether the block holds an entry of ``topic``."""
+    def has_topic(self, topic: Topic) -> bool:
+        """Return whether the block holds an entry of ``topic``."""
         return any(row.topic == topic for row in self.topics)
 
 
-def place_seed(lineage: bytes, number: int, offset: int) -> int:
+def compute_header_seed(lineage: bytes, number: int, offset: int) -> int:
     """Start value of the header CRC of the block at ``offset`` of file ``number``."""
     return crc32(_PLACE.pack(lineage, number, offset))
 
@@ -130,7 +139,7 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: i
     """
     raw = BLOCK_HEADER.pack(
         BLOCK_MAGIC,
-        GAP_VERSION if header.is_gap else VERSION,
+        GAP_VERSION if header.is_gap else BLOCK_VERSION,
         header.codec,
         header.flags,
         header.count,
@@ -163,17 +172,17 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
     # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
-    if fields[1] > (GAP_VERSION if fields[3] & GAP_FLAG else VERSION):
-        raise newer(fields[1], place)
+    if fields[1] > (GAP_VERSION if fields[3] & GAP_FLAG else BLOCK_VERSION):
+        raise newer_version_error(fields[1], place)
     header = BlockHeader(*fields[2:])
     return header if _is_sane(header) else None
 
 
 def _is_sane(header: BlockHeader) -> bool:
-    """Whether the fields of a header with a right CRC fit one another."""
-    if header.codec > CODEC_ZSTD or header.flags & ~_BLOCK_FLAGS or header.count > MAX_COUNT:
+    """Return whether the fields of a header with a right CRC fit one another."""
+    if header.codec > CODEC_ZSTD or header.flags & ~_BLOCK_FLAGS or header.count > MAX_ENTRY_COUNT:
         return False
-    if header.map_size > MAX_MAP or max(header.columns_raw, header.payloads_raw) > MAX_RAW:
+    if header.map_size > MAX_MAP_BYTES or max(header.columns_raw, header.payloads_raw) > MAX_RAW_BYTES:
         return False
     if header.is_gap:
         # It may stand for no txid at all, where an abort marker was lost.
@@ -188,8 +197,8 @@ def _is_sane(header: BlockHeader) -> bool:
     return header.count > 0 and header.group <= header.first_txid == header.last_txid - header.count + 1
 
 
-def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
-    """Whether a block may stand behind one that ended with ``last_txid``; ``group`` is the open group, 0 for none."""
+def can_follow(header: BlockHeader, last_txid: int, group: int) -> bool:
+    """Return whether a block may follow one that ended with ``last_txid``; ``group`` is the open one, 0 for none."""
     if header.is_gap:
         # What it says of its group is said of what stands around it, and was found out when it was made.
         return header.first_txid == last_txid + 1
@@ -200,28 +209,31 @@ def follows(header: BlockHeader, last_txid: int, group: int) -> bool:
     return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
 
 
-def continues(header: BlockHeader, chain: int) -> bool:
-    """Whether a block was written behind the block whose header CRC is ``chain``; 0 on either side: not known."""
+def continues_chain(header: BlockHeader, chain: int) -> bool:
+    """Return whether a block was written behind the one with header CRC ``chain``; 0 on either side is not known."""
     return not chain or not header.chain or header.chain == chain
 
 
-def pack_map(map: BlockMap) -> bytes:
+def pack_block_map(map: BlockMap) -> bytes:
     """The map of a block as it is stored."""
     topics = [[*row.topic, row.last_txid, row.last_time] for row in map.topics]
     return pack_rows([topics, [[row.hash, row.client, row.sequence] for row in map.publishers]])
 
 
-def unpack_map(raw: bytes | memoryview, place: str) -> BlockMap:
+def unpack_block_map(raw: bytes | memoryview, place: str) -> BlockMap:
     """Read a map whose CRC was right. Raises DamageError ``SOW-JRN-014``."""
     try:
         # The CRC was right, so wrong types are a writer's error or a forgery and not a disk's.
         topics, publishers = unpack_rows(raw, 2)
         return BlockMap(
             tuple(
-                MapTopic((text_of(name), text_of(kind)), number_of(txid), number_of(at))
+                MapTopic((require_text(name), require_text(kind)), require_number(txid), require_number(at))
                 for name, kind, txid, at in topics
             ),
-            tuple(MapPublisher(number_of(who), text_of(client), number_of(seq)) for who, client, seq in publishers),
+            tuple(
+                MapPublisher(require_number(who), require_text(client), require_number(seq))
+                for who, client, seq in publishers
+            ),
         )
     except (ValueError, TypeError) as error:
         raise DamageError("SOW-JRN-014", f"invalid list of topics in a block ({error})", place=place) from error

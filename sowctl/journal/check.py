@@ -15,19 +15,25 @@ from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError, VersionError
 from sowctl.findings import Finding, Level, Place
-from sowctl.journal.block import Block, Damage, Ended, Position
-from sowctl.journal.files import BlockRef, JournalFile, refuse_other
+from sowctl.journal.block import Block, Damage, EndedHistory, Position
+from sowctl.journal.files import BlockRef, JournalFile, require_same_content
 from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
 from sowctl.journal.listing import find_files, list_files
 from sowctl.journal.lock import is_locked
-from sowctl.journal.state import JournalState, from_checkpoint, read_topics, topics_path, unpack
-from sowctl.journal.walk import Walker, lost_end
-from sowctl.remote.place import on_disk
+from sowctl.journal.state import (
+    JournalState,
+    build_topics_path,
+    decode_checkpoint,
+    decode_topics_file,
+    read_topics_file,
+)
+from sowctl.journal.walk import Walker, lost_end_error
+from sowctl.remote.place import require_local
 from sowctl.seam import SEAM, Seam
 
 
 class JournalCoverage(Struct):
-    """How much a check has looked at; filled while its findings are consumed.
+    """The amount that a check has read; filled while its findings are consumed.
 
     ``bytes`` as they are read, ``stored`` as they lie on disk; ``packed`` files of ``files`` are compressed,
     ``archived`` lie in the archive; ``gaps`` were cut out. ``missed``: in words, what could not be read.
@@ -86,7 +92,7 @@ class _JournalCheck:
         self.coverage = coverage
         self.lineage = self.newest = b""
         self.chain = 0
-        self.histories: tuple[Ended, ...] = ()
+        self.histories: tuple[EndedHistory, ...] = ()
         self.last_txid: int | None = None
         self.times: dict[Topic, int] = {}
         self.state = JournalState(Position(0, 0, 0))
@@ -99,7 +105,7 @@ class _JournalCheck:
 
     def run(self) -> Iterator[Finding]:
         # Read before anything else: what it counts in is in the files that are looked at after it.
-        self.topics_file = read_topics(self.directory, self.instance)
+        self.topics_file = read_topics_file(self.directory, self.instance)
         try:
             paths = list_files(self.directory, self.instance, self.archive)
         except DamageError as error:
@@ -121,7 +127,7 @@ class _JournalCheck:
                 try:
                     yield from self._check_copies(file, others)
                     yield from self._check_file(file, number == numbers[-1])
-                    self.behind += file.stored
+                    self.behind += file.stored_bytes
                 finally:
                     file.close()
             except (DamageError, VersionError) as error:
@@ -149,12 +155,14 @@ class _JournalCheck:
                 header = file.header
                 start = Position(number, header.blocks_offset, header.first_txid - 1)
                 self.newest = header.lineage
-                self.histories = from_checkpoint(file.checkpoint(), start, header.chain, header.version).histories
+                self.histories = decode_checkpoint(
+                    file.read_checkpoint(), start, header.chain, header.version
+                ).histories
         except (SowError, ValueError, TypeError):
             pass  # what is wrong with it is found when its turn comes
 
     def _check_file_boundary(self, file: JournalFile) -> Iterator[Finding]:
-        """Whether a file goes on where the one before it has ended."""
+        """Check that a file continues where the one before it ended."""
         header = file.header
         # None behind a file that could not be read: the join is not known then, and is not reported a second time.
         if self.last_txid is None:
@@ -180,7 +188,7 @@ class _JournalCheck:
     def _check_copies(self, file: JournalFile, others: Sequence[Path]) -> Iterator[Finding]:
         for path in others:
             try:
-                refuse_other(file, path, self.seam)
+                require_same_content(file, path, self.seam)
             except DamageError as error:
                 yield _convert_error(error, str(path), 0)
 
@@ -188,14 +196,14 @@ class _JournalCheck:
         header = file.header
         # A compressed file is unpacked to its end here: what its own checksum says is known before a block is read.
         self.coverage.bytes += file.size
-        self.coverage.stored += file.stored
+        self.coverage.stored += file.stored_bytes
         self.coverage.files += 1
-        self.coverage.packed += file.is_packed
-        self.coverage.archived += on_disk(file.path).parent != self.directory
+        self.coverage.packed += file.is_compressed
+        self.coverage.archived += require_local(file.path).parent != self.directory
         # The first file that can be read decides which journal this is; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage
-            self.told = unpack(self.topics_file, self.newest or self.lineage)
+            self.told = decode_topics_file(self.topics_file, self.newest or self.lineage)
         elif header.lineage != self.lineage and not any(one.lineage == self.lineage for one in self.histories):
             yield _build_problem("SOW-JRN-005", file, 0, "the file belongs to another journal than the files before it")
         yield from self._check_file_boundary(file)
@@ -215,8 +223,8 @@ class _JournalCheck:
             resync=True,
             chain=header.chain,
         )
-        self.state.advance(begin, (0, 0))
-        for item in walker.groups():
+        self.state.advance_to(begin, (0, 0))
+        for item in walker.iter_groups():
             if isinstance(item, Damage):
                 self.broken = True
                 yield _convert_error(item.error, str(file.path), item.offset)
@@ -225,7 +233,7 @@ class _JournalCheck:
                 yield from self._check_group(file, walker, item)
             if self.on_read is not None and self.total:
                 # Of a compressed file the walk counts what is unpacked.
-                done = self.behind + file.stored * min(walker.offset, file.size) // max(file.size, 1)
+                done = self.behind + file.stored_bytes * min(walker.offset, file.size) // max(file.size, 1)
                 self.on_read(min(done, self.total), self.total)
         self.last_txid, self.lineage, self.chain = walker.last_txid, header.lineage, walker.chain
         if is_last:
@@ -235,7 +243,7 @@ class _JournalCheck:
         try:
             # Each checkpoint must repeat what the files before it add up to; the first one is the beginning of the sum.
             header = file.header
-            noted = from_checkpoint(file.checkpoint(), begin, header.chain, header.version)
+            noted = decode_checkpoint(file.read_checkpoint(), begin, header.chain, header.version)
         except DamageError as error:
             yield _convert_error(error, str(file.path), None)
         except (ValueError, TypeError) as error:
@@ -271,16 +279,16 @@ class _JournalCheck:
                 self._note_missed(file, ref.offset, ref.header.size)
                 continue
             if happened:
-                self.state.absorb(place, block.map)
-        self.state.advance(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
+                self.state.absorb_block(place, block.map)
+        self.state.advance_to(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
         # The topics file is compared at the place that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
             yield from self._compare_topics_file(self.told)
 
     def _check_gap(self, file: JournalFile, ref: BlockRef, place: Position, happened: bool) -> Iterator[Finding]:
-        """What a repair cut out: known, and named again and again."""
+        """Report the part that a repair cut out; it is known, and reported in every check."""
         try:
-            gap = ref.gap()
+            gap = ref.read_gap()
         except DamageError as error:
             self.broken = True
             yield _convert_error(error, str(file.path), ref.offset)
@@ -290,7 +298,7 @@ class _JournalCheck:
             # Which topics and publishers had entries there is told by the next checkpoint.
             self.broken = True
         elif happened:
-            self.state.absorb(place, ref.names())
+            self.state.absorb_block(place, ref.read_map())
         yield _build_problem("SOW-JRN-071", file, ref.offset, gap.text, Level.WARNING)
 
     def _note_missed(self, file: JournalFile, offset: int, size: int) -> None:
@@ -299,8 +307,8 @@ class _JournalCheck:
 
     def _check_block(self, block: Block, happened: bool) -> Iterator[Finding]:
         """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""
-        columns = block.columns()
-        sizes = block.payload_bytes()
+        columns = block.decode_columns()
+        sizes = block.decompress_payloads()
         self.coverage.entries += len(block)
         wrong: list[str] = []
         if len(sizes) != sum(columns.lengths):
@@ -330,7 +338,7 @@ class _JournalCheck:
             yield from self._check_times(block)
 
     def _check_times(self, block: Block) -> Iterator[Finding]:
-        columns = block.columns()
+        columns = block.decode_columns()
         topics = block.topics
         for index, (number, at) in enumerate(zip(columns.topics, columns.times, strict=True)):
             topic = topics[number]
@@ -346,7 +354,7 @@ class _JournalCheck:
         # and are gone are an error.
         tail = walker.tail
         if tail is None and self.acknowledged > walker.last_txid:
-            error = lost_end(file, walker.offset, walker.last_txid, self.acknowledged)
+            error = lost_end_error(file, walker.offset, walker.last_txid, self.acknowledged)
             yield _convert_error(error, str(file.path), walker.offset)
         hint = "the next command that writes corrects this"
         if tail is not None and self._is_being_written(file):
@@ -356,25 +364,25 @@ class _JournalCheck:
         if tail is not None and tail.open_group:
             unfinished = replace(tail, size=0).text
             yield _build_problem("SOW-JRN-041", file, walker.offset, unfinished, Level.WARNING, hint)
-        path = topics_path(self.directory, self.instance)
+        path = build_topics_path(self.directory, self.instance)
         if self.told is None and path.exists():
             place = Place(str(path))
             text = "the topics file is damaged or belongs to another journal; it is ignored"
             yield Finding("SOW-JRN-043", Level.INFO, place, text, hint="the next writer rewrites it")
 
     def _is_being_written(self, file: JournalFile) -> bool:
-        """Whether what is open at the end of the last file is not a tail, but what another process is appending.
+        """Return whether another process is appending the open group at the end, so that it is no tail.
 
         A group may take several appends, and the lock is held from its first block to its last. A process that has let
         go of it since the end was read has written on, or put the end right.
         """
-        return is_locked(self.directory, self.instance) or file.current_size() != file.size
+        return is_locked(self.directory, self.instance) or file.read_size() != file.size
 
     def _compare_topics_file(self, told: JournalState) -> Iterator[Finding]:
         if told.last_block == self.state.last_block and (
             told.topics != self.state.topics or told.publishers != self.state.publishers
         ):
-            place = Place(str(topics_path(self.directory, self.instance)))
+            place = Place(str(build_topics_path(self.directory, self.instance)))
             yield Finding(
                 "SOW-JRN-044",
                 Level.ERROR,
@@ -390,7 +398,7 @@ class _JournalCheck:
 def _stored_size(path: Path) -> int:
     """Bytes on disk; 0 for a file that was removed, or that lies at a URL."""
     try:
-        return on_disk(path).stat().st_size
+        return require_local(path).stat().st_size
     except (OSError, SowError):
         return 0
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
+from sowctl.journal.blockcodec import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    CORRELATION_IDS_FLAG,
+    LOGICAL_TOPICS_FLAG,
+    MAX_RAW_BYTES,
+    USER_KEYS_FLAG,
+)
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
 
 if TYPE_CHECKING:
@@ -40,9 +47,9 @@ _COLUMNS = {
 _COLUMN_SPANS = [(name, start, start + array(code).itemsize, code) for name, (start, code) in _COLUMNS.items()]
 """Of each: its name, the bytes per entry before it and up to its end, its type code."""
 _TEXT_COLUMNS = (
-    (USER_KEYS, HAS_USER_KEY),
-    (CORRELATION_IDS, HAS_CORRELATION_ID),
-    (LOGICAL_TOPICS, HAS_LOGICAL_TOPIC),
+    (USER_KEYS_FLAG, HAS_USER_KEY),
+    (CORRELATION_IDS_FLAG, HAS_CORRELATION_ID),
+    (LOGICAL_TOPICS_FLAG, HAS_LOGICAL_TOPIC),
 )
 _MAX_SINGLE_LOOKUPS = 16
 """Keys that are looked for one by one; more are looked for all at once."""
@@ -116,7 +123,7 @@ class NumpyColumns:
         return found
 
 
-def little(values: array[int]) -> bytes:
+def encode_little_endian(values: array[int]) -> bytes:
     """The bytes of an array as the file wants them."""
     if not _IS_LITTLE_ENDIAN:
         values = values[:]
@@ -124,7 +131,7 @@ def little(values: array[int]) -> bytes:
     return values.tobytes()
 
 
-def numbers(raw: memoryview, code: str) -> Ints:
+def view_numbers(raw: memoryview, code: str) -> Ints:
     """Numbers of a type code on ``raw``; copied only where the machine is big-endian."""
     if _IS_LITTLE_ENDIAN:
         return raw.cast(code)  # type: ignore[call-overload, no-any-return]  # the stub asks for a literal code
@@ -133,14 +140,14 @@ def numbers(raw: memoryview, code: str) -> Ints:
     return memoryview(swapped)
 
 
-def pack_texts(texts: Sequence[bytes | None], size: int) -> bytes:
+def pack_text_column(texts: Sequence[bytes | None], size: int) -> bytes:
     """A text column that starts behind ``size`` bytes of columns."""
     lengths = array("I", [0 if text is None else len(text) for text in texts])
-    return b"".join([bytes(-size % 8), little(lengths), *[text for text in texts if text]])
+    return b"".join([bytes(-size % 8), encode_little_endian(lengths), *[text for text in texts if text]])
 
 
-def may_hold(raw: memoryview, count: int, keys: Sequence[bytes] | None, operations: bytes | None) -> bool:
-    """Whether columns of ``count`` entries, as bytes, have one of the ``keys`` and one of the ``operations``.
+def may_match_entries(raw: memoryview, count: int, keys: Sequence[bytes] | None, operations: bytes | None) -> bool:
+    """Return whether columns of ``count`` entries have one of the ``keys`` and one of the ``operations``.
 
     None asks for nothing. They may stand at different entries. Nothing is unpacked: of a thousand entries this takes
     some microseconds. Raises ValueError for columns that are cut short.
@@ -180,7 +187,7 @@ def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tup
         raise ValueError("a text column is cut short")
     # Lengths are proven to stay within the bytes before any text is cut out: a forged length must not read another
     # entry's text.
-    lengths = numbers(raw[start:begin], "I")
+    lengths = view_numbers(raw[start:begin], "I")
     ends = list(accumulate(lengths, initial=begin))
     if ends[-1] > len(raw):
         raise ValueError("a text column is cut short")
@@ -195,7 +202,9 @@ def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tup
     return texts, ends[-1]
 
 
-def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics: int, publishers: int) -> Columns:
+def unpack_columns(
+    raw: memoryview, count: int, block_flags: int, payloads: int, topics: int, publishers: int
+) -> Columns:
     """Read the columns of ``count`` entries from decompressed bytes.
 
     ``payloads`` is the size of all payloads, ``topics`` and ``publishers`` how many the map lists: indexes and lengths
@@ -206,7 +215,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     # Views of one piece of memory: on a little-endian machine no column is copied.
-    parts = {name: numbers(raw[start * count : end * count], code) for name, start, end, code in _COLUMN_SPANS}
+    parts = {name: view_numbers(raw[start * count : end * count], code) for name, start, end, code in _COLUMN_SPANS}
     if sum(parts["lengths"]) != payloads:
         raise ValueError("the payload lengths do not add up")
     # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
@@ -244,7 +253,7 @@ def unpack(raw: memoryview, count: int, block_flags: int, payloads: int, topics:
 
 
 class _Zstd(threading.local):
-    """What compresses and decompresses, kept between blocks: making one costs more than a small block.
+    """A compressor and a decompressor kept between blocks: making one costs more than a small block.
 
     Each thread has its own: the library works without the interpreter's lock, and its objects are for one thread.
     """
@@ -256,14 +265,14 @@ class _Zstd(threading.local):
 _zstd = _Zstd()
 
 
-def compress(codec: int, raw: bytes) -> bytes:
+def compress_part(codec: int, raw: bytes) -> bytes:
     """``raw`` as a block stores it."""
     return raw if codec == CODEC_NONE else _get_compressor().compress(raw)
 
 
-def compress_all(parts: Sequence[bytes]) -> list[bytes]:
-    """Each of ``parts`` as zstd stores it: the same bytes as of :func:`compress`, in one call that other threads do not
-    wait for."""
+def compress_parts(parts: Sequence[bytes]) -> list[bytes]:
+    """Each of ``parts`` as zstd stores it: the same bytes as of :func:`compress_part`, in one call that other threads
+    do not wait for."""
     stored = _get_compressor().multi_compress_to_buffer([*parts])
     return [stored[place].tobytes() for place in range(len(stored))]
 
@@ -276,7 +285,7 @@ def _get_compressor() -> zstandard.ZstdCompressor:
     return _zstd.compressor
 
 
-def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
+def decompress_part(codec: int, stored: memoryview, raw_size: int) -> memoryview:
     """The ``raw_size`` bytes behind ``stored``. Raises ValueError where it holds another number of them.
 
     The size that the frame states is compared first, because it is what the library allocates.
@@ -286,7 +295,7 @@ def decompress(codec: int, stored: memoryview, raw_size: int) -> memoryview:
             raise ValueError("sizes differ")
         return stored
     # The header's size bounds what is allocated; a frame may claim anything.
-    if codec != CODEC_ZSTD or raw_size > MAX_RAW:
+    if codec != CODEC_ZSTD or raw_size > MAX_RAW_BYTES:
         raise ValueError("unknown codec or too large")
     import zstandard
 

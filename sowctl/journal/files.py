@@ -19,16 +19,22 @@ from sowctl.journal.blockcodec import (
     BLOCK_MAGIC,
     BlockHeader,
     BlockMap,
-    place_seed,
+    compute_header_seed,
     unpack_block_header,
-    unpack_map,
+    unpack_block_map,
 )
-from sowctl.journal.format import FILE_HEADER_SIZE, PACKED_SUFFIXES, FileHeader, block_place, unpack_file_header
+from sowctl.journal.format import (
+    COMPRESSED_SUFFIXES,
+    FILE_HEADER_SIZE,
+    FileHeader,
+    format_block_place,
+    unpack_file_header,
+)
 from sowctl.remote.place import Place
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.compressed import DecompressedFile
+    from sowctl.journal.decompression import DecompressedFile
 
 PEEK_BYTES = 512
 """Bytes read with a block header: most maps fit into them."""
@@ -66,12 +72,12 @@ class JournalFile:
         self._unpacked: DecompressedFile | None = None
         self._size = -1
         try:
-            if path.suffix in PACKED_SUFFIXES:
-                from sowctl.journal.compressed import DecompressedFile
+            if path.suffix in COMPRESSED_SUFFIXES:
+                from sowctl.journal.decompression import DecompressedFile
 
-                self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam, lambda: self.stored)
+                self._unpacked = DecompressedFile(partial(os.pread, self.fd), path, seam, lambda: self.stored_bytes)
             else:
-                self._size = self.current_size()
+                self._size = self.read_size()
             self.header = self._read_header()
         except OSError as error:
             self.close()
@@ -81,17 +87,17 @@ class JournalFile:
             raise
 
     @property
-    def is_packed(self) -> bool:
-        """Whether it is compressed: then nothing can be appended to it."""
+    def is_compressed(self) -> bool:
+        """True if it is compressed: then nothing can be appended to it."""
         return self._unpacked is not None
 
     @property
     def is_seekable(self) -> bool:
-        """Whether it can be read from anywhere: compressed files only where they end with a table of their frames."""
+        """True if any part can be read directly: compressed files only if they end with a table of their frames."""
         return self._unpacked is None or self._unpacked.is_seekable
 
     @property
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """Bytes that the file takes on disk."""
         return os.fstat(self.fd).st_size
 
@@ -99,19 +105,19 @@ class JournalFile:
     def size(self) -> int:
         """Bytes in the file when it was last looked at."""
         if self._size < 0:
-            self._size = self.current_size()
+            self._size = self.read_size()
         return self._size
 
     @size.setter
     def size(self, size: int) -> None:
         self._size = size
 
-    def current_size(self) -> int:
+    def read_size(self) -> int:
         """Bytes in the file now. Raises StorageError ``SOW-JRN-020``, DamageError ``SOW-JRN-050``."""
         if self._unpacked is None:
             return os.fstat(self.fd).st_size
         try:
-            return self._unpacked.total()
+            return self._unpacked.measure_size()
         except OSError as error:
             raise read_error(error, self.path) from error
 
@@ -150,7 +156,7 @@ class JournalFile:
         if self._unpacked is not None:
             # One byte before the blocks is enough to know that the header and checkpoint are whole; asking for the size
             # would unpack the entire file.
-            self._unpacked.reach(header.blocks_offset)
+            self._unpacked.decompress_until(header.blocks_offset)
             whole = len(self.read(header.blocks_offset - 1, 1)) == 1
         else:
             whole = header.blocks_offset <= self.size
@@ -164,20 +170,20 @@ class JournalFile:
             )
         return header
 
-    def checkpoint(self) -> memoryview:
+    def read_checkpoint(self) -> memoryview:
         """The checkpoint's bytes. Raises DamageError ``SOW-JRN-004``."""
         raw = self.read(FILE_HEADER_SIZE, self.header.checkpoint_size)
         if len(raw) != self.header.checkpoint_size or crc32(raw) != self.header.checkpoint_crc:
             raise DamageError(
                 "SOW-JRN-004",
                 "the checkpoint of the journal file is damaged",
-                place=block_place(self.path, FILE_HEADER_SIZE),
+                place=format_block_place(self.path, FILE_HEADER_SIZE),
                 hint="restore the file from a copy; the blocks in it are intact",
                 offset=FILE_HEADER_SIZE,
             )
         return raw
 
-    def block_at(self, offset: int) -> BlockRef | None:
+    def find_block_at(self, offset: int) -> BlockRef | None:
         """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
         # One read brings the header and, for most blocks, the map with it.
         peek = self.read(offset, PEEK_BYTES)
@@ -187,17 +193,17 @@ class JournalFile:
             return None
         return BlockRef(self, offset, header, peek)
 
-    def header_at(self, offset: int) -> BlockHeader | None:
+    def read_header_at(self, offset: int) -> BlockHeader | None:
         """The header of the block that starts at ``offset``, whether its body is there or not; None without a valid
         one."""
         return self._header_of(self.read(offset, BLOCK_HEADER_SIZE), offset)
 
     def _header_of(self, peek: memoryview, offset: int) -> BlockHeader | None:
         # The CRC starts from journal, file and offset: the bytes of a block are valid only where they were written.
-        seed = place_seed(self.header.lineage, self.number, offset)
-        return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, offset))
+        seed = compute_header_seed(self.header.lineage, self.number, offset)
+        return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, format_block_place(self.path, offset))
 
-    def next_block(self, offset: int, at_a_time: int = _SCAN_CHUNK_BYTES) -> BlockRef | None:
+    def find_next_block(self, offset: int, at_a_time: int = _SCAN_CHUNK_BYTES) -> BlockRef | None:
         """The first block with a valid header at or behind ``offset``, whether its body is whole or not.
 
         Looked for as far as ``size``: what a writer has added since proves nothing about bytes that were read before.
@@ -208,12 +214,12 @@ class JournalFile:
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
                 place = offset + at
-                seed = place_seed(self.header.lineage, self.number, place)
+                seed = compute_header_seed(self.header.lineage, self.number, place)
                 peek = self.read(place, PEEK_BYTES)
                 try:
                     # A newer format raises while searching, which tells nothing about this file: such a place is passed
                     # over.
-                    header = unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, block_place(self.path, place))
+                    header = unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, format_block_place(self.path, place))
                 except SowError:
                     header = None
                 if header is not None:
@@ -223,7 +229,7 @@ class JournalFile:
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
-    def displaced(self, offset: int, last_txid: int) -> BlockRef | None:
+    def find_displaced_block(self, offset: int, last_txid: int) -> BlockRef | None:
         """The first whole block at or behind ``offset`` that stood elsewhere behind ``offset`` when it was written.
 
         Bytes before it were cut out of the file, or put in: no append leaves that. A copy of an earlier block, which
@@ -235,14 +241,14 @@ class JournalFile:
             chunk = bytes(self.read(offset, min(_SCAN_CHUNK_BYTES, self.size - offset)))
             at = chunk.find(BLOCK_MAGIC)
             while at >= 0:
-                ref = self._displaced_at(offset + at, start, last_txid)
+                ref = self._find_displaced_at(offset + at, start, last_txid)
                 if ref is not None:
                     return ref
                 at = chunk.find(BLOCK_MAGIC, at + 1)
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
-    def _displaced_at(self, place: int, start: int, last_txid: int) -> BlockRef | None:
+    def _find_displaced_at(self, place: int, start: int, last_txid: int) -> BlockRef | None:
         peek = self.read(place, PEEK_BYTES)
         raw = bytes(peek[:BLOCK_HEADER_SIZE])
         if len(raw) < BLOCK_HEADER_SIZE:
@@ -253,10 +259,14 @@ class JournalFile:
         written = _place_of(seed, self.header.lineage, self.number, place)
         # Behind `start` and not here: only then were bytes cut out or put in between. The comparison of seeds refuses
         # bytes that are no header, for which the computed offset is arbitrary.
-        if written < start or written == place or place_seed(self.header.lineage, self.number, written) != seed:
+        if (
+            written < start
+            or written == place
+            or compute_header_seed(self.header.lineage, self.number, written) != seed
+        ):
             return None
         try:
-            header = unpack_block_header(raw, seed, block_place(self.path, place))
+            header = unpack_block_header(raw, seed, format_block_place(self.path, place))
         except SowError:
             return None
         # An entry that the walk has passed already is an old copy, not a displaced block.
@@ -266,7 +276,7 @@ class JournalFile:
         return ref if ref.is_whole() else None
 
 
-def refuse_other(file: JournalFile, path: Path, seam: Seam) -> None:
+def require_same_content(file: JournalFile, path: Path, seam: Seam) -> None:
     """Refuse a second file of the same number at ``path`` that is not the same. Raises DamageError ``SOW-JRN-051``.
 
     One whose header cannot be read is being made, or its making was interrupted: it says nothing.
@@ -298,14 +308,14 @@ def _seed_of(raw: bytes) -> int:
 
 
 def _place_of(seed: int, lineage: bytes, number: int, near: int) -> int:
-    """The offset for which :func:`place_seed` gives ``seed``, within the 4 GiB that ``near`` is in."""
+    """The offset for which :func:`compute_header_seed` gives ``seed``, within the 4 GiB that ``near`` is in."""
     high = near >> 32 << 32
     # The four low bytes of the offset go into the CRC as one 32-bit word, four high ones behind them.
-    return high | _unshift_crc(seed ^ place_seed(lineage, number, high), 8)
+    return high | _unshift_crc(seed ^ compute_header_seed(lineage, number, high), 8)
 
 
 def _unshift_crc(crc: int, count: int) -> int:
-    """What a difference of two CRCs was before ``count`` bytes that do not differ."""
+    """Return the difference of two CRCs as it was before ``count`` bytes that do not differ."""
     by_top = _crc_table()
     for _ in range(count):
         # One step of a table-driven CRC in reverse: the highest byte of the result names the table entry that was
@@ -335,11 +345,11 @@ class BlockRef:
         self._map: BlockMap | None = None
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset behind the block."""
         return self.offset + self.header.size
 
-    def names(self) -> BlockMap:
+    def read_map(self) -> BlockMap:
         """The map, its CRC checked. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
         if self._map is None:
             size = self.header.map_size
@@ -347,15 +357,15 @@ class BlockRef:
             if len(raw) < size:
                 raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, size)
             if len(raw) != size or crc32(raw) != self.header.map_crc:
-                raise self.damage()
+                raise self.damage_error()
             # A marker holds no entries and therefore has no map; of what was cut out the map may be lost.
             if self.header.is_abort or (self.header.is_gap and not size):
                 self._map = BlockMap((), ())
             else:
-                self._map = unpack_map(raw, block_place(self.file.path, self.offset))
+                self._map = unpack_block_map(raw, format_block_place(self.file.path, self.offset))
         return self._map
 
-    def body(self) -> tuple[memoryview, memoryview]:
+    def read_body(self) -> tuple[memoryview, memoryview]:
         """Columns and payloads as stored, all CRCs checked. Raises DamageError ``SOW-JRN-010``."""
         header = self.header
         # The file may have changed since the peek: the map is taken from the same read as the body, so that the two
@@ -371,61 +381,63 @@ class BlockRef:
             or crc32(columns) != header.columns_crc
             or crc32(payloads) != header.payloads_crc
         ):
-            raise self.damage()
+            raise self.damage_error()
         return columns, payloads
 
-    def raw_columns(self) -> memoryview:
+    def read_raw_columns(self) -> memoryview:
         """The columns as bytes, decompressed, their CRC checked; the payloads stay unread.
 
         Raises DamageError ``SOW-JRN-010``.
         """
-        from sowctl.journal.columns import decompress
+        from sowctl.journal.columns import decompress_part
 
         header = self.header
         raw = self.file.read(self.offset + BLOCK_HEADER_SIZE + header.map_size, header.columns_stored)
         if len(raw) != header.columns_stored or crc32(raw) != header.columns_crc:
-            raise self.damage()
+            raise self.damage_error()
         try:
-            return decompress(header.codec, raw, header.columns_raw)
+            return decompress_part(header.codec, raw, header.columns_raw)
         except ValueError as error:
-            raise self.damage() from error
+            raise self.damage_error() from error
 
     def load(self) -> Block:
         """The block, verified and in memory. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
-        columns, payloads = self.body()
-        return Block(self.file.path, self.file.number, self.offset, self.header, self.names(), columns, payloads)
+        columns, payloads = self.read_body()
+        return Block(self.file.path, self.file.number, self.offset, self.header, self.read_map(), columns, payloads)
 
     def is_whole(self) -> bool:
-        """Whether the body is there with the right CRCs."""
+        """Return whether the body is there with the right CRCs."""
         try:
-            self.body()
+            self.read_body()
         except DamageError:
             return False
         return True
 
-    def gap(self) -> Gap:
-        """What it says of what was cut out, where it is a gap. Raises DamageError ``SOW-JRN-010``."""
+    def read_gap(self) -> Gap:
+        """Decode the block's account of the part that was cut out, if it is a gap. Raises DamageError
+        ``SOW-JRN-010``.
+        """
         header = self.header
-        names = self.names()
-        columns, _ = self.body()
+        names = self.read_map()
+        columns, _ = self.read_body()
         receipt = bytes(columns).partition(b"\n")[0].decode("utf-8", "replace") if header.columns_stored else ""
         known = header.map_size > 0
         topics = tuple(row.topic for row in names.topics) if known else None
         return Gap(self.file.path, self.offset, header.size, header.first_txid, header.last_txid, receipt, topics)
 
-    def damage(self) -> DamageError:
+    def damage_error(self) -> DamageError:
         """The error for a body with a wrong CRC."""
         header = self.header
-        return damaged_block(self.file.path, self.offset, header.first_txid, header.last_txid)
+        return damaged_block_error(self.file.path, self.offset, header.first_txid, header.last_txid)
 
 
-def damaged_block(path: Place, offset: int, first: int, last: int | None) -> DamageError:
+def damaged_block_error(path: Place, offset: int, first: int, last: int | None) -> DamageError:
     """DamageError ``SOW-JRN-010``: the block at ``offset``, which held (at least) these txids."""
     held = f"txids {first} to {last}" if last is not None else f"txid {first} and later"
     return DamageError(
         "SOW-JRN-010",
         f"a block of the journal is damaged ({held})",
-        place=block_place(path, offset),
+        place=format_block_place(path, offset),
         hint="restore the file from a copy; without a copy, sowctl journal repair --dry-run shows "
         "what it would cut out",
         offset=offset,
@@ -434,7 +446,7 @@ def damaged_block(path: Place, offset: int, first: int, last: int | None) -> Dam
     )
 
 
-def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
+def foreign_file_error(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
     """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
     if found is None:
         what = f"but {before.path.name} has no block there: it is damaged, or belongs to another copy"
@@ -455,11 +467,11 @@ def foreign_file(file: JournalFile, before: JournalFile, expected: int, found: i
 
 
 def has_gap(file: JournalFile, txid: int) -> bool:
-    """Whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should be: all
-    headers up to there are read."""
+    """Return whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should
+    be: all headers up to there are read."""
     at = file.header.blocks_offset
-    while (ref := file.block_at(at)) is not None and ref.header.first_txid <= txid + 1:
+    while (ref := file.find_block_at(at)) is not None and ref.header.first_txid <= txid + 1:
         if ref.header.is_gap and ref.header.first_txid - 1 <= txid <= ref.header.last_txid:
             return True
-        at = ref.end
+        at = ref.end_offset
     return False

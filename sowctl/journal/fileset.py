@@ -12,22 +12,28 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
-from sowctl.journal.archive.joining import JoinedArchive, apart
-from sowctl.journal.archive.remotefile import open_file
-from sowctl.journal.block import Ended, FileInfo, Position
-from sowctl.journal.files import JournalFile, foreign_file, has_gap, refuse_other
-from sowctl.journal.format import FILE_HEADER_SIZE, PACKED_SUFFIXES, FileHeader, block_place, file_name
-from sowctl.journal.listing import list_files, list_places, searched
-from sowctl.journal.state import JournalState, from_checkpoint, last_told, load
+from sowctl.journal.archive.remote_archive import RemoteArchive, split_directories
+from sowctl.journal.archive.remotefile import open_journal_file
+from sowctl.journal.block import EndedHistory, FileInfo, Position
+from sowctl.journal.files import JournalFile, foreign_file_error, has_gap, require_same_content
+from sowctl.journal.format import (
+    COMPRESSED_SUFFIXES,
+    FILE_HEADER_SIZE,
+    FileHeader,
+    format_block_place,
+    format_file_name,
+)
+from sowctl.journal.listing import format_locations, list_files, list_places
+from sowctl.journal.state import JournalState, decode_checkpoint, load_topics_state, read_last_known_txid
 from sowctl.journal.stretch import Segment
-from sowctl.remote.place import Place, RemotePath, on_disk
+from sowctl.remote.place import Place, RemotePath, require_local
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.archive.archived import ArchivedFile
+    from sowctl.journal.archive.archived_file import ArchivedFile
     from sowctl.journal.archive.manifest import Manifest
 
-REMOVED_CODE = "SOW-JRN-063"
+REMOVED_FILE_CODE = "SOW-JRN-063"
 MAX_MOVE_RETRIES = 4
 """How often a file that has gone is looked for anew: it goes one way, into the archive, packed, and away."""
 
@@ -54,19 +60,19 @@ class FileSet:
         self._numbers: list[int] = []
         self._paths: Mapping[int, Sequence[Place]] = {}
         self._seam = seam
-        self._here, at = apart(directory, archive)
-        self._there: JoinedArchive | None = None
+        self._here, at = split_directories(directory, archive)
+        self._there: RemoteArchive | None = None
         if at is not None:
-            self._there = JoinedArchive(at, instance, reaching, is_all=at == directory)
+            self._there = RemoteArchive(at, instance, reaching, is_all=at == directory)
             if at == directory:
-                self._there.ask()
+                self._there.read_manifest()
         self._first_txids: dict[int, int] = {}
         self._last: JournalFile | None = None
         self._packed: JournalFile | None = None
-        self._histories: tuple[int, tuple[Ended, ...]] = (-1, ())
+        self._histories: tuple[int, tuple[EndedHistory, ...]] = (-1, ())
         self._joined = -1
         self._needed: int | None = None
-        self.look()
+        self.refresh()
 
     @property
     def numbers(self) -> list[int]:
@@ -76,50 +82,50 @@ class FileSet:
         return self._numbers
 
     @property
-    def youngest(self) -> int:
+    def last_number(self) -> int:
         """The file that grows, by number."""
         return self._numbers[-1]
 
     @property
-    def oldest_known(self) -> int:
+    def first_known_number(self) -> int:
         """The oldest file that is known without asking an archive at a URL."""
         return self._numbers[0]
 
-    def has(self, number: int) -> bool:
-        """Whether there is a file; where it is older than those here, an archive at a URL is asked."""
+    def has_file(self, number: int) -> bool:
+        """Return whether there is a file; below the numbers of the files here an archive at a URL is asked."""
         if number < self._numbers[0]:
             self._ask_archive()
         return self._numbers[0] <= number <= self._numbers[-1]
 
     @property
-    def searched(self) -> str:
-        """Where the files are looked for, in words."""
-        return searched(self.directory, self.archive)
+    def search_locations(self) -> str:
+        """The places in which the files are looked for, in words."""
+        return format_locations(self.directory, self.archive)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look again which files there are and how long the last one is."""
         self._list_files()
         # A repair puts another file in the place of one that is open: the same blocks at the same places, and gaps.
         if self._last is not None and self._last.fd >= 0 and not os.fstat(self._last.fd).st_nlink:
             self._last.close()
             self._last = None
-        last = self.last()
+        last = self.open_last_file()
         # A compressed file does not grow, and asking for its size would unpack it.
-        if not last.is_packed:
-            last.size = last.current_size()
+        if not last.is_compressed:
+            last.size = last.read_size()
 
     def _list_files(self) -> None:
         self._paths = self._list_checked()
         self._numbers = list(self._paths)
         if not self._numbers and self._there is not None and not self._there.asked:
             # All of them may lie at the URL.
-            self._there.ask()
+            self._there.read_manifest()
             self._list_files()
             return
         if not self._numbers:
             raise self._no_journal_error()
         needed = self._needed
-        if needed is not None and not self.has(needed):
+        if needed is not None and not self.has_file(needed):
             self._needed = None  # the error looks at the first file that is left
             raise self._removed_error(needed)
 
@@ -134,7 +140,7 @@ class FileSet:
         # In place before the check, which opens files by them.
         before, self._paths, self._numbers = (self._paths, self._numbers), found, list(found)
         try:
-            there.check(here, self._header_here, self._goes_on)
+            there.check_continuity(here, self._header_here, self._continues_header)
         except BaseException:
             # Nothing is read of files that do not belong together: the next question asks anew, and is refused as well.
             self._paths, self._numbers = before
@@ -145,17 +151,17 @@ class FileSet:
     def _ask_archive(self) -> None:
         """Read the manifest of the archive at a URL, unless that was done or the journal begins here, with file 0."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
-            self._there.ask(needed=True)
+            self._there.read_manifest(needed=True)
             self._list_files()
 
     def _header_here(self, number: int) -> FileHeader:
         """The header of a file of this machine."""
-        file = open_file(self._paths[number][0], number, self._seam)
+        file = open_journal_file(self._paths[number][0], number, self._seam)
         file.close()
         return file.header
 
-    def _goes_on(self, lineage: bytes, last_txid: int, header: FileHeader) -> bool:
-        """As :meth:`joins`, of a header."""
+    def _continues_header(self, lineage: bytes, last_txid: int, header: FileHeader) -> bool:
+        """As :meth:`continues_lineage`, of a header."""
         if header.lineage == lineage:
             return header.first_txid == last_txid + 1
         ended = next((one for one in self.histories if one.lineage == lineage), None)
@@ -163,8 +169,8 @@ class FileSet:
 
     def _no_journal_error(self) -> MissingError:
         """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
-        looked = f" (searched {self.searched})" if self.archive is not None else ""
-        if not isinstance(self.directory, RemotePath) and (told := last_told(self.directory, self.instance)):
+        looked = f" (searched {self.search_locations})" if self.archive is not None else ""
+        if not isinstance(self.directory, RemotePath) and (told := read_last_known_txid(self.directory, self.instance)):
             return MissingError(
                 "SOW-JRN-001",
                 f"all journal files of instance {self.instance!r} are missing{looked}; the journal had "
@@ -181,63 +187,63 @@ class FileSet:
             hint="publish a message first, or check the directory and the instance name",
         )
 
-    def need_all(self, after: int) -> None:
+    def require_files_after(self, after: int) -> None:
         """From now on, a look at a journal of which a file with txids above ``after`` was removed raises MissingError
         ``SOW-JRN-063``."""
         # Txid 0 is before every file: no header is asked for it.
-        self._needed = self.number_of(after + 1) if after else self.numbers[0]
+        self._needed = self.find_file_number(after + 1) if after else self.numbers[0]
 
     @property
-    def needed(self) -> int | None:
-        """The first file that must not go, by :meth:`need_all`; None without it."""
+    def first_required_number(self) -> int | None:
+        """The first file that must not go, by :meth:`require_files_after`; None without it."""
         return self._needed
 
-    def last(self) -> JournalFile:
+    def open_last_file(self) -> JournalFile:
         """The file that grows."""
-        while self._last is None or self._last.number != self.youngest:
-            youngest = self.youngest
+        while self._last is None or self._last.number != self.last_number:
+            youngest = self.last_number
             # The one before is closed by the walk that still goes through it.
             try:
                 self._last = self._open_numbered(youngest)
             except MissingError as error:
                 # It was rolled and removed since it was seen. Each round begins with a later one, so they end.
-                if error.code != REMOVED_CODE or self.youngest <= youngest:
+                if error.code != REMOVED_FILE_CODE or self.last_number <= youngest:
                     raise
         return self._last
 
-    def archived(self, number: int) -> ArchivedFile | None:
-        """What the manifest says of a file that is read at a URL; None for a file of this machine."""
+    def find_archived_file(self, number: int) -> ArchivedFile | None:
+        """Return the manifest's entry of a file that is read at a URL; None for a file of this machine."""
         paths = self._paths.get(number)
         if self._there is None or not paths or not isinstance(paths[0], RemotePath):
             return None
-        return self._there.segment(number)
+        return self._there.find_segment(number)
 
     @property
     def manifest(self) -> Manifest | None:
         """The manifest of the archive at a URL, where it was asked for and there is one."""
         return None if self._there is None else self._there.manifest
 
-    def told(self, lineage: bytes) -> JournalState | None:
-        """What a topics file says of a state of this journal, at a URL the manifest of the state at its end."""
+    def read_topics_state(self, lineage: bytes) -> JournalState | None:
+        """Return the state in a topics file of this journal; at a URL, the manifest's state at its end."""
         if isinstance(self.directory, RemotePath):
-            return None if self.manifest is None else self.manifest.end()
-        return load(self.directory, self.instance, lineage)
+            return None if self.manifest is None else self.manifest.build_end_state()
+        return load_topics_state(self.directory, self.instance, lineage)
 
-    def path(self, number: int) -> Place:
-        """Where a file lies, or would."""
+    def find_path(self, number: int) -> Place:
+        """Return the place of a file, or the one that it would have."""
         paths = self._paths.get(number)
-        return paths[0] if paths else self.directory / file_name(self.instance, number)
+        return paths[0] if paths else self.directory / format_file_name(self.instance, number)
 
-    def stored(self, number: int) -> int:
+    def read_stored_size(self, number: int) -> int:
         """Bytes that a file takes where it lies."""
-        archived = self.archived(number)
-        return archived.size if archived is not None else on_disk(self.path(number)).stat().st_size
+        archived = self.find_archived_file(number)
+        return archived.size if archived is not None else require_local(self.find_path(number)).stat().st_size
 
-    def open(self, number: int) -> JournalFile:
-        """A file of this lineage, to be given back to :meth:`release`. Raises DamageError ``SOW-JRN-005``."""
+    def open_file(self, number: int) -> JournalFile:
+        """A file of this lineage, to be given back to :meth:`release_file`. Raises DamageError ``SOW-JRN-005``."""
         if number < self._numbers[0]:
             self._ask_archive()
-        last = self.last()
+        last = self.open_last_file()
         if number == last.number:
             return last
         if self._packed is not None and self._packed.number == number:
@@ -245,7 +251,7 @@ class FileSet:
         file = self._open_numbered(number)
         # One journal has one lineage, and those of the histories that restores ended: a file with another one was
         # restored into the wrong directory.
-        if file.header.lineage != last.header.lineage and not self.is_former(file.header.lineage):
+        if file.header.lineage != last.header.lineage and not self.is_former_lineage(file.header.lineage):
             file.close()
             raise DamageError(
                 "SOW-JRN-005",
@@ -257,23 +263,23 @@ class FileSet:
         return file
 
     @property
-    def histories(self) -> tuple[Ended, ...]:
+    def histories(self) -> tuple[EndedHistory, ...]:
         """The histories that restores ended, oldest first. Raises DamageError ``SOW-JRN-004``."""
-        last = self.last()
+        last = self.open_last_file()
         if last.header.version < 2:
             return ()
         if self._histories[0] != last.number:
-            self._histories = last.number, self.checkpoint(last.number).histories
+            self._histories = last.number, self.read_checkpoint_state(last.number).histories
         return self._histories[1]
 
-    def is_former(self, lineage: bytes) -> bool:
-        """Whether this is the lineage of a history that a restore ended, and that this journal continues."""
+    def is_former_lineage(self, lineage: bytes) -> bool:
+        """Return whether ``lineage`` is that of a history that a restore ended and that this journal continues."""
         return any(one.lineage == lineage for one in self.histories)
 
-    def joins(self, lineage: bytes, last_txid: int, file: JournalFile) -> bool:
-        """Whether ``file`` goes on where a file of ``lineage`` has ended with ``last_txid``: at the next txid, or where
-        a restore began a new history."""
-        return self._goes_on(lineage, last_txid, file.header)
+    def continues_lineage(self, lineage: bytes, last_txid: int, file: JournalFile) -> bool:
+        """Return whether ``file`` continues a file of ``lineage`` that ended with ``last_txid``, or a restored
+        history."""
+        return self._continues_header(lineage, last_txid, file.header)
 
     def refuse_foreign_end(self) -> None:
         """Refuse a last file that was begun behind another file than the one before it, once for each last file.
@@ -281,31 +287,34 @@ class FileSet:
         Read is one block's header. A compressed file is not asked, since all of it would be unpacked. Raises
         DamageError ``SOW-JRN-054``.
         """
-        last = self.last()
+        last = self.open_last_file()
         if self._joined == last.number or isinstance(last.path, RemotePath):
             return  # the run that archived a segment has looked at this
         self._joined = last.number
         header = last.header
         if not header.chain_offset or last.number - 1 not in self._paths:
             return
-        if self._paths[last.number - 1][0].suffix in PACKED_SUFFIXES or self.archived(last.number - 1) is not None:
+        if (
+            self._paths[last.number - 1][0].suffix in COMPRESSED_SUFFIXES
+            or self.find_archived_file(last.number - 1) is not None
+        ):
             return
         try:
-            before = self.open(last.number - 1)
+            before = self.open_file(last.number - 1)
         except SowError:
             return  # a reader of that file gets the error
         try:
-            ref = before.block_at(header.chain_offset)
+            ref = before.find_block_at(header.chain_offset)
             if (ref is None or ref.header.crc != header.chain) and not has_gap(before, header.first_txid - 1):
-                raise foreign_file(last, before, header.chain, None if ref is None else ref.header.crc)
+                raise foreign_file_error(last, before, header.chain, None if ref is None else ref.header.crc)
         finally:
-            self.release(before)
+            self.release_file(before)
 
     def _open_numbered(self, number: int) -> JournalFile:
         looks = 0
         while True:
             try:
-                file = open_file(self.path(number), number, self._seam, self.archived(number))
+                file = open_journal_file(self.find_path(number), number, self._seam, self.find_archived_file(number))
                 break
             except StorageError as error:
                 looks += 1
@@ -313,7 +322,7 @@ class FileSet:
                     raise
                 # It was moved to the archive, compressed or removed since the directories were looked at.
                 self._list_files()
-                if not self.has(number):
+                if not self.has_file(number):
                     raise self._removed_error(number) from error
         # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
         # mistake that must not be decided by order.
@@ -321,7 +330,7 @@ class FileSet:
             if isinstance(path, RemotePath):
                 continue  # the run that archived it has compared the two: readers ask no store for this
             try:
-                refuse_other(file, path, self._seam)
+                require_same_content(file, path, self._seam)
             except SowError:
                 file.close()
                 raise
@@ -329,22 +338,22 @@ class FileSet:
 
     def _removed_error(self, number: int) -> MissingError:
         """The error for a file that was removed, as those before it, after a reader had seen that it was there."""
-        first = self.first_txid(self.numbers[0])
+        first = self.read_first_txid(self.numbers[0])
         return MissingError(
-            REMOVED_CODE,
+            REMOVED_FILE_CODE,
             f"journal file {number:010d} was removed while it was being read: the first remaining txid is {first}",
-            place=str(self.directory / file_name(self.instance, number)),
+            place=str(self.directory / format_file_name(self.instance, number)),
             hint="run the command again: it starts at the first remaining txid; or restore the removed files",
             first_txid=first,
         )
 
-    def release(self, file: JournalFile) -> None:
+    def release_file(self, file: JournalFile) -> None:
         """Close a file, unless it stays open."""
         if file is self._last or file is self._packed:
             return
         # One compressed file is kept open, because opening it again would unpack it again from its beginning.
         # One at a URL is, too, for what was read ahead of it.
-        if file.is_packed or isinstance(file.path, RemotePath):
+        if file.is_compressed or isinstance(file.path, RemotePath):
             self._packed, file = file, self._packed or file
         if file is not self._packed:
             file.close()
@@ -356,15 +365,15 @@ class FileSet:
                 file.close()
         self._last = self._packed = None
 
-    def infos(self) -> list[FileInfo]:
+    def list_file_infos(self) -> list[FileInfo]:
         """The files in order, headers checked."""
         infos: list[FileInfo] = []
         for number in self.numbers:
-            if (segment := self.archived(number)) is not None:
-                path, size = self.path(number), segment.size
+            if (segment := self.find_archived_file(number)) is not None:
+                path, size = self.find_path(number), segment.size
                 infos.append(FileInfo(path, number, size, segment.first_txid, segment.last_txid, segment.created))
                 continue
-            file = self.open(number)
+            file = self.open_file(number)
             header = file.header
             if infos and infos[-1].last_txid is None:
                 # A file ends where its successor begins, which costs no walk; the last one has no known end.
@@ -372,115 +381,115 @@ class FileSet:
                 # Where a restore began a new history, the txids between are nothing's.
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
                 infos[-1] = replace(infos[-1], last_txid=last)
-            infos.append(FileInfo(file.path, number, file.stored, header.first_txid, None, header.created))
-            self.release(file)
+            infos.append(FileInfo(file.path, number, file.stored_bytes, header.first_txid, None, header.created))
+            self.release_file(file)
         return infos
 
-    def segments(
+    def list_segments(
         self, end: Position, last_block: tuple[int, int], after: int = 0, until: int | None = None
     ) -> list[Segment]:
         """The files in order as a plan needs them, without those that have no txid above ``after``, or none up to
         ``until``; ``end`` is the journal's, and ``last_block`` stands before it."""
         found: list[Segment] = []
         # Txid 0 is before every file: no header is asked for it.
-        first = self.number_of(after + 1) if after else self.numbers[0]
-        final = self.numbers[-1] if until is None else self.number_of(until)
+        first = self.find_file_number(after + 1) if after else self.numbers[0]
+        final = self.numbers[-1] if until is None else self.find_file_number(until)
         # The header of a file says where the one before ends, so one more is looked at than is wanted.
         for number in range(first, min(final + 1, self.numbers[-1]) + 1):
-            if (archived := self.archived(number)) is not None:
-                found.append(archived.segment())
+            if (archived := self.find_archived_file(number)) is not None:
+                found.append(archived.build_segment())
                 continue
-            file = self.open(number)
+            file = self.open_file(number)
             header = file.header
-            if found and self.archived(number - 1) is None:
+            if found and self.find_archived_file(number - 1) is None:
                 last = header.first_txid - 1
                 # Where a restore began a new history, the txids between are nothing's.
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
                 block = (header.chain_offset, header.chain) if header.chain else (0, 0)
                 found[-1] = replace(found[-1], last_txid=last, last_block=block)
             # Offsets count in what a file unpacks to, so where it can be cut, that is its size.
-            size, packed = (file.size, False) if file.is_seekable else (file.stored, True)
+            size, packed = (file.size, False) if file.is_seekable else (file.stored_bytes, True)
             found.append(Segment(number, size, header.first_txid, end.txid, is_packed=packed))
-            self.release(file)
+            self.release_file(file)
         if found[-1].number > final:
             found.pop()
-        if final < self.numbers[-1] or self.archived(final) is not None:
+        if final < self.numbers[-1] or self.find_archived_file(final) is not None:
             return found
         size = found[-1].size if found[-1].is_packed else end.offset
         found[-1] = replace(found[-1], size=size, last_block=last_block, limit=end.offset)
         return found
 
-    def apart(self, number: int) -> JournalFile:
-        """A file for one reader alone, to be given back to :meth:`release`: how far it is read is not shared."""
-        return self._open_numbered(number) if number == self.last().number else self.open(number)
+    def open_private_file(self, number: int) -> JournalFile:
+        """A file for one reader alone, to be given back to :meth:`release_file`: how far it is read is not shared."""
+        return self._open_numbered(number) if number == self.open_last_file().number else self.open_file(number)
 
-    def first_txid(self, number: int) -> int:
+    def read_first_txid(self, number: int) -> int:
         """The first txid that a file can hold."""
-        if (segment := self.archived(number)) is not None:
+        if (segment := self.find_archived_file(number)) is not None:
             return segment.first_txid
         if number not in self._first_txids:
-            file = self.open(number)
+            file = self.open_file(number)
             self._first_txids[number] = file.header.first_txid
-            self.release(file)
+            self.release_file(file)
         return self._first_txids[number]
 
-    def header(self, number: int) -> FileHeader:
+    def read_header(self, number: int) -> FileHeader:
         """The header of a file."""
-        if (segment := self.archived(number)) is not None:
-            return segment.file_header()
-        file = self.open(number)
-        self.release(file)
+        if (segment := self.find_archived_file(number)) is not None:
+            return segment.build_file_header()
+        file = self.open_file(number)
+        self.release_file(file)
         return file.header
 
-    def number_of(self, txid: int) -> int:
+    def find_file_number(self, txid: int) -> int:
         """The number of the file that holds ``txid``, or would."""
-        if self._there is not None and self._numbers[0] and txid < self.first_txid(self._numbers[0]):
+        if self._there is not None and self._numbers[0] and txid < self.read_first_txid(self._numbers[0]):
             self._ask_archive()
         low, high = self._numbers[0], self._numbers[-1]
         # Invariant: the first txid of file `low` is at or below `txid`, that of file `high` + 1 is above it. Each step
         # reads one header at most.
         while low < high:
             middle = (low + high + 1) // 2
-            if self.first_txid(middle) <= txid:
+            if self.read_first_txid(middle) <= txid:
                 low = middle
             else:
                 high = middle - 1
         return low
 
-    def checkpoint(self, number: int) -> JournalState:
+    def read_checkpoint_state(self, number: int) -> JournalState:
         """The state at the start of a file. Raises DamageError ``SOW-JRN-004``."""
         if (
             self.manifest is not None
             and number == self.manifest.segments[0].number
-            and self.archived(number) is not None
+            and self.find_archived_file(number) is not None
         ):
-            return self.manifest.beginning()
-        file = self.open(number)
+            return self.manifest.build_beginning_state()
+        file = self.open_file(number)
         try:
-            raw = file.checkpoint()
+            raw = file.read_checkpoint()
             end = Position(file.number, file.header.blocks_offset, file.header.first_txid - 1)
-            return from_checkpoint(raw, end, file.header.chain, file.header.version)
+            return decode_checkpoint(raw, end, file.header.chain, file.header.version)
         except (ValueError, TypeError) as error:
             raise DamageError(
                 "SOW-JRN-004",
                 f"invalid checkpoint of the journal file ({error})",
-                place=block_place(file.path, FILE_HEADER_SIZE),
+                place=format_block_place(file.path, FILE_HEADER_SIZE),
                 hint="restore the file from a copy; the blocks in it are intact",
                 offset=FILE_HEADER_SIZE,
             ) from error
         finally:
-            self.release(file)
+            self.release_file(file)
 
     def is_group_start(self, place: Position) -> bool:
-        """Whether a group starts at ``place`` and behind its txid."""
-        if place.offset < FILE_HEADER_SIZE or not self.has(place.number):
+        """Return whether a group starts at ``place`` and behind its txid."""
+        if place.offset < FILE_HEADER_SIZE or not self.has_file(place.number):
             return False
-        file = self.open(place.number)
+        file = self.open_file(place.number)
         try:
             # A place is between groups if the block there begins its own group, right behind the place's txid.
-            ref = file.block_at(place.offset)
+            ref = file.find_block_at(place.offset)
         finally:
-            self.release(file)
+            self.release_file(file)
         if ref is None or ref.header.first_txid != place.txid + 1:
             return False
         # A gap may go on with a group that began in it.

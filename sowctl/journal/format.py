@@ -17,7 +17,7 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError, SowError, UsageError, VersionError
 from sowctl.remote.place import Place
 
-VERSION = 1
+BLOCK_VERSION = 1
 """Of blocks and of the topics file."""
 FILE_VERSION = 2
 """Of a file: 2 where its checkpoint names histories that a restore ended."""
@@ -33,7 +33,7 @@ FILE_HEADER_SIZE = 80
 assert FILE_HEADER.size == FILE_HEADER_SIZE
 assert TOPICS_HEADER.size == 16
 
-PACKED_SUFFIXES = (".gz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".zst")
 """What the name of a compressed journal file has behind ``.journal``."""
 
 PUBLISH = 1
@@ -57,8 +57,8 @@ QUEUE_OPERATIONS = frozenset((ACK, EXPIRE, REQUEUE, BEGIN))
 HAS_USER_KEY = 1
 HAS_CORRELATION_ID = 2
 HAS_LOGICAL_TOPIC = 4
-INSERTED = 32
-UNKEYED = 64
+INSERTED_FLAG = 32
+UNKEYED_FLAG = 64
 """An entry without a SOW key: of a topic without a SOW (key and check word are zeros), or of a queue (they are the two
 numbers of a bookmark)."""
 
@@ -66,7 +66,7 @@ numbers of a bookmark)."""
 NO_PUBLISHER = 0xFFFF
 
 FILE_MODE = 0o640
-MANIFEST = ".manifest"
+MANIFEST_SUFFIX = ".manifest"
 """What the name of an archive's manifest has behind that of the instance."""
 
 Topic: TypeAlias = tuple[str, str]
@@ -92,7 +92,7 @@ class FileHeader(Struct, frozen=True):
 
     @property
     def blocks_offset(self) -> int:
-        """Where the first block starts."""
+        """The offset of the first block."""
         return FILE_HEADER_SIZE + self.checkpoint_size
 
 
@@ -109,23 +109,23 @@ def check_instance(instance: str) -> str:
     return instance
 
 
-def file_name(instance: str, number: int) -> str:
+def format_file_name(instance: str, number: int) -> str:
     """Name of the journal file with this number."""
     # Ten digits: names sort as numbers do.
     return f"{instance}.{number:010d}.journal"
 
 
-def name_pattern(instance: str) -> re.Pattern[str]:
+def build_name_pattern(instance: str) -> re.Pattern[str]:
     """Matches the names of an instance's journal files; group 1 is the number, group 2 how it is compressed, if so."""
     return re.compile(re.escape(instance) + r"\.(\d{10})\.journal(\.gz|\.zst)?")
 
 
 def is_receipt(name: str, instance: str) -> bool:
-    """Whether a file of this name holds what a repair cut out of a journal file."""
+    """Return whether a file of this name holds what a repair cut out of a journal file."""
     return re.fullmatch(re.escape(instance) + r"\.\d{10}\.journal\.cut-\d+", name) is not None
 
 
-def own_files(instance: str) -> re.Pattern[str]:
+def build_own_files_pattern(instance: str) -> re.Pattern[str]:
     """Matches the names of everything that belongs to an instance's journal, in its directory or in the archive."""
     return re.compile(
         re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+|\.cut-\d+|\.gz|\.zst)?|topics|lock|upkeep|places)"
@@ -182,14 +182,14 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
             offset=0,
         )
     if version > FILE_VERSION:
-        raise newer(version, place)
+        raise newer_version_error(version, place)
     # The CRC was right: such a header was never written by this program.
     if size != FILE_HEADER_SIZE or version < 1 or first < 1:
         raise DamageError("SOW-JRN-004", "the header of the journal file is invalid", place=place, offset=0)
     return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc, chain, chain_offset, version)
 
 
-def newer(version: int, place: str) -> SowError:
+def newer_version_error(version: int, place: str) -> SowError:
     """The error for a format version above ours: VersionError ``SOW-JRN-003``."""
     return VersionError(
         "SOW-JRN-003",
@@ -220,14 +220,14 @@ def unpack_rows(raw: bytes | memoryview, length: int) -> list[Any]:
     return rows
 
 
-def text_of(value: Any) -> str:
+def require_text(value: Any) -> str:
     """A text of a row. Raises ValueError for anything else."""
     if type(value) is not str:
         raise ValueError("a text was expected")
     return value
 
 
-def number_of(value: Any) -> int:
+def require_number(value: Any) -> int:
     """A number of a row. Raises ValueError for anything else."""
     # bool is a subclass of int and no number of a row.
     if type(value) is not int:
@@ -235,6 +235,6 @@ def number_of(value: Any) -> int:
     return value
 
 
-def block_place(path: Place, offset: int) -> str:
-    """How errors name a byte of a file."""
+def format_block_place(path: Place, offset: int) -> str:
+    """Format the place of a byte of a file for errors."""
     return f"{path}@{offset}"

@@ -1,4 +1,4 @@
-"""What a writer is given: a batch of entries by columns, and how it is cut into blocks (``sow-journal(5)``).
+"""The batch of entries that a writer is given, by columns, and its blocks (``sow-journal(5)``).
 
 Made by the engine's writers and by bulk loads, encoded by :mod:`sowctl.journal.writer`. What is made here has no place
 yet: the header's CRC is computed when :mod:`sowctl.journal.logend` knows where the block will stand. Ruled by "Blocks".
@@ -13,36 +13,36 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.checksum import crc32
-from sowctl.described import DescribedStruct
 from sowctl.errors import LimitError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
     ABORT_FLAG,
     CODEC_NONE,
     CODEC_ZSTD,
-    CORRELATION_IDS,
+    CORRELATION_IDS_FLAG,
     LAST_BLOCK_FLAG,
-    LOGICAL_TOPICS,
-    MAX_MAP,
-    MAX_RAW,
-    USER_KEYS,
+    LOGICAL_TOPICS_FLAG,
+    MAX_MAP_BYTES,
+    MAX_RAW_BYTES,
+    USER_KEYS_FLAG,
     BlockHeader,
     BlockMap,
     MapPublisher,
     MapTopic,
-    pack_map,
+    pack_block_map,
 )
 from sowctl.journal.format import NO_PUBLISHER, Topic
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 # Small enough that a reader of one topic passes over most blocks by their maps, large enough that header and map are a
 # small part of the bytes and that zstd finds repetition.
-BLOCK_ENTRIES = 1024
-BLOCK_BYTES = 4 << 20
+MAX_BLOCK_ENTRIES = 1024
+MAX_BLOCK_BYTES = 4 << 20
 """A block is closed at this many entries or bytes of payload; a single larger payload is a block of its own."""
-PLAIN_BELOW = 1024
+MIN_COMPRESSED_BYTES = 1024
 """Blocks with fewer bytes are not compressed: it would save little and cost the import of the library."""
 
 
@@ -54,7 +54,7 @@ class Group(DescribedStruct):
     :mod:`sowctl.identity.keys` makes them; ``times``, ``expirations`` (0 = never) in microseconds since 1970 UTC, an
     ``array("q")`` or one int for all; ``sequences`` an ``array("Q")`` or None; ``flags`` an ``array("H")`` or one int
     (see ``format.HAS_USER_KEY`` and so on: an entry whose text is not None needs its flag). The texts are None where no
-    entry has one. ``stored``: what :func:`stored_payloads` makes of ``payloads``, where that has been done.
+    entry has one. ``stored``: what :func:`compress_payloads` makes of ``payloads``, where that has been done.
     """
 
     topics: list[Topic]
@@ -103,27 +103,27 @@ class _Draft(DescribedStruct, frozen=True):
     times: array[int]
     size: int | None = None
 
-    def sealed(self) -> EncodedBlock:
+    def seal(self) -> EncodedBlock:
         """The block, compressed here."""
-        payloads = codec.compress(self.codec, self.payloads) if self.size is None else self.payloads
-        return _seal_block(self, codec.compress(self.codec, self.columns), payloads)
+        payloads = codec.compress_part(self.codec, self.payloads) if self.size is None else self.payloads
+        return _seal_block(self, codec.compress_part(self.codec, self.columns), payloads)
 
 
-def stored_payloads(payloads: list[bytes]) -> list[bytes]:
+def compress_payloads(payloads: list[bytes]) -> list[bytes]:
     """The payloads of a group, block by block, as its blocks store them with zstd."""
-    return codec.compress_all([b"".join(payloads[start:stop]) for start, stop in _find_block_bounds(payloads)])
+    return codec.compress_parts([b"".join(payloads[start:stop]) for start, stop in _find_block_bounds(payloads)])
 
 
-def encode(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
+def encode_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
     """Cut a group into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
     for draft in _draft_blocks(group, codec_id, first_txid, group_txid, last):
-        yield draft.sealed()
+        yield draft.seal()
 
 
-def encode_beside(
+def encode_blocks_in_pool(
     group: Group,
     codec_id: int,
     first_txid: int,
@@ -132,10 +132,14 @@ def encode_beside(
     pool: Executor,
     meanwhile: Callable[[], None],
 ) -> list[EncodedBlock]:
-    """As :func:`encode`, compressed by ``pool`` while ``meanwhile`` runs here; holds the group uncompressed, too."""
+    """As :func:`encode_blocks`, compressed by ``pool`` while ``meanwhile`` runs here; holds the group uncompressed,
+    too.
+    """
     drafts = list(_draft_blocks(group, codec_id, first_txid, group_txid, last))
     packed = [draft for draft in drafts if draft.codec == CODEC_ZSTD]
-    compressed = pool.submit(codec.compress_all, [part for draft in packed for part in (draft.columns, draft.payloads)])
+    compressed = pool.submit(
+        codec.compress_parts, [part for draft in packed for part in (draft.columns, draft.payloads)]
+    )
     meanwhile()
     parts = iter(compressed.result())
     return [
@@ -155,7 +159,7 @@ def _draft_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int,
         yield _draft_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
 
 
-def abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
+def build_abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
     """The marker that ends a group that has not happened."""
     # A marker repeats the last txid of the group, so that the next block continues after the txids that are used up.
     header = BlockHeader(
@@ -180,17 +184,21 @@ def _check_lengths(group: Group) -> None:
 
 
 def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Where to cut: at most BLOCK_ENTRIES entries and BLOCK_BYTES bytes."""
+    """Yield the bounds of the blocks, within the limits on entries and bytes of a block."""
     count = len(payloads)
     start = 0
     while start < count:
-        stop = min(start + BLOCK_ENTRIES, count)
+        stop = min(start + MAX_BLOCK_ENTRIES, count)
         # Usually 1,024 payloads fit, which one sum tells; only otherwise are they counted one by one. The first always
         # fits: a larger payload is a block of its own.
-        if sum(map(len, payloads[start:stop])) > BLOCK_BYTES:
+        if sum(map(len, payloads[start:stop])) > MAX_BLOCK_BYTES:
             size = len(payloads[start])
             stop = start + 1
-            while stop < count and stop - start < BLOCK_ENTRIES and (size := size + len(payloads[stop])) <= BLOCK_BYTES:
+            while (
+                stop < count
+                and stop - start < MAX_BLOCK_ENTRIES
+                and (size := size + len(payloads[stop])) <= MAX_BLOCK_BYTES
+            ):
                 stop += 1
         yield start, stop
         start = stop
@@ -251,16 +259,16 @@ def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tup
     flags = 0
     size = codec.ENTRY_SIZE * (stop - start)
     texts = (
-        (USER_KEYS, group.user_keys),
-        (CORRELATION_IDS, group.correlation_ids),
-        (LOGICAL_TOPICS, group.logical_topics),
+        (USER_KEYS_FLAG, group.user_keys),
+        (CORRELATION_IDS_FLAG, group.correlation_ids),
+        (LOGICAL_TOPICS_FLAG, group.logical_topics),
     )
     for flag, column in texts:
         chosen = column[start:stop] if column is not None else []
         # A block in which no entry has such a text has no column for it, even if another block of the group does.
         if any(text is not None for text in chosen):
             flags |= flag
-            parts.append(codec.pack_texts(chosen, size))
+            parts.append(codec.pack_text_column(chosen, size))
             size += len(parts[-1])
     return b"".join(parts), flags
 
@@ -289,24 +297,24 @@ def _draft_block(
     fixed = [
         group.keys[8 * start : 8 * stop],
         group.checks[8 * start : 8 * stop],
-        codec.little(times),
-        codec.little(_spread_column(group.expirations, "q", start, stop)),
-        codec.little(sequences),
-        codec.little(lengths),
-        codec.little(topic_column),
-        codec.little(publisher_column),
-        codec.little(_spread_column(group.flags, "H", start, stop)),
+        codec.encode_little_endian(times),
+        codec.encode_little_endian(_spread_column(group.expirations, "q", start, stop)),
+        codec.encode_little_endian(sequences),
+        codec.encode_little_endian(lengths),
+        codec.encode_little_endian(topic_column),
+        codec.encode_little_endian(publisher_column),
+        codec.encode_little_endian(_spread_column(group.flags, "H", start, stop)),
         group.operations[start:stop],
     ]
     columns, flags = _raw_columns(group, start, stop, fixed)
     names = BlockMap(tuple(topics), tuple(publishers))
-    packed_map, size = pack_map(names), sum(lengths)
+    packed_map, size = pack_block_map(names), sum(lengths)
     # A reader refuses larger blocks, so none is written.
-    if max(len(columns), size) > MAX_RAW or len(packed_map) > MAX_MAP:
+    if max(len(columns), size) > MAX_RAW_BYTES or len(packed_map) > MAX_MAP_BYTES:
         raise _too_large()
     flags |= LAST_BLOCK_FLAG if last else 0
     # The codec is stated per block, so that a single small message costs no import of zstandard.
-    if len(columns) + size < PLAIN_BELOW:
+    if len(columns) + size < MIN_COMPRESSED_BYTES:
         codec_id, stored = CODEC_NONE, None
     if stored is not None:
         return _Draft(names, packed_map, columns, stored, codec_id, flags, first_txid, group_txid, times, size)
@@ -344,6 +352,6 @@ def _seal_block(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) ->
 def _too_large() -> LimitError:
     return LimitError(
         "SOW-JRN-016",
-        f"the message is too large for the journal: the maximum block size is {MAX_RAW >> 20} MiB",
+        f"the message is too large for the journal: the maximum block size is {MAX_RAW_BYTES >> 20} MiB",
         hint="split the message, or store it elsewhere and publish a reference",
     )

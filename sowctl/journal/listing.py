@@ -1,4 +1,4 @@
-"""Which files a journal has, by number: in its directory, in the archive, at a URL; none may be missing between others.
+"""The files of a journal by number, in its directory, in the archive and at a URL, without gaps.
 
 Asked by every reader before it opens a file. Ruled by ``sow-journal(5)``, "Files".
 """
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.errors import DamageError
 from sowctl.journal.files import read_error
-from sowctl.journal.format import MANIFEST, check_instance, file_name, name_pattern
+from sowctl.journal.format import MANIFEST_SUFFIX, build_name_pattern, check_instance, format_file_name
 from sowctl.remote.place import Place
 
 if TYPE_CHECKING:
-    from sowctl.journal.archive.joining import JoinedArchive
+    from sowctl.journal.archive.remote_archive import RemoteArchive
 
 P = TypeVar("P", bound=Place)
 
@@ -28,7 +28,7 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
     They lie in ``directory`` and in ``archive``, as they were written or compressed; a directory that is missing holds
     none. Gaps between the numbers are not looked at. Raises StorageError ``SOW-JRN-020``.
     """
-    pattern = name_pattern(check_instance(instance))
+    pattern = build_name_pattern(check_instance(instance))
     found: dict[int, list[tuple[bool, int, Path]]] = {}
     # A file is moved from the directory to the archive, never back: looked at in this order, none is missed.
     for rank, place in enumerate((directory, archive)):
@@ -57,7 +57,7 @@ def list_files(directory: Path, instance: str, archive: Path | None = None) -> d
     )
 
 
-def list_places(directory: Path | None, instance: str, there: JoinedArchive) -> dict[int, list[Place]]:
+def list_places(directory: Path | None, instance: str, there: RemoteArchive) -> dict[int, list[Place]]:
     """As :func:`list_files`, of a directory of this machine and an archive at a URL. Raises DamageError
     ``SOW-JRN-086``, too."""
     here: dict[int, list[Path]] = {}
@@ -65,7 +65,7 @@ def list_places(directory: Path | None, instance: str, there: JoinedArchive) -> 
     def look() -> dict[int, list[Place]]:
         nonlocal here
         here = find_files(directory, instance) if directory is not None else {}
-        found: dict[int, list[Place]] = {number: [path] for number, path in there.paths(here).items()}
+        found: dict[int, list[Place]] = {number: [path] for number, path in there.list_segment_paths(here).items()}
         # Files at a URL are only ever added; of a number that is here too, the file here is read.
         for number, paths in here.items():
             found[number] = [*paths, *found.get(number, ())]
@@ -102,25 +102,25 @@ def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive:
             raise DamageError(
                 "SOW-JRN-006",
                 f"journal file {before + 1:010d} is missing, but earlier and later files exist "
-                f"(searched {searched(directory, archive)})",
-                place=str(directory / file_name(instance, before + 1)),
+                f"(searched {format_locations(directory, archive)})",
+                place=str(directory / format_file_name(instance, before + 1)),
                 hint="restore the missing file, compressed or not; without it, its entries are lost",
             )
 
 
-def searched(directory: Place, archive: Place | None) -> str:
-    """Where files are looked for, for errors."""
+def format_locations(directory: Place, archive: Place | None) -> str:
+    """Format the places in which files are looked for, for errors."""
     return str(directory) if archive is None else f"{directory} and {archive}"
 
 
-def require_whole(directory: Place, archive: Place | None, instance: str) -> None:
-    """Where a directory of this machine has the manifest of an archive, require the files that it names.
+def require_archive_files(directory: Place, archive: Place | None, instance: str) -> None:
+    """Require the files that the manifest of an archive in a directory of this machine names, if there is one.
 
     Raises what :func:`sowctl.journal.archive.manifest.require_segments` raises.
     """
     here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
     for one in (here, there):
-        if one is not None and (manifest := one / f"{instance}{MANIFEST}").exists():
+        if one is not None and (manifest := one / f"{instance}{MANIFEST_SUFFIX}").exists():
             from sowctl.journal.archive.manifest import require_segments
 
             require_segments(manifest, lambda: {} if here is None else find_files(here, instance, there))

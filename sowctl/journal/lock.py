@@ -1,6 +1,6 @@
 """The lock of a journal: one writer at a time, with a name to complain about (``sow-journal(5)``, "Writing").
 
-Who looks after the files of a journal has a lock of the same kind (:mod:`sowctl.journal.upkeep.lock`).
+Who looks after the files of a journal has a lock of the same kind (:mod:`sowctl.journal.maintenance.lock`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sowctl.breaks import breakable
 from sowctl.errors import LockedError
+from sowctl.interrupts import allow_interrupts
 from sowctl.journal.format import FILE_MODE
+from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
-from sowctl.waiting import holders, take
 
 # A batch holds the lock for a few milliseconds: the first pause is shorter than that, the longest keeps a long wait
 # cheap.
 _LOCK_PAUSE_SECONDS = 0.0005, 0.02
-_AFTER_YOU = 0.025
+_YIELD_SECONDS = 0.025
 """So long others are let go first: longer than their pauses."""
 _FAIR_HOLD_SECONDS = 0.02
 """Seconds of holding the lock after which others are let go first. Who holds it for a millisecond at a time, as workers
@@ -35,7 +35,7 @@ def _ignore_wait(_: str) -> None:
 
 
 def is_locked(directory: Path, instance: str) -> bool:
-    """Whether a process has the journal of an instance locked, and so may be writing to it."""
+    """Return whether a process holds the journal lock of an instance, and so may be writing to it."""
     try:
         fd = os.open(directory / f"{instance}.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -95,10 +95,10 @@ class JournalLock:
 
         if self._held >= _FAIR_HOLD_SECONDS:
             if self._taken is not None and os.fstat(self._fd).st_mtime_ns != self._taken:
-                with breakable():
-                    time.sleep(_AFTER_YOU)
+                with allow_interrupts():
+                    time.sleep(_YIELD_SECONDS)
             self._held = 0.0
-        if not take(self._try_lock, wait, _LOCK_PAUSE_SECONDS, tell):
+        if not wait_for_lock(self._try_lock, wait, _LOCK_PAUSE_SECONDS, tell):
             raise self._locked_error(wait)
         self._write_holder()
         self._taken = os.fstat(self._fd).st_mtime_ns
@@ -139,11 +139,11 @@ class JournalLock:
             pass
 
     def _read_holder(self) -> tuple[str, dict[str, str | None]]:
-        """Who holds it, in words and as plain values. The file names its last holder, which need not be the present
-        one: other programs lock it without a word."""
+        """Read who holds the lock, in words and as plain values. The file names its last holder, which need not be the
+        present one: other programs lock it without a word."""
         lines = os.pread(self._fd, 4096, 0).decode(errors="replace").split("\n")
         pid, host, command, since = (*lines, "", "", "", "")[:4]
-        known = holders(self.path)
+        known = find_lock_holders(self.path)
         if known and host == os.uname().nodename and pid not in map(str, known):
             pid, command, since = str(min(known)), "", ""
             return f"process {pid} on {host}", {"pid": pid, "host": host, "command": None, "since": None}

@@ -13,21 +13,21 @@ from msgspec.structs import replace
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.journal.appender import Appender, cut_tail, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
-from sowctl.journal.blockcodec import BlockMap, pack_block_header, place_seed
-from sowctl.journal.format import Topic, block_place, pack_file_header
-from sowctl.journal.group import EncodedBlock, abort_block
+from sowctl.journal.blockcodec import BlockMap, compute_header_seed, pack_block_header
+from sowctl.journal.format import Topic, format_block_place, pack_file_header
+from sowctl.journal.group import EncodedBlock, build_abort_block
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import JournalState, save
-from sowctl.remote.place import on_disk
+from sowctl.journal.state import JournalState, save_topics_file
+from sowctl.remote.place import require_local
 from sowctl.seam import Seam
 from sowctl.values.times import MICROS_PER_SECOND, Micros
 
-TOPICS_EVERY: Micros = 5 * MICROS_PER_SECOND
+TOPICS_SAVE_INTERVAL_MICROS: Micros = 5 * MICROS_PER_SECOND
 """Time between two rewritings of the topics file."""
 
 
 class LogEnd:
-    """Where a writer's blocks go. Every method is called under the journal's lock.
+    """The end of a journal, to which a writer's blocks are appended. Every method is called under the journal's lock.
 
     ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the
     first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``cut`` all torn
@@ -60,7 +60,7 @@ class LogEnd:
         """16 bytes."""
         return self.journal.lineage
 
-    def start(
+    def create_journal(
         self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
     ) -> None:
         """The first file of a new journal."""
@@ -69,9 +69,9 @@ class LogEnd:
         state = JournalState(Position(0, 0, 0))
         for topic, (txid, time) in beginnings.items():
             state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
-        checkpoint = state.checkpoint()
+        checkpoint = state.encode_checkpoint()
         try:
-            self.file.create(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
+            self.file.create_file(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
         except OSError as error:
             raise self._stop_after_failure(error) from error
 
@@ -83,29 +83,29 @@ class LogEnd:
         if self.dirty:
             self.journal.forget()
         # What this writer has synced was acknowledged: where it is gone, a txid must not be given a second time.
-        self.journal.acknowledge(self.synced_txid)
+        self.journal.note_synced_txid(self.synced_txid)
         # The reader judges the end by the same rules as for everyone: a torn tail is reported, damage raises and
         # nothing is written.
-        self.state = self.journal.state()
+        self.state = self.journal.refresh_state()
         report = self.tail_report = self.journal.tail_report
         # The last file lies in the archive or is compressed: nothing can be appended to it.
-        if self.journal.last_path != self.file.path_of(self.state.end.number):
-            self._follow_up(report)
+        if self.journal.last_path != self.file.build_file_path(self.state.end.number):
+            self._start_next_file(report)
             return
         try:
-            self.file.adopt(self.state.end.number)
+            self.file.open_file(self.state.end.number)
             if report is not None and report.size:
                 # Order: the tail is copied and the copy synced before anything is cut, so no crash can lose bytes that
                 # may still be needed.
-                copy = cut_tail(self.file.fd, on_disk(report.path), report.offset, self._seam)
+                copy = cut_tail(self.file.fd, require_local(report.path), report.offset, self._seam)
                 self.tail_report = replace(report, copy=copy)
                 self.cut.append(self.tail_report)
                 # Read again: cutting may leave an open group that now ends the file.
-                self.state = self.journal.state()
+                self.state = self.journal.refresh_state()
                 report = self.journal.tail_report
             # What other writers left may not be on disk yet if they died between write and sync. Syncing it here makes
             # everything before `offset` acknowledged, so that the next header may say so.
-            self.file.stand_at(self.file.size())
+            self.file.resume_at(self.file.read_size())
             self.file.sync()
         except OSError as error:
             raise self._stop_after_failure(error) from error
@@ -118,11 +118,11 @@ class LogEnd:
             self.open_group = report.open_group
             self._chain = report.chain
             self.last_txid = self.synced_txid = report.last_txid
-            self.abort()
+            self.abort_group()
             self.sync()
         self.dirty = False
 
-    def _follow_up(self, report: TailReport | None) -> None:
+    def _start_next_file(self, report: TailReport | None) -> None:
         """Go on in a new file, because the last one lies in the archive or is compressed."""
         if report is not None:
             # A torn end in a file that cannot be changed would stay torn in front of the new file, where readers call
@@ -130,8 +130,8 @@ class LogEnd:
             raise RefusedError(
                 "SOW-JRN-052",
                 f"{report.text}, and the file cannot be changed in its place",
-                place=block_place(report.path, report.offset),
-                hint=f"move it back to {self.file.path_of(self.state.end.number)}, uncompressed",
+                place=format_block_place(report.path, report.offset),
+                hint=f"move it back to {self.file.build_file_path(self.state.end.number)}, uncompressed",
             )
         self.last_txid = self.synced_txid = self.state.end.txid
         self._pending, self.open_group = [], 0
@@ -148,7 +148,7 @@ class LogEnd:
         for block in blocks:
             # Each header says up to which txid everything was on disk when it was written. Readers take it as proof
             # that what stands before cannot be torn.
-            seed = place_seed(self.lineage, number, offset)
+            seed = compute_header_seed(self.lineage, number, offset)
             header = pack_block_header(block.header, self.synced_txid, seed, last_block[1])
             parts += (header, *block.body)
             last_block = offset, int.from_bytes(header[-4:], "little")
@@ -168,9 +168,9 @@ class LogEnd:
         # Only a complete group changes the state; an aborted one advances the position without being counted.
         if final.is_last:
             for place, names in self._pending if not final.is_abort else ():
-                self.state.absorb(place, names)
+                self.state.absorb_block(place, names)
             self._pending = []
-            self.state.advance(Position(number, offset, final.last_txid), last_block)
+            self.state.advance_to(Position(number, offset, final.last_txid), last_block)
         self.dirty = False
 
     def sync(self) -> None:
@@ -184,12 +184,12 @@ class LogEnd:
         # Acknowledged from here on, and not a moment earlier.
         self.synced_txid = self.last_txid
 
-    def abort(self) -> None:
+    def abort_group(self) -> None:
         """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
         if self.open_group:
-            self.write([abort_block(self.open_group, self.last_txid)])
+            self.write([build_abort_block(self.open_group, self.last_txid)])
 
-    def settle(self) -> None:
+    def finish_batch(self) -> None:
         """Leave nothing half done behind when the lock goes."""
         # After a failed write or sync the kernel may have dropped dirty pages: nothing more is tried with this file.
         if self.failed is not None:
@@ -198,12 +198,12 @@ class LogEnd:
             # A signal came in the middle of a write: what was not acknowledged is taken back.
             self._cut_back()
             return
-        self.abort()
+        self.abort_group()
         self.sync()
-        if self.now - self._topics_saved >= TOPICS_EVERY:
+        if self.now - self._topics_saved >= TOPICS_SAVE_INTERVAL_MICROS:
             self.save_topics()
 
-    def roll(self, now: Micros) -> None:
+    def roll_file(self, now: Micros) -> None:
         """Go on in a new file; the old one is on disk before."""
         # The old file is on disk before the new one gets its name: readers rely on every file but the last being whole.
         self.sync()
@@ -217,15 +217,15 @@ class LogEnd:
             self.last_txid + 1,
             number,
             now,
-            self.state.checkpoint(),
+            self.state.encode_checkpoint(),
             (self.state.last_block[0], self.state.chain),
             self.state.file_version,
         )
         try:
-            self.file.create(number, header)
+            self.file.create_file(number, header)
         except OSError as error:
             raise self._stop_after_failure(error) from error
-        self.state.advance(Position(number, self.file.offset, self.last_txid), (0, 0))
+        self.state.advance_to(Position(number, self.file.offset, self.last_txid), (0, 0))
 
     def save_topics(self) -> None:
         """Write the topics file, where it would say something new. It is derived: not being able to is no error."""
@@ -237,7 +237,9 @@ class LogEnd:
         self._topics_end = state.end
         self._topics_saved = self.now
         try:
-            save(self.file.directory, self.file.instance, state.pack(self.lineage), self._seam)
+            save_topics_file(
+                self.file.directory, self.file.instance, state.encode_topics_file(self.lineage), self._seam
+            )
         except OSError:
             pass
 
@@ -252,11 +254,11 @@ class LogEnd:
         """Cut the file back to the last acknowledged block; whether that was possible and the block can be read."""
         self.dirty = True
         try:
-            self.file.cut_back()
+            self.file.truncate_unsynced()
             self.journal.forget()
             # The cut is proven by reading: the journal must end again exactly where the last acknowledged block
             # does.
-            return self.journal.end().offset == self.file.synced
+            return self.journal.find_end().offset == self.file.synced
         except (OSError, SowError, AttributeError):
             return False
 

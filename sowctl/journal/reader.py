@@ -11,24 +11,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, overload
 
 from sowctl.errors import DamageError, MissingError, SowError
-from sowctl.journal.block import Block, Damage, Ended, FileInfo, Gap, Position, TailReport, TopicState
+from sowctl.journal.block import Block, Damage, EndedHistory, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.fileset import FileSet
 from sowctl.journal.format import Topic
-from sowctl.journal.listing import list_files, require_whole
-from sowctl.journal.scan import JournalScan, again
-from sowctl.journal.state import NO_TOPIC, JournalState
-from sowctl.journal.stretch import Segment, Stretch, blocks_of, group_before, indexed, near_in, sampled
+from sowctl.journal.listing import list_files, require_archive_files
+from sowctl.journal.scan import JournalScan, retry_after_removal
+from sowctl.journal.state import EMPTY_TOPIC_STATE, JournalState
+from sowctl.journal.stretch import (
+    Segment,
+    Stretch,
+    find_group_before,
+    iter_stretch_blocks,
+    locate_by_index,
+    locate_by_search,
+    sample_header,
+)
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.archive.archived import ArchivedFile
+    from sowctl.journal.archive.archived_file import ArchivedFile
     from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.files import BlockRef
 
 MAX_REREADS = 5
-"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED_CODE` ended
-it."""
+"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED_FILE_CODE`
+ended it."""
 
 
 def _ignore_gap(_: Gap) -> None:
@@ -39,7 +47,7 @@ class Journal:
     """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
 
     ``lineage`` 16 bytes. ``on_gap`` is told of every gap that entries are read around,
-    ``on_read`` by :meth:`blocks` how many txids of how many are behind it.
+    ``on_read`` by :meth:`iter_blocks` how many txids of how many are behind it.
     """
 
     def __init__(
@@ -54,16 +62,18 @@ class Journal:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
-        require_whole(directory, archive, instance)
+        require_archive_files(directory, archive, instance)
         self._folder = FileSet(directory, instance, seam, archive, reaching)
-        self.lineage = self._folder.last().header.lineage
+        self.lineage = self._folder.open_last_file().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
         self.on_gap: Callable[[Gap], None] = _ignore_gap
         self.on_read: Callable[[int, int], None] | None = None
 
     @classmethod
     def exists(cls, directory: Place, instance: str, archive: Place | None = None) -> bool:
-        """Whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is missing."""
+        """Return whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is
+        missing.
+        """
         # A missing file between others is an error even for this question: a new journal must never begin beside the
         # rest of one.
         if isinstance(directory, Path) and (archive is None or isinstance(archive, Path)):
@@ -100,172 +110,177 @@ class Journal:
         return self._folder.archive
 
     @property
-    def searched(self) -> str:
-        """Where its files are looked for, in words."""
-        return self._folder.searched
+    def search_locations(self) -> str:
+        """The places in which its files are looked for, in words."""
+        return self._folder.search_locations
 
     @property
     def last_path(self) -> Place:
         """The last file."""
-        return self._folder.last().path
+        return self._folder.open_last_file().path
 
     @property
-    def is_witnessed(self) -> bool:
-        """Whether its topics file says how far it had been synced."""
-        return self._scan.is_witnessed
+    def has_synced_txid(self) -> bool:
+        """True if its topics file has the txid up to which it had been synced."""
+        return self._scan.has_synced_txid
 
-    def acknowledge(self, txid: int) -> None:
+    def note_synced_txid(self, txid: int) -> None:
         """Take note that everything up to ``txid`` was synced: where it is not there, it was lost."""
-        self._scan.acknowledge(txid)
+        self._scan.note_synced_txid(txid)
 
     @property
     def tail_report(self) -> TailReport | None:
-        """What the last complete read skipped at the end, None where nothing was."""
+        """The part at the end that the last complete read skipped, None if there was none."""
         return self._scan.tail_report
 
     @property
     def first_txid(self) -> int:
         """The first txid that the files can hold: of the lineage, or of what pruning has left."""
-        return again(self._folder, lambda: self._folder.first_txid(self._folder.numbers[0]))
+        return retry_after_removal(self._folder, lambda: self._folder.read_first_txid(self._folder.numbers[0]))
 
-    def need_all(self, after: int = 0) -> None:
+    def require_files_after(self, after: int = 0) -> None:
         """Read no further once a file that is there now and holds txids above ``after`` is removed: MissingError
         ``SOW-JRN-063`` then.
 
         A reader that goes on with what is left is right for questions about the present; who makes a state from
         everything, would make one that lacks records. Whether everything is there is to be asked behind this: files
-        that are gone by now are not missed. Who has asked before uses :meth:`need_proven`.
+        that are gone by now are not missed. Who has asked before uses :meth:`require_proven_after`.
         """
-        again(self._folder, lambda: self._folder.need_all(after))
+        retry_after_removal(self._folder, lambda: self._folder.require_files_after(after))
 
-    def need_proven(self, after: int) -> None:
-        """As :meth:`need_all`, of files that were proven to hold all that is wanted above ``after``: MissingError
-        ``SOW-JRN-063`` also where one of them was removed since, as the proof does not hold for what is left."""
-        self._folder.need_all(after)
+    def require_proven_after(self, after: int) -> None:
+        """As :meth:`require_files_after`, of files that were proven to hold all that is wanted above ``after``:
+        MissingError ``SOW-JRN-063`` also where one of them was removed since, as the proof does not hold for what is
+        left."""
+        self._folder.require_files_after(after)
 
-    def files(self) -> list[FileInfo]:
+    def list_files(self) -> list[FileInfo]:
         """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
-        self._folder.look()
-        return self._folder.infos()
+        self._folder.refresh()
+        return self._folder.list_file_infos()
 
     @property
-    def histories(self) -> tuple[Ended, ...]:
+    def histories(self) -> tuple[EndedHistory, ...]:
         """The histories that restores ended and that this journal goes on from, oldest first."""
         return self._folder.histories
 
-    def last_txid(self) -> int:
+    def read_last_txid(self) -> int:
         """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
-        return self.state().end.txid
+        return self.refresh_state().end.txid
 
-    def block_ending_with(self, txid: int) -> tuple[int, int, int] | None:
+    def find_block_ending_at(self, txid: int) -> tuple[int, int, int] | None:
         """Number of the file, offset and header CRC of the last block, if the journal ends with ``txid``."""
-        state = self.state()
-        return state.block if state.end.txid == txid else None
+        state = self.refresh_state()
+        return state.block_identity if state.end.txid == txid else None
 
     def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
-        """Whether the block that ends with ``txid`` is this one: number of its file, offset, header CRC.
+        """Return whether the block that ends with ``txid`` is this one: number of its file, offset, header CRC.
 
         True also where its file is gone. Read is one header at most.
         """
         return self._scan.has_block(block, txid)
 
-    def end(self) -> Position:
+    def find_end(self) -> Position:
         """The position behind the last complete group."""
-        return self.state().end
+        return self.refresh_state().end
 
-    def topic_state(self, topic: Topic) -> TopicState:
+    def find_topic_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic, from the topics file and a scan of only what is behind it."""
-        return self.state().topics.get(topic, NO_TOPIC)
+        return self.refresh_state().topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def topics(self) -> dict[Topic, TopicState]:
+    def read_topic_states(self) -> dict[Topic, TopicState]:
         """The states of all topics that the journal knows."""
-        return dict(self.state().topics)
+        return dict(self.refresh_state().topics)
 
-    def covers(self, topic: Topic) -> bool:
-        """Whether the files reach back to the first entry of a topic: nothing of it stood before the oldest file.
+    def covers_topic(self, topic: Topic) -> bool:
+        """Return whether the files reach back to the first entry of a topic: none stood before the oldest file.
 
         Raises DamageError ``SOW-JRN-004``.
         """
         # The first checkpoint knows all topics that had entries before the oldest file.
-        return self.before(topic).last_txid == 0
+        return self.find_prior_state(topic).last_txid == 0
 
-    def before(self, topic: Topic) -> TopicState:
+    def find_prior_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
         # What was not there before the files here was not there before those of an archive.
-        known = self._before_those_here(topic)
+        known = self._find_prior_local_state(topic)
         if not known.last_txid:
             return known
-        first = again(self._folder, lambda: self._folder.checkpoint(self._folder.numbers[0]))
-        return first.topics.get(topic, NO_TOPIC)
+        first = retry_after_removal(self._folder, lambda: self._folder.read_checkpoint_state(self._folder.numbers[0]))
+        return first.topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def _before_those_here(self, topic: Topic) -> TopicState:
+    def _find_prior_local_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic before the oldest file that is known without asking an archive at a URL."""
-        first = again(self._folder, lambda: self._folder.checkpoint(self._folder.oldest_known))
-        return first.topics.get(topic, NO_TOPIC)
+        first = retry_after_removal(
+            self._folder, lambda: self._folder.read_checkpoint_state(self._folder.first_known_number)
+        )
+        return first.topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def reaches(self, txid: int) -> bool:
-        """Whether the files go back to ``txid``; an archive at a URL is asked where those here do not."""
-        return self._begins_here() <= txid or self.first_txid <= txid
+    def reaches_txid(self, txid: int) -> bool:
+        """Return whether the files go back to ``txid``; if those here do not, an archive at a URL is asked."""
+        return self._read_first_local_txid() <= txid or self.first_txid <= txid
 
-    def _begins_here(self) -> int:
+    def _read_first_local_txid(self) -> int:
         """The first txid of the files that are known without asking an archive at a URL."""
-        return again(self._folder, lambda: self._folder.first_txid(self._folder.oldest_known))
+        return retry_after_removal(self._folder, lambda: self._folder.read_first_txid(self._folder.first_known_number))
 
-    def goes_on_from(self, topic: Topic, txid: int) -> bool:
-        """Whether the files have all entries of a topic above ``txid``: none of them stood before the oldest file. An
+    def covers_topic_after(self, topic: Topic, txid: int) -> bool:
+        """Return whether the files have all entries of a topic above ``txid``: none stood before the oldest file. An
         archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
-        if self._begins_here() <= txid + 1 or self._before_those_here(topic).last_txid <= txid:
+        if self._read_first_local_txid() <= txid + 1 or self._find_prior_local_state(topic).last_txid <= txid:
             return True
-        return self.reaches(txid + 1) or self.before(topic).last_txid <= txid
+        return self.reaches_txid(txid + 1) or self.find_prior_state(topic).last_txid <= txid
 
-    def beginning(self) -> JournalState:
-        """What was known before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""
-        self._folder.look()
-        return self._folder.checkpoint(self._folder.numbers[0])
+    def read_beginning_state(self) -> JournalState:
+        """Return the state before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""
+        self._folder.refresh()
+        return self._folder.read_checkpoint_state(self._folder.numbers[0])
 
     @property
     def begins_lineage(self) -> bool:
-        """Whether the oldest file is the one that the journal began with: nothing was pruned."""
+        """True if the oldest file is the one that the journal began with: nothing was pruned."""
         return self._folder.numbers[0] == 0
 
-    def before_file_of(self, txid: int) -> JournalState:
-        """What was known before the file that holds ``txid``; not to be changed. Raises DamageError ``SOW-JRN-004``."""
-        self._folder.look()
-        return self._folder.checkpoint(self._folder.number_of(txid))
+    def read_state_before(self, txid: int) -> JournalState:
+        """Return the state before the file that holds ``txid``; not to be changed. Raises DamageError
+        ``SOW-JRN-004``.
+        """
+        self._folder.refresh()
+        return self._folder.read_checkpoint_state(self._folder.find_file_number(txid))
 
-    def before_file(self, reached: Callable[[JournalState], bool]) -> int:
+    def find_txid_before_file(self, reached: Callable[[JournalState], bool]) -> int:
         """The last txid before the file in which ``reached`` becomes true of the journal's state.
 
         Once true it has to stay so. Asked are the checkpoints of some files, so what they hold is not read. Raises
         DamageError ``SOW-JRN-004``.
         """
-        self._folder.look()
+        self._folder.refresh()
         numbers = self._folder.numbers
         low, high = 0, len(numbers) - 1
         # Invariant: the state at the start of file `low` is not there yet, or there is no file before it; behind file
         # `high` it is, or there is no file behind it.
         while low < high:
             middle = (low + high + 1) // 2
-            if reached(self._folder.checkpoint(numbers[middle])):
+            if reached(self._folder.read_checkpoint_state(numbers[middle])):
                 high = middle - 1
             else:
                 low = middle
-        return self._folder.first_txid(numbers[low]) - 1
+        return self._folder.read_first_txid(numbers[low]) - 1
 
-    def highest_sequence(self, publisher: int) -> int:
+    def find_highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
-        return self.state().publishers.get(publisher, ("", 0))[1]
+        return self.refresh_state().publishers.get(publisher, ("", 0))[1]
 
-    def state(self) -> JournalState:
+    def refresh_state(self) -> JournalState:
         """All of the above up to the present end, brought up to date; not to be changed by the caller."""
-        return self._scan.state()
+        return self._scan.refresh_state()
 
     def forget(self) -> None:
         """Drop what is known of the end; the next question finds out again."""
         self._scan.forget()
 
     @overload
-    def blocks(
+    def iter_blocks(
         self,
         after: int = ...,
         until: int | None = ...,
@@ -275,7 +290,7 @@ class Journal:
     ) -> Iterator[Block]: ...
 
     @overload
-    def blocks(
+    def iter_blocks(
         self,
         after: int = ...,
         until: int | None = ...,
@@ -285,7 +300,7 @@ class Journal:
         resync: Literal[True],
     ) -> Iterator[Block | Damage]: ...
 
-    def blocks(
+    def iter_blocks(
         self,
         after: int = 0,
         until: int | None = None,
@@ -301,7 +316,7 @@ class Journal:
         its place and goes on behind it.
         """
         reach = self._find_walk_range(after, until)
-        for item in self._scan.refs(after, topic, start, resync):
+        for item in self._scan.iter_block_refs(after, topic, start, resync):
             if isinstance(item, Damage):
                 yield item
                 continue
@@ -319,7 +334,7 @@ class Journal:
                     self._notify_gap(item, topic)
                     continue
                 # The map tells whether the block has the topic, so that its columns and payloads stay unread.
-                if topic is None or item.names().has(topic):
+                if topic is None or item.read_map().has_topic(topic):
                     yield item.load()
             except DamageError as error:
                 if not resync:
@@ -327,11 +342,11 @@ class Journal:
                 size = header.size
                 yield Damage(item.file.path, item.offset, size, header.first_txid, header.last_txid, error)
 
-    def unread(self, after: int = 0) -> Iterator[BlockRef]:
+    def iter_block_refs(self, after: int = 0) -> Iterator[BlockRef]:
         """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
-        it is asked for, which has to be before the next one. Raises DamageError as :meth:`blocks`."""
+        it is asked for, which has to be before the next one. Raises DamageError as :meth:`iter_blocks`."""
         reach = self._find_walk_range(after, None)
-        for item in self._scan.refs(after, None, self._group_before(after), resync=False):
+        for item in self._scan.iter_block_refs(after, None, self._find_group_before(after), resync=False):
             assert not isinstance(item, Damage)
             if item.header.last_txid > after:
                 if reach is not None and self.on_read is not None:
@@ -341,23 +356,23 @@ class Journal:
                 else:
                     yield item
 
-    def lacks(self, topic: Topic) -> bool:
-        """Whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
-        return any(gap.concerns(topic) for gap in self.gaps())
+    def lacks_entries(self, topic: Topic) -> bool:
+        """Return whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
+        return any(gap.concerns_topic(topic) for gap in self.iter_gaps())
 
-    def gaps(self) -> Iterator[Gap]:
-        """What was cut out, in order. All headers are read; nobody is told."""
-        for item in self._scan.refs(0, None, None, resync=False):
+    def iter_gaps(self) -> Iterator[Gap]:
+        """Yield the gaps that repairs left, in order. All headers are read; nobody is told."""
+        for item in self._scan.iter_block_refs(0, None, None, resync=False):
             assert not isinstance(item, Damage)
             if item.header.is_gap:
-                yield item.gap()
+                yield item.read_gap()
 
     def _find_walk_range(self, after: int, until: int | None) -> tuple[int, int] | None:
         """The txids before and at the end of a walk, for who watches it; None where that cannot be told."""
         if self.on_read is None:
             return None
         try:
-            last = self.last_txid()
+            last = self.read_last_txid()
             return max(after, self.first_txid - 1), last if until is None else min(until, last)
         except SowError:
             # The walk itself comes to what is wrong, at its place, and says it.
@@ -365,72 +380,76 @@ class Journal:
 
     def _notify_gap(self, ref: BlockRef, topic: Topic | None) -> None:
         """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""
-        gap = ref.gap()
-        if topic is None or gap.concerns(topic):
+        gap = ref.read_gap()
+        if topic is None or gap.concerns_topic(topic):
             self.on_gap(gap)
 
-    def block_at(self, start: Position) -> Block | None:
+    def find_block_at(self, start: Position) -> Block | None:
         """The block at a place that a reader noted: ``start.txid`` is the last txid before it; None where it is gone.
 
         Nothing before it is read. Raises DamageError ``SOW-JRN-010`` for a block that is not sound.
         """
-        return self._scan.block_at(start)
+        return self._scan.find_block_at(start)
 
-    def segments(self, after: int = 0, until: int | None = None) -> list[Segment]:
+    def list_segments(self, after: int = 0, until: int | None = None) -> list[Segment]:
         """The files as a plan needs them, up to the end of the last complete group; of them those that can hold a txid
-        above ``after`` and up to ``until``. Their headers are read, and what :meth:`state` reads."""
-        state = self.state()
-        return self._folder.segments(state.end, state.last_block, after, until)
+        above ``after`` and up to ``until``. Their headers are read, and what :meth:`refresh_state` reads."""
+        state = self.refresh_state()
+        return self._folder.list_segments(state.end, state.last_block, after, until)
 
-    def distance(self, begin: Position, end: Position) -> int:
+    def count_bytes_between(self, begin: Position, end: Position) -> int:
         """Stored bytes between two places; of files that lie between them the sizes are asked."""
         if begin.number == end.number:
             return end.offset - begin.offset
         # Offsets of a compressed file count in what it unpacks to, which is more than it takes: the rest of such a file
         # may come to nothing, and must not to less.
-        rest = max(self._folder.stored(begin.number) - begin.offset, 0)
-        return rest + sum(map(self._folder.stored, range(begin.number + 1, end.number))) + end.offset
+        rest = max(self._folder.read_stored_size(begin.number) - begin.offset, 0)
+        return rest + sum(map(self._folder.read_stored_size, range(begin.number + 1, end.number))) + end.offset
 
-    def archived(self, number: int) -> ArchivedFile | None:
-        """What the manifest says of a file that is read at a URL; None where none of that number is."""
-        return self._folder.archived(number) if self._folder.numbers else None
+    def find_archived_file(self, number: int) -> ArchivedFile | None:
+        """Return the manifest's entry of a file that is read at a URL; None where none of that number is."""
+        return self._folder.find_archived_file(number) if self._folder.numbers else None
 
-    def may_hold(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
-        """Whether a file can have entries of a topic (None: of any) within two times; True where no manifest tells."""
-        archived = self._folder.archived(number)
-        return archived is None or archived.gaps > 0 or archived.may_hold(topic, low, high)
+    def may_hold_entries(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
+        """Return whether a file can have entries of a topic (None: of any) within two times; True without a
+        manifest.
+        """
+        archived = self._folder.find_archived_file(number)
+        return archived is None or archived.gaps > 0 or archived.may_hold_entries(topic, low, high)
 
-    def near(self, segment: Segment, txid: int) -> tuple[int, int]:
-        """About where in a file a txid lies (:data:`sowctl.journal.stretch.Near`); few blocks are looked at, and of a
-        file in an archive at a URL none."""
-        if self._folder.archived(segment.number) is not None:
-            return indexed(segment, txid)
-        file = self._folder.open(segment.number)
+    def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:
+        """About where in a file a txid lies (:data:`sowctl.journal.stretch.TxidLocator`); few blocks are looked at, and
+        of a file in an archive at a URL none."""
+        if self._folder.find_archived_file(segment.number) is not None:
+            return locate_by_index(segment, txid)
+        file = self._folder.open_file(segment.number)
         try:
-            return near_in(file, segment, txid)
+            return locate_by_search(file, segment, txid)
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
-    def sample(self, segment: Segment) -> BlockHeader | None:
-        """As :func:`~sowctl.journal.stretch.sampled`; of a file in an archive at a URL one header for all of it."""
-        if (archived := self._folder.archived(segment.number)) is not None:
-            return archived.as_one_block()
-        file = self._folder.open(segment.number)
+    def sample_header(self, segment: Segment) -> BlockHeader | None:
+        """As :func:`~sowctl.journal.stretch.sample_header`; of a file in an archive at a URL one header for all of
+        it.
+        """
+        if (archived := self._folder.find_archived_file(segment.number)) is not None:
+            return archived.build_summary_header()
+        file = self._folder.open_file(segment.number)
         try:
-            return sampled(file, segment)
+            return sample_header(file, segment)
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
-    def stretch(
+    def iter_stretch_blocks(
         self, stretch: Stretch, after: int = 0, until: int | None = None, topic: Topic | None = None
     ) -> Iterator[Block]:
         """The blocks of a stretch with a txid above ``after`` and not above ``until``; with ``topic`` those of it.
 
-        Nothing else of the journal is read. Gaps are told as by :meth:`blocks`. Raises DamageError.
+        Nothing else of the journal is read. Gaps are told as by :meth:`iter_blocks`. Raises DamageError.
         """
-        file = self._folder.apart(stretch.number)
+        file = self._folder.open_private_file(stretch.number)
         try:
-            for ref in blocks_of(file, stretch):
+            for ref in iter_stretch_blocks(file, stretch):
                 header = ref.header
                 if until is not None and header.first_txid > until:
                     return
@@ -438,28 +457,30 @@ class Journal:
                     continue
                 if header.is_gap:
                     self._notify_gap(ref, topic)
-                elif topic is None or ref.names().has(topic):
+                elif topic is None or ref.read_map().has_topic(topic):
                     yield ref.load()
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
-    def places(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
+    def iter_group_positions(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
         """The place before each group that has happened and has a txid above ``after``, none above ``until``.
 
         Nothing but headers is read, the last group's bodies aside, and few headers of what stands before ``after``. Of
         files in an archive at a URL only some places are given, those that its manifest has. Raises DamageError (exit
-        5) as :meth:`blocks`.
+        5) as :meth:`iter_blocks`.
         """
         for number in self._folder.numbers:
-            if (archived := self._folder.archived(number)) is None:
+            if (archived := self._folder.find_archived_file(number)) is None:
                 break
             yield from (
-                place for place in archived.places() if after <= place.txid and (not until or place.txid < until)
+                place
+                for place in archived.iter_positions()
+                if after <= place.txid and (not until or place.txid < until)
             )
             after = max(after, archived.last_txid)
             if until is not None and until <= after:
                 return
-        for item in self._scan.refs(after, None, self._group_before(after), resync=False):
+        for item in self._scan.iter_block_refs(after, None, self._find_group_before(after), resync=False):
             assert not isinstance(item, Damage)
             header = item.header
             if until is not None and header.group > until:
@@ -468,21 +489,21 @@ class Journal:
             if header.first_txid == header.group and header.last_txid > after and not header.is_gap:
                 yield Position(item.file.number, item.offset, header.group - 1)
 
-    def _group_before(self, txid: int) -> Position | None:
+    def _find_group_before(self, txid: int) -> Position | None:
         """A place before a group, near behind which the entries above ``txid`` begin; None where that cannot be found
         out by a few looks: in a file that is read from its beginning, and in one at a URL."""
-        number = self._folder.number_of(txid + 1)
-        if self._folder.archived(number) is not None:
+        number = self._folder.find_file_number(txid + 1)
+        if self._folder.find_archived_file(number) is not None:
             return None
-        file = self._folder.open(number)
+        file = self._folder.open_file(number)
         try:
             first = file.header.first_txid
             if not file.is_seekable or txid < first:
                 return None
-            found = group_before(file, Segment(number, file.size, first, txid), txid)
+            found = find_group_before(file, Segment(number, file.size, first, txid), txid)
             return None if found is None else Position(number, *found)
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
     def close(self) -> None:
         """Close files."""

@@ -13,28 +13,28 @@ from typing import TypeVar
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
-from sowctl.journal.files import BlockRef, JournalFile, damaged_block, foreign_file, has_gap
-from sowctl.journal.fileset import REMOVED_CODE, FileSet
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error, foreign_file_error, has_gap
+from sowctl.journal.fileset import REMOVED_FILE_CODE, FileSet
 from sowctl.journal.format import Topic
-from sowctl.journal.state import NO_TOPIC, JournalState, witness
-from sowctl.journal.walk import Walker, lost_end
+from sowctl.journal.state import EMPTY_TOPIC_STATE, JournalState, find_last_counted_block
+from sowctl.journal.walk import Walker, lost_end_error
 from sowctl.remote.place import RemotePath
 
 T = TypeVar("T")
 
 
-def again(folder: FileSet, ask: Callable[[], T]) -> T:
+def retry_after_removal(folder: FileSet, ask: Callable[[], T]) -> T:
     """The answer of ``ask``, asked again where the oldest files are removed meanwhile: what is left begins later.
 
     Raises what ``ask`` does, MissingError ``SOW-JRN-063`` where a file is gone that must not.
     """
-    needed = folder.needed
+    needed = folder.first_required_number
     while True:
-        first = folder.oldest_known
+        first = folder.first_known_number
         try:
             return ask()
         except MissingError:
-            now = folder.oldest_known
+            now = folder.first_known_number
             # Each round begins with a later file, so they come to an end.
             if now == first or (needed is not None and now > needed):
                 raise
@@ -56,38 +56,38 @@ class JournalScan:
         self._asked = False
         self._told = False
 
-    def state(self) -> JournalState:
-        """What is known up to the present end, brought up to date; not to be changed by the caller."""
+    def refresh_state(self) -> JournalState:
+        """Bring the state up to the present end and return it; not to be changed by the caller."""
         # Order matters: first see which files there are, then ask what is known. Knowledge may be newer than the files
         # seen, which _known() allows for.
-        self._folder.look()
+        self._folder.refresh()
         self._folder.refuse_foreign_end()
         state = self._find_known_state()
         # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
         # however long the journal is.
-        if state is None or state.end.number != self._folder.youngest:
+        if state is None or state.end.number != self._folder.last_number:
             # The checkpoint of the last file knows at least what the topics file of an earlier one does.
-            state = self._state = self._folder.checkpoint(self._folder.youngest)
+            state = self._state = self._folder.read_checkpoint_state(self._folder.last_number)
         for walker, group in self._iterate_groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.first_txid - 1)
                 # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
                 if not group[-1].header.is_abort:
                     for ref in group:
-                        state.absorb(place, ref.names())
-                state.advance(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
+                        state.absorb_block(place, ref.read_map())
+                state.advance_to(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
             # A new file begins: the state ends before its first block, of which there is none yet, hence (0, 0).
             elif walker.file.number != state.end.number:
-                state.advance(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
+                state.advance_to(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
         return state
 
-    def acknowledge(self, txid: int) -> None:
+    def note_synced_txid(self, txid: int) -> None:
         """Take note that everything up to ``txid`` was synced: a store applied it, or this process synced it."""
         self.acknowledged = max(self.acknowledged, txid)
 
     @property
-    def is_witnessed(self) -> bool:
-        """Whether a topics file of this journal says how far it had been synced."""
+    def has_synced_txid(self) -> bool:
+        """True if a topics file of this journal has the txid up to which it had been synced."""
         self._find_known_state()
         return self._told
 
@@ -98,74 +98,74 @@ class JournalScan:
 
     def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
         """See :meth:`~sowctl.journal.reader.Journal.has_block`."""
-        return again(self._folder, lambda: self._has_block(block, txid))
+        return retry_after_removal(self._folder, lambda: self._has_block(block, txid))
 
     def _has_block(self, block: tuple[int, int, int], txid: int) -> bool:
-        """Whether a block stands where it was, or was pruned or cut out since.
+        """Return whether a block stands where it was, or was pruned or cut out since.
 
         The CRC of a block's header starts from lineage, file and offset and covers the CRCs of the body: what one copy
         of a journal has at a place, another that went on by itself has not.
         """
         # The usual question is about the block that this scan saw last: no file is read for it.
         number, offset, crc = block
-        if self._state is not None and self._state.block == block:
+        if self._state is not None and self._state.block_identity == block:
             return self._state.end.txid == txid
-        self._folder.look()
+        self._folder.refresh()
         # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands; but the oldest file
         # that is left says behind which block it begins.
         # A file that lies at a URL alone is not asked for this, either.
-        if number < self._folder.oldest_known:
-            oldest = self._folder.header(self._folder.oldest_known)
+        if number < self._folder.first_known_number:
+            oldest = self._folder.read_header(self._folder.first_known_number)
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
-        if number <= self._folder.youngest:
-            file = self._folder.open(number)
-            ref = file.block_at(offset)
+        if number <= self._folder.last_number:
+            file = self._folder.open_file(number)
+            ref = file.find_block_at(offset)
             found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
             # What was cut out cannot contradict, as what was pruned cannot.
             found = found or has_gap(file, txid)
-            self._folder.release(file)
+            self._folder.release_file(file)
             if found:
                 return True
         # Where whole files were lost at the end, their gap lies in the file before them.
-        holder = self._folder.number_of(txid)
+        holder = self._folder.find_file_number(txid)
         if holder >= number:
             return False
-        file = self._folder.open(holder)
+        file = self._folder.open_file(holder)
         found = has_gap(file, txid)
-        self._folder.release(file)
+        self._folder.release_file(file)
         return found
 
-    def block_at(self, start: Position) -> Block | None:
-        """See :meth:`~sowctl.journal.reader.Journal.block_at`."""
+    def find_block_at(self, start: Position) -> Block | None:
+        """See :meth:`~sowctl.journal.reader.Journal.find_block_at`."""
         # The directories are looked at only for a file that is not among those seen: a queue asks per message.
-        if not self._folder.has(start.number):
-            self._folder.look()
-        if not self._folder.has(start.number):
+        if not self._folder.has_file(start.number):
+            self._folder.refresh()
+        if not self._folder.has_file(start.number):
             return None
         try:
-            file = self._folder.open(start.number)
+            file = self._folder.open_file(start.number)
         except MissingError as error:
-            if error.code != REMOVED_CODE:
+            if error.code != REMOVED_FILE_CODE:
                 raise
             return None
         try:
-            ref = file.block_at(start.offset)
-            if ref is None and file is self._folder.last():
-                self._folder.look()  # it has grown since
-                ref = file.block_at(start.offset)
+            ref = file.find_block_at(start.offset)
+            if ref is None and file is self._folder.open_last_file():
+                self._folder.refresh()  # it has grown since
+                ref = file.find_block_at(start.offset)
             if ref is None or ref.header.first_txid != start.txid + 1:
-                raise damaged_block(file.path, start.offset, start.txid + 1, None)
+                raise damaged_block_error(file.path, start.offset, start.txid + 1, None)
             return ref.load()
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
-    def refs(
+    def iter_block_refs(
         self, after: int, topic: Topic | None, start: Position | None, resync: bool
     ) -> Iterator[BlockRef | Damage]:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
-        self._folder.look()
+        self._folder.refresh()
         try:
-            at = again(self._folder, lambda: self._find_start(after, topic, start))
+            at = retry_after_removal(self._folder, lambda: self._find_start(after, topic, start))
         # The place to begin could not be found because a file is damaged: a resyncing reader begins at the oldest file
         # instead and reports the damage when it comes to it.
         except DamageError:
@@ -191,17 +191,17 @@ class JournalScan:
         """
         last_txid = at.txid
         before: JournalFile | None = None
-        for number in range(at.number, self._folder.youngest + 1):
+        for number in range(at.number, self._folder.last_number + 1):
             try:
-                file = self._folder.open(number)
+                file = self._folder.open_file(number)
             except DamageError as error:
                 if not resync:
                     raise
-                path = self._folder.path(number)
-                size = self._folder.stored(number)
+                path = self._folder.find_path(number)
+                size = self._folder.read_stored_size(number)
                 lost = Damage(path, 0, size, last_txid + 1, None, error)
                 # A file that cannot be opened is one stretch of damage. The walker is a stand-in that is never walked.
-                yield Walker(self._folder.last(), 0, last_txid, is_last=False), lost
+                yield Walker(self._folder.open_last_file(), 0, last_txid, is_last=False), lost
                 continue
             try:
                 offset = at.offset if number == at.number else -1
@@ -213,35 +213,35 @@ class JournalScan:
                     if not resync:
                         raise problem.error
                     yield walker, problem
-                for item in walker.groups():
+                for item in walker.iter_groups():
                     yield walker, item
                 last_txid, chain, before = walker.last_txid, walker.chain, file
                 # Only the last file has an end that can be torn or lost.
-                if number == self._folder.youngest:
-                    yield from self._end_of(walker, resync)
+                if number == self._folder.last_number:
+                    yield from self._report_end(walker, resync)
             finally:
-                self._folder.release(file)
+                self._folder.release_file(file)
 
     def _check_boundary(
         self, before: JournalFile | None, file: JournalFile, last_txid: int, chain: int
     ) -> Iterator[Damage]:
-        """What is wrong where ``file`` begins behind one that ended with ``last_txid`` and the header CRC ``chain``.
+        """Yield the damage where ``file`` follows one that ended with ``last_txid`` and header CRC ``chain``.
 
         ``before`` is None where that one could not be read.
         """
         # Files join without a gap: each header tells the txid with which its file begins. This finds a lost end of the
         # file before.
         lineage = before.header.lineage if before is not None else file.header.lineage
-        if not self._folder.joins(lineage, last_txid, file):
+        if not self._folder.continues_lineage(lineage, last_txid, file):
             yield _file_gap(file, last_txid)
         # And it tells behind which block it begins. This finds a file of a copy that went on separately.
         elif before is not None and chain and file.header.chain not in (0, chain):
-            error = foreign_file(file, before, file.header.chain, chain)
+            error = foreign_file_error(file, before, file.header.chain, chain)
             yield Damage(file.path, 0, 0, file.header.first_txid, None, error)
 
     def _open_walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
         """A walker from ``offset``, or where that is below zero from the file's first block."""
-        is_last = file.number == self._folder.youngest
+        is_last = file.number == self._folder.last_number
         if offset < 0:
             offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
             chain = file.header.chain
@@ -249,22 +249,22 @@ class JournalScan:
             file, offset, last_txid, is_last=is_last, acknowledged=self.acknowledged, resync=resync, chain=chain
         )
 
-    def _end_of(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
-        """What there is to say at the end of the last file."""
+    def _report_end(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
+        """Report the tail or the damage at the end of the last file."""
         self.tail_report = walker.tail
         # The file ends cleanly behind a block, yet before a txid that was acknowledged: whole blocks were lost. With a
         # tail the walker has compared already.
         if walker.tail is None and self.acknowledged > walker.last_txid:
-            error = lost_end(walker.file, walker.offset, walker.last_txid, self.acknowledged)
+            error = lost_end_error(walker.file, walker.offset, walker.last_txid, self.acknowledged)
             if not resync:
                 raise error
             first = walker.last_txid + 1
             yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
 
     def _find_start(self, after: int, topic: Topic | None, start: Position | None) -> Position:
-        """Where to begin so that nothing above ``after`` is missed: a place between groups."""
+        """Find the position between groups from which a read misses nothing above ``after``."""
         known = self._find_known_state()
-        if known is not None and known.end.number < self._folder.oldest_known:
+        if known is not None and known.end.number < self._folder.first_known_number:
             known = None  # the file that it ends in was removed since
         # A remembered place is used only if a group begins there with the right txid: the file may be another one by
         # now. Otherwise its txid still bounds where to search.
@@ -275,14 +275,14 @@ class JournalScan:
                 return start
             after = max(after, start.txid)
         if known is not None:
-            latest = known.topics.get(topic, NO_TOPIC).last_txid if topic is not None else known.end.txid
+            latest = known.topics.get(topic, EMPTY_TOPIC_STATE).last_txid if topic is not None else known.end.txid
             # Nothing of this topic, or nothing at all, is newer: begin at the end, so that only what was added since is
             # read.
             if latest <= after:
                 return known.end
         # First the file (by a search over the headers), then, in the last known file, the nearest mark before the txid:
         # a mark stands every MiB, so at most about that much is walked in vain.
-        number = self._folder.number_of(after + 1)
+        number = self._folder.find_file_number(after + 1)
         if known is not None and number == known.end.number:
             index = bisect_right(known.marks, (after, 1 << 63)) - 1
             if index >= 0:
@@ -294,7 +294,7 @@ class JournalScan:
         return Position(number, -1, 0)
 
     def _find_known_state(self) -> JournalState | None:
-        """What an earlier question found out, else what the topics file says, if it is to be believed.
+        """Return the state of an earlier question, else that of the topics file if it can be trusted.
 
         What a topics file counts in had been synced before it was written. So it proves two things: up to there
         nothing can be torn, only damaged or lost (whether the journal still reaches so far or not); and, where the last
@@ -302,22 +302,22 @@ class JournalScan:
         """
         if self._state is None and not self._asked:
             self._asked = True
-            told = self._folder.told(self._lineage)
+            told = self._folder.read_topics_state(self._lineage)
             self._told = told is not None
             if told is not None and isinstance(self._folder.directory, RemotePath):
                 # A manifest is written when all that it tells of is there: no block has to prove it.
-                self.acknowledge(told.end.txid)
+                self.note_synced_txid(told.end.txid)
                 self._state = told
             elif told is not None:
                 # It may have been written after the last look at the files: then they hold what it counts in by now.
-                last = self._folder.last()
+                last = self._folder.open_last_file()
                 # A topics file that leads beyond the file seen is no contradiction before the files have been looked at
                 # again.
                 if (told.end.number, told.end.offset) > (last.number, last.size):
-                    self._folder.look()
-                self.acknowledge(told.end.txid)
+                    self._folder.refresh()
+                self.note_synced_txid(told.end.txid)
                 # A file that is removed meanwhile is no longer among those known, when it is asked again.
-                again(self._folder, lambda: self._adopt_told_state(told))
+                retry_after_removal(self._folder, lambda: self._adopt_told_state(told))
         elif self._state is not None and self._is_cut(self._state.end):
             # The file is shorter than when it was read: what is known of its end is not so any more.
             self._state = None
@@ -325,22 +325,22 @@ class JournalScan:
 
     def _adopt_told_state(self, told: JournalState) -> None:
         """Take over what the topics file tells if its last block stands where it says."""
-        if not self._folder.oldest_known <= told.end.number <= self._folder.youngest:
+        if not self._folder.first_known_number <= told.end.number <= self._folder.last_number:
             return
-        file = self._folder.open(told.end.number)
+        file = self._folder.open_file(told.end.number)
         try:
             # The last block that was counted in must stand where the topics file says, with the same header CRC and a
             # whole body. The CRC starts from lineage, file and offset, so no other block can pass for it.
-            ref = witness(told, file)
+            ref = find_last_counted_block(told, file)
             self._state = told if ref is not None and ref.is_whole() else None
             # Only checkpoints name the histories that restores ended, and a writer copies them into the next one.
             told.histories = self._folder.histories
         finally:
-            self._folder.release(file)
+            self._folder.release_file(file)
 
     def _is_cut(self, end: Position) -> bool:
-        """Whether the file that ``end`` lies in, if it is the last one, ends before it."""
-        last = self._folder.last()
+        """Return whether the file that ``end`` lies in, if it is the last one, ends before it."""
+        last = self._folder.open_last_file()
         return end.number == last.number and end.offset > last.size
 
 

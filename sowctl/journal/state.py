@@ -1,4 +1,4 @@
-"""What a journal amounts to so far: last entry per topic, highest sequence per publisher, where it ends.
+"""The state of a journal: last entry per topic, highest sequence per publisher, and its end.
 
 It is the content of checkpoints and of the derived file ``INSTANCE.topics`` (``sow-journal(5)``, "The topics file").
 Used by reader, writer and check.
@@ -17,25 +17,25 @@ from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.errors import StorageError
-from sowctl.journal.block import Ended, Position, TopicState
+from sowctl.journal.block import EndedHistory, Position, TopicState
 from sowctl.journal.blockcodec import BlockMap
 from sowctl.journal.files import BlockRef, JournalFile
 from sowctl.journal.format import (
+    BLOCK_VERSION,
     FILE_MODE,
     TOPICS_HEADER,
     TOPICS_MAGIC,
-    VERSION,
     Topic,
-    number_of,
     pack_rows,
-    text_of,
+    require_number,
+    require_text,
     unpack_rows,
 )
 from sowctl.seam import Seam
 
-MARK_DISTANCE = 1 << 20
+MARK_INTERVAL_BYTES = 1 << 20
 """Bytes between two places of a file that the topics file remembers."""
-NO_TOPIC = TopicState(0, 0, None)
+EMPTY_TOPIC_STATE = TopicState(0, 0, None)
 
 
 class JournalState(Struct):
@@ -51,9 +51,9 @@ class JournalState(Struct):
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     marks: list[tuple[int, int]] = field(default_factory=list)
     chain: int = 0
-    histories: tuple[Ended, ...] = ()
+    histories: tuple[EndedHistory, ...] = ()
 
-    def absorb(self, group: Position, names: BlockMap) -> None:
+    def absorb_block(self, group: Position, names: BlockMap) -> None:
         """Count in one block of the group that starts at ``group``."""
         for row in names.topics:
             # Blocks come in txid order, so the last row wins. The position is that of the group, because reading can
@@ -64,10 +64,10 @@ class JournalState(Struct):
             if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
                 self.publishers[who.hash] = who.client, who.sequence
         # Marks are places where a reader may begin: one per MiB keeps a search short and the topics file small.
-        if group.offset >= (self.marks[-1][1] if self.marks else 0) + MARK_DISTANCE:
+        if group.offset >= (self.marks[-1][1] if self.marks else 0) + MARK_INTERVAL_BYTES:
             self.marks.append((group.txid, group.offset))
 
-    def advance(self, end: Position, last_block: tuple[int, int]) -> None:
+    def advance_to(self, end: Position, last_block: tuple[int, int]) -> None:
         """Everything before ``end`` has been absorbed."""
         # Marks are offsets in one file: they do not survive its successor.
         if end.number != self.end.number:
@@ -77,11 +77,11 @@ class JournalState(Struct):
         self.chain = last_block[1] or self.chain
 
     @property
-    def block(self) -> tuple[int, int, int] | None:
+    def block_identity(self) -> tuple[int, int, int] | None:
         """Number of the file, offset and header CRC of the last block; None where the last file holds no block yet."""
         return (self.end.number, *self.last_block) if self.last_block[0] else None
 
-    def checkpoint(self) -> bytes:
+    def encode_checkpoint(self) -> bytes:
         """The bytes for the header of the next file."""
         rows: list[Any] = [self._topic_rows(), self._publisher_rows()]
         if self.histories:
@@ -90,10 +90,10 @@ class JournalState(Struct):
 
     @property
     def file_version(self) -> int:
-        """The format version of a file that begins with :meth:`checkpoint`."""
+        """The format version of a file that begins with :meth:`encode_checkpoint`."""
         return 2 if self.histories else 1
 
-    def rows(self) -> tuple[list[list[Any]], list[list[Any]]]:
+    def build_rows(self) -> tuple[list[list[Any]], list[list[Any]]]:
         """The rows of topics and of publishers, as a checkpoint has them."""
         return self._topic_rows(), self._publisher_rows()
 
@@ -107,7 +107,7 @@ class JournalState(Struct):
     def _publisher_rows(self) -> list[list[Any]]:
         return [[who, client, sequence] for who, (client, sequence) in self.publishers.items()]
 
-    def pack(self, lineage: bytes) -> bytes:
+    def encode_topics_file(self, lineage: bytes) -> bytes:
         """The whole topics file."""
         end = self.end
         body = pack_rows(
@@ -122,30 +122,30 @@ class JournalState(Struct):
                 [list(mark) for mark in self.marks],
             ]
         )
-        return TOPICS_HEADER.pack(TOPICS_MAGIC, VERSION, crc32(body)) + body
+        return TOPICS_HEADER.pack(TOPICS_MAGIC, BLOCK_VERSION, crc32(body)) + body
 
 
-def from_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int = 1) -> JournalState:
+def decode_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int = 1) -> JournalState:
     """The state at the start of a file of ``version``, whose header says ``chain``. Raises ValueError."""
     topics, publishers, *more = unpack_rows(raw, 3 if version > 1 else 2)
     histories = tuple(
-        Ended(bytes(lineage), number_of(last), number_of(above), number_of(time))
+        EndedHistory(bytes(lineage), require_number(last), require_number(above), require_number(time))
         for rows in more
         for lineage, last, above, time in rows
     )
     return JournalState(
-        end, topics=topics_of(topics), publishers=_decode_publishers(publishers), chain=chain, histories=histories
+        end, topics=decode_topics(topics), publishers=_decode_publishers(publishers), chain=chain, histories=histories
     )
 
 
-def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
+def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
     """Read a topics file; None where it is damaged, of another version, or of another journal."""
     if len(raw) < TOPICS_HEADER.size:
         return None
     magic, version, crc = TOPICS_HEADER.unpack_from(raw)
     body = memoryview(raw)[TOPICS_HEADER.size :]
     # The file is derived: anything that is not exactly right counts as missing, and the state is read from the journal.
-    if magic != TOPICS_MAGIC or version != VERSION or crc != crc32(body):
+    if magic != TOPICS_MAGIC or version != BLOCK_VERSION or crc != crc32(body):
         return None
     try:
         owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)
@@ -154,46 +154,48 @@ def unpack(raw: bytes, lineage: bytes) -> JournalState | None:
             return None
         # Every field is proven to be of its type: the CRC shows that the bytes are as written, not that this program
         # wrote them.
-        end = Position(number_of(number), number_of(offset), number_of(txid))
-        pairs = [(number_of(before), number_of(at)) for before, at in marks]
+        end = Position(require_number(number), require_number(offset), require_number(txid))
+        pairs = [(require_number(before), require_number(at)) for before, at in marks]
         return JournalState(
             end,
-            (number_of(block), number_of(block_crc)),
-            topics_of(topics),
+            (require_number(block), require_number(block_crc)),
+            decode_topics(topics),
             _decode_publishers(publishers),
             pairs,
-            number_of(block_crc),
+            require_number(block_crc),
         )
     except (ValueError, TypeError):
         return None
 
 
-def topics_of(rows: Iterable[Any]) -> dict[Topic, TopicState]:
+def decode_topics(rows: Iterable[Any]) -> dict[Topic, TopicState]:
     """Topics by name and type, out of the rows of a checkpoint. Raises ValueError."""
     return {
-        (text_of(name), text_of(kind)): TopicState(
-            number_of(txid), number_of(at), Position(number_of(number), number_of(offset), number_of(before))
+        (require_text(name), require_text(kind)): TopicState(
+            require_number(txid),
+            require_number(at),
+            Position(require_number(number), require_number(offset), require_number(before)),
         )
         for name, kind, txid, at, number, offset, before in rows
     }
 
 
 def _decode_publishers(rows: list[Any]) -> dict[int, tuple[str, int]]:
-    return {number_of(who): (text_of(client), number_of(sequence)) for who, client, sequence in rows}
+    return {require_number(who): (require_text(client), require_number(sequence)) for who, client, sequence in rows}
 
 
-def topics_path(directory: Path, instance: str) -> Path:
-    """Where the topics file of an instance lies."""
+def build_topics_path(directory: Path, instance: str) -> Path:
+    """Return the path of the topics file of an instance."""
     return directory / f"{instance}.topics"
 
 
-def read_topics(directory: Path, instance: str) -> bytes:
+def read_topics_file(directory: Path, instance: str) -> bytes:
     """The bytes of the topics file, none where it is missing or its disk fails: it is derived, so that is no error.
 
     Not being permitted to read it is one: it may prove that entries are missing, of which the reader would not be told.
     Raises StorageError ``SOW-JRN-053``.
     """
-    path = topics_path(directory, instance)
+    path = build_topics_path(directory, instance)
     try:
         # A missing or unreadable file only means more to read. One that exists and may not be read is refused: it might
         # prove that entries are missing.
@@ -209,41 +211,41 @@ def read_topics(directory: Path, instance: str) -> bytes:
         return b""
 
 
-def load(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
+def load_topics_state(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
     """The state that the topics file tells, or None; whether its places are those of the files is not asked here."""
-    return unpack(read_topics(directory, instance), lineage)
+    return decode_topics_file(read_topics_file(directory, instance), lineage)
 
 
-def last_told(directory: Path, instance: str) -> int:
+def read_last_known_txid(directory: Path, instance: str) -> int:
     """The last txid that a topics file knows, of whichever lineage; 0 where there is none that can be read."""
     # Whatever its lineage: a txid that was once given must never be given again in this directory.
-    return told.end.txid if (told := told_by(directory, instance)[1]) is not None else 0
+    return told.end.txid if (told := read_topics_lineage(directory, instance)[1]) is not None else 0
 
 
-def told_by(directory: Path, instance: str) -> tuple[bytes, JournalState | None]:
+def read_topics_lineage(directory: Path, instance: str) -> tuple[bytes, JournalState | None]:
     """The lineage that a topics file is of, whichever that is, and what it tells; None where it cannot be read."""
-    raw = read_topics(directory, instance)
+    raw = read_topics_file(directory, instance)
     try:
         lineage = unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0]
-        return lineage, unpack(raw, lineage)
+        return lineage, decode_topics_file(raw, lineage)
     except ValueError:
         return b"", None
 
 
-def accept_loss(directory: Path, instance: str, topic: Topic, applied: int, seam: Seam) -> None:
+def limit_topic_txid(directory: Path, instance: str, topic: Topic, applied: int, seam: Seam) -> None:
     """Let a topics file tell no more of a topic than ``applied``, the last txid that a store was built up to.
 
     For a journal that was given up: what was acknowledged behind it is lost, and that was accepted. The last txid of
     all stays, so that none is given twice. Raises OSError.
     """
-    lineage, told = told_by(directory, instance)
+    lineage, told = read_topics_lineage(directory, instance)
     known = told.topics.get(topic) if told is not None else None
     if told is not None and known is not None and known.last_txid > applied:
         told.topics[topic] = replace(known, last_txid=applied)
-        save(directory, instance, told.pack(lineage), seam)
+        save_topics_file(directory, instance, told.encode_topics_file(lineage), seam)
 
 
-def witness(told: JournalState, file: JournalFile) -> BlockRef | None:
+def find_last_counted_block(told: JournalState, file: JournalFile) -> BlockRef | None:
     """The last block that a topics file counted in, if ``file`` has it where it says, header unchanged.
 
     Then nothing before it has to be read to know what it tells. That it had been synced is so either way: where the
@@ -252,17 +254,17 @@ def witness(told: JournalState, file: JournalFile) -> BlockRef | None:
     # A topics file is believed only through a block that is still there unchanged.
     if told.end.number != file.number:
         return None
-    ref = file.block_at(told.last_block[0])
-    is_it = ref is not None and (ref.header.crc, ref.end) == (told.last_block[1], told.end.offset)
+    ref = file.find_block_at(told.last_block[0])
+    is_it = ref is not None and (ref.header.crc, ref.end_offset) == (told.last_block[1], told.end.offset)
     return ref if is_it else None
 
 
-def save(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
+def save_topics_file(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
     """Replace the topics file. Not synced: what a crash leaves of it is noticed by its CRC. Raises OSError.
 
     It keeps its mode: who may read the journal has to be able to read what proves where that ended.
     """
-    path = topics_path(directory, instance)
+    path = build_topics_path(directory, instance)
     # Written aside and renamed: readers see the old file or the new one. It is not synced, because losing it costs a
     # longer walk and nothing else.
     temporary = directory / f".{instance}.topics.{os.getpid()}.new"

@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
-from sowctl.journal.files import BlockRef, JournalFile, damaged_block
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error
 from sowctl.journal.walk import Walker
 
-SEARCH_BYTES = 64 << 10
+SEARCH_CHUNK_BYTES = 64 << 10
 """Bytes that are read and searched at a time for the beginning of a block: about one block of a thousand entries."""
 OFFSET_PRECISION_BYTES = 1 << 20
 """How near to a txid a place in a file is looked for: what is read in vain takes less time than one more look."""
@@ -68,13 +68,13 @@ class Stretch(Struct, frozen=True):
     mark: str = ""
 
 
-Near = Callable[[Segment, int], tuple[int, int]]
+TxidLocator = Callable[[Segment, int], tuple[int, int]]
 """A place in a segment for a txid: no block that begins before the first offset has a txid above it, and none at the
 second one or behind it has it or one below. The first offset is 0, or a block begins there."""
 
 
-def indexed(segment: Segment, txid: int) -> tuple[int, int]:
-    """What the segment's own index says: :data:`Near`."""
+def locate_by_index(segment: Segment, txid: int) -> tuple[int, int]:
+    """Look a txid up in the segment's own index; returns an offset and the txid before it."""
     found = bisect_right(segment.index, (txid, 1 << 63))
     low = segment.index[found - 1][1] if found else 0
     later = (place for place in segment.index[max(found - 1, 0) :] if place[0] >= txid)
@@ -82,7 +82,7 @@ def indexed(segment: Segment, txid: int) -> tuple[int, int]:
 
 
 class Span(Struct, frozen=True):
-    """What is wanted of a file: the blocks that begin from ``low`` on and before ``high``, in stored bytes."""
+    """The wanted part of a file: the blocks that begin from ``low`` on and before ``high``, in stored bytes."""
 
     segment: Segment
     low: int
@@ -94,8 +94,8 @@ class Span(Struct, frozen=True):
         return self.high - self.low
 
 
-def spans(segments: Sequence[Segment], after: int, until: int, near: Near = indexed) -> list[Span]:
-    """What holds every block with a txid above ``after`` and not above ``until``, and few others.
+def find_spans(segments: Sequence[Segment], after: int, until: int, near: TxidLocator = locate_by_index) -> list[Span]:
+    """Find the spans with every block that has a txid above ``after`` and up to ``until``, and few others.
 
     Only for the files in which these bounds lie ``near`` is asked.
     """
@@ -113,7 +113,7 @@ def spans(segments: Sequence[Segment], after: int, until: int, near: Near = inde
     return found
 
 
-def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
+def cut_stretches(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
     """Parts of about ``size`` bytes each, in order, each of stretches of one file or of several."""
     total = sum(span.size for span in wanted)
     count = -(-total // max(size, MIN_STRETCH_BYTES))
@@ -143,7 +143,7 @@ def cut(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
 
 
 def _find_cuts(start: int, stop: int, total: int, count: int) -> list[int]:
-    """Where from ``start`` on and before ``stop`` one of ``count`` equal parts of ``total`` ends.
+    """Find the ends, from ``start`` on and before ``stop``, of ``count`` equal parts of ``total``.
 
     One that would end just behind the beginning of the file, or just before its end, ends there.
     """
@@ -167,12 +167,12 @@ def _build_stretch(span: Span, low: int, high: int) -> Stretch:
     )
 
 
-def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
-    """:data:`Near`, found out by looking at a few blocks of the file."""
-    low, high = indexed(segment, txid)
+def locate_by_search(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
+    """:data:`TxidLocator`, found out by looking at a few blocks of the file."""
+    low, high = locate_by_index(segment, txid)
     while high - low > OFFSET_PRECISION_BYTES:
         middle = (low + high) // 2
-        found = file.next_block(middle, SEARCH_BYTES)
+        found = file.find_next_block(middle, SEARCH_CHUNK_BYTES)
         # Invariant: the block at `low` begins with the txid or before; no block from `high` on holds it.
         if found is None or found.offset >= high or found.header.first_txid > txid:
             high = middle
@@ -181,38 +181,38 @@ def near_in(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
     return low, high
 
 
-def group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int] | None:
-    """Where a group of the file begins, at ``txid`` or before it, and the last txid before the group; found out by
-    looking at a few blocks. None where no such place is found: then a reader begins with the file."""
+def find_group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int] | None:
+    """Find the offset of a group at ``txid`` or before it, and the last txid before the group. None where no such
+    place is found: then a reader begins with the file."""
     wanted = txid
     # The blocks near the txid may all stand within one group. Their headers name the txid with which it begins, and the
     # second round looks near that.
     for _ in range(2):
-        low, high = near_in(file, segment, wanted)
-        ref = file.block_at(low) if low else None
+        low, high = locate_by_search(file, segment, wanted)
+        ref = file.find_block_at(low) if low else None
         begin = wanted
         while ref is not None and ref.offset < high and ref.header.first_txid <= wanted:
             header = ref.header
             if not header.is_abort and (header.is_gap or header.group == header.first_txid):
                 return ref.offset, header.first_txid - 1
             begin = min(begin, header.group)
-            ref = file.block_at(ref.end)
+            ref = file.find_block_at(ref.end_offset)
         wanted = begin
     return None
 
 
-def sampled(file: JournalFile, segment: Segment) -> BlockHeader | None:
+def sample_header(file: JournalFile, segment: Segment) -> BlockHeader | None:
     """The header of a block about the middle of the file (of a compressed one the first), None where there is none: how
     much its entries take, as against what is stored."""
     begin = file.header.blocks_offset
     if segment.is_packed:
-        ref = file.block_at(begin)
+        ref = file.find_block_at(begin)
     else:
-        ref = file.next_block(max(begin, segment.size // 2), SEARCH_BYTES) or file.block_at(begin)
+        ref = file.find_next_block(max(begin, segment.size // 2), SEARCH_CHUNK_BYTES) or file.find_block_at(begin)
     return None if ref is None else ref.header
 
 
-def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
+def iter_stretch_blocks(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
     """The blocks of a stretch of ``file`` whose groups have happened, and gaps; bodies are read when asked for.
 
     Raises DamageError as a reader of the whole journal, and where the next stretch would not begin where this one ends.
@@ -223,7 +223,7 @@ def blocks_of(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
     walker = _open_stretch_walker(file, stretch)
     if walker is None:
         return
-    for group in walker.groups():
+    for group in walker.iter_groups():
         assert isinstance(group, list)  # without resync, damage raises
         happened = not group[-1].header.is_abort
         for ref in group:
@@ -244,11 +244,11 @@ def _open_stretch_walker(file: JournalFile, stretch: Stretch) -> Walker | None:
     if not stretch.offset:
         begin, last_txid, chain, group = file.header.blocks_offset, file.header.first_txid - 1, file.header.chain, 0
     else:
-        ref = file.next_block(stretch.offset, SEARCH_BYTES)
+        ref = file.find_next_block(stretch.offset, SEARCH_CHUNK_BYTES)
         if stretch.exact and (ref is None or ref.offset != stretch.offset):
             # Whatever is found behind it, the entries of the block that stood here are among those that are missing.
             lost = stretch.last_txid if ref is None else ref.header.first_txid - 1
-            raise damaged_block(file.path, stretch.offset, lost, lost)
+            raise damaged_block_error(file.path, stretch.offset, lost, lost)
         # A large block, or nothing, lies over the whole stretch: the stretch before it has found the same.
         if ref is None or (stretch.end is not None and ref.offset >= stretch.end):
             return None
@@ -270,7 +270,7 @@ def _find_settled_group(file: JournalFile, stretch: Stretch) -> int:
     offset, crc = stretch.last_block
     if not offset or offset + BLOCK_HEADER_SIZE > file.size:
         return 0
-    last = file.block_at(offset)
+    last = file.find_block_at(offset)
     if last is None or last.header.crc != crc or not last.header.is_last or last.header.is_abort:
         return 0
     return last.header.group
@@ -282,9 +282,9 @@ def _require_cut(file: JournalFile, cut: int, offset: int | None, txid: int) -> 
     Only bytes that look like a block in this very place, header CRC included, lead there. Raises DamageError
     ``SOW-JRN-010``.
     """
-    found = file.next_block(cut, SEARCH_BYTES)
+    found = file.find_next_block(cut, SEARCH_CHUNK_BYTES)
     if (None if found is None else found.offset) != offset:
-        raise damaged_block(file.path, cut if found is None else found.offset, txid, None)
+        raise damaged_block_error(file.path, cut if found is None else found.offset, txid, None)
 
 
 def _judge_end(file: JournalFile, stretch: Stretch, walker: Walker) -> None:

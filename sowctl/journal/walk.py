@@ -10,22 +10,22 @@ from collections.abc import Iterator
 
 from sowctl.errors import DamageError
 from sowctl.journal.block import Damage, TailReport
-from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, continues, follows
-from sowctl.journal.files import BlockRef, JournalFile, damaged_block
-from sowctl.journal.format import block_place
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, can_follow, continues_chain
+from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error
+from sowctl.journal.format import format_block_place
 
 # The smallest unit that disks write: after a crash a sector holds either the new bytes or what stood there before, and
 # space that a file gained by growing reads as zeros.
 _SECTOR_BYTES = 512
 # Fewer zero bytes than this at the edge of a sector may well be data; sixteen in a row hardly are.
-_LEAST_UNWRITTEN = 16
+_MIN_UNWRITTEN_BYTES = 16
 # The last file may grow while it is walked. More than a few looks are of no use: a writer that appends all the time
 # would keep the walk from ever judging.
 _MAX_RETRIES = 3
 
 
 class Walker:
-    """Walks one file. After :meth:`groups` is exhausted, ``offset`` and ``last_txid`` tell where it stands.
+    """Walks one file. After :meth:`iter_groups` is exhausted, ``offset`` and ``last_txid`` tell where it stands.
 
     ``offset`` is behind the last complete group. ``tail`` is set where bytes or an open group were left over; then
     ``last_txid`` counts the txids of the open group too. ``last_block`` is offset and header CRC of the last block
@@ -63,7 +63,7 @@ class Walker:
         self._settled = settled
         self._retries = _MAX_RETRIES if is_last else 0
 
-    def groups(self) -> Iterator[list[BlockRef] | Damage]:
+    def iter_groups(self) -> Iterator[list[BlockRef] | Damage]:
         """The complete groups, each as its blocks; with ``resync`` also the stretches passed over.
 
         A group whose last block is an abort marker has not happened. A group of the last file is handed out when its
@@ -76,7 +76,7 @@ class Walker:
             ref, self._next = self._next or self._read_block(at), None
             # A header counts only if its CRC is right at this very place, and if txid and group continue what came
             # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
-            if ref is not None and follows(ref.header, self.last_txid, self._open):
+            if ref is not None and can_follow(ref.header, self.last_txid, self._open):
                 # The end of the open group is among what was cut out: it had happened.
                 if ref.header.is_gap and self._group and ref.header.group != self._open:
                     done, self._group, self._open = self._group, [], 0
@@ -85,15 +85,17 @@ class Walker:
                     yield done
                 # Right place, right txid, and written behind another block than the one that stands before it: two
                 # copies of a journal both went on, and a part of one came to lie behind a part of the other.
-                if not continues(ref.header, self.chain):
+                if not continues_chain(ref.header, self.chain):
                     if not self._resync:
-                        raise other_history(ref, self.chain)
-                    yield Damage(self.file.path, at, 0, ref.header.first_txid, None, other_history(ref, self.chain))
+                        raise other_history_error(ref, self.chain)
+                    yield Damage(
+                        self.file.path, at, 0, ref.header.first_txid, None, other_history_error(ref, self.chain)
+                    )
                 self._group.append(ref)
                 self.chain = _chain_behind(ref)
                 self._open = ref.header.group
                 self.last_txid = ref.header.last_txid
-                at = ref.end
+                at = ref.end_offset
                 if not ref.header.is_last:
                     if self._open == self._settled:
                         # A bulk load is one group, however large: its headers are not gathered before it is read.
@@ -134,7 +136,7 @@ class Walker:
             yield from found
 
     def _read_block(self, at: int) -> BlockRef | None:
-        return self.file.block_at(at) if at < self.file.size else None
+        return self.file.find_block_at(at) if at < self.file.size else None
 
     def _find_unwritten_block(self, end: int) -> int | None:
         """The offset of the first block of the group just read that may be torn; None where all is well.
@@ -171,12 +173,12 @@ class Walker:
         self._open = self._group[0].header.group if self._group else 0
 
     def _has_grown(self) -> bool:
-        """Whether a writer changed the file since it was looked at; then the place is worth another look."""
+        """Return whether a writer changed the file since it was looked at; then the place is worth another look."""
         # The number of looks is bounded, and none is made at files that cannot grow.
         if self._retries == 0:
             return False
         self._retries -= 1
-        size = self.file.current_size()
+        size = self.file.read_size()
         changed, self.file.size = size != self.file.size, size
         return changed
 
@@ -187,7 +189,7 @@ class Walker:
         # A group without its end is what a crash leaves only in the last file, and only if no part of it was
         # acknowledged. Otherwise its end existed and is gone.
         if not self._is_last or self._acknowledged >= self._open:
-            error = self._mark_incomplete(at) if not self._is_last else self._lost_end(at)
+            error = self._mark_incomplete(at) if not self._is_last else self._lost_end_error(at)
             if not self._resync:
                 raise error
             yield self._group
@@ -196,12 +198,12 @@ class Walker:
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid, chain=self.chain)
 
     def _judge_break(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
-        """What is broken at ``at``: a torn tail (``tail`` is set), or damage; and where to go on, -1 for nowhere.
+        """Judge the break at ``at``: a torn tail (sets ``tail``) or damage; and where to continue, -1 for nowhere.
 
         Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
         """
         # What stands behind the broken place decides: a crash leaves nothing whole behind it that was synced.
-        following = self.file.next_block(at + 1)
+        following = self.file.find_next_block(at + 1)
         if self._is_torn(at, following):
             size = self.file.size - at
             begun = self._has_begun(at)
@@ -214,8 +216,8 @@ class Walker:
         if stray is not None and stray.is_whole():
             error, following = self._pass_gap(stray), stray
         else:
-            last = None if following is None else _last_before(following)
-            error = damaged_block(self.file.path, at, first, last)
+            last = None if following is None else _compute_last_before(following)
+            error = damaged_block_error(self.file.path, at, first, last)
         if not self._resync:
             raise error
         # A resyncing reader goes on at the next block whose header is right, and reports everything between as one
@@ -246,37 +248,37 @@ class Walker:
                 return False
             # All that follows belongs to the one group that was being written, and its end is not there.
             unfinished = unfinished and following.header.group == lowest and not following.header.is_last
-            following = self._read_block(following.end) or self.file.next_block(following.offset + 1)
+            following = self._read_block(following.end_offset) or self.file.find_next_block(following.offset + 1)
         # Or a sector between was never written, which an interrupted append leaves and a wrong bit does not.
         return unfinished or self._has_unwritten(at, end)
 
     def _is_shifted(self, at: int) -> bool:
-        """Whether whole blocks behind ``at`` stand elsewhere than they were written: bytes were cut out or put in.
+        """Return whether whole blocks behind ``at`` stand elsewhere than written: bytes were cut out or put in.
 
         No append does that. Not asked where the file ends within the block at ``at``, or was not written in between:
         both are what a crash leaves, and a payload may hold anything, blocks of a copied journal too.
         """
         # A block that reaches beyond the end of the file was cut by the crash itself; what its payload holds is no
         # witness.
-        header = self.file.header_at(at)
+        header = self.file.read_header_at(at)
         if header is not None and at + header.size > self.file.size:
             return False
-        displaced = self.file.displaced(at + 1, self.last_txid)
+        displaced = self.file.find_displaced_block(at + 1, self.last_txid)
         return displaced is not None and not self._has_unwritten(at, displaced.offset)
 
     def _has_begun(self, at: int) -> bool:
-        """Whether the bytes at ``at`` may be what an append left: a block's beginning, or space never written."""
+        """Return whether the bytes at ``at`` may be left by an append: a block's beginning, or space never written."""
         # Looked at is one header's length: an append begins with one, or with zeros where its first sector is missing.
         end = min(at + BLOCK_HEADER_SIZE, self.file.size)
         begins = bytes(self.file.read(at, min(len(BLOCK_MAGIC), end - at)))
         return BLOCK_MAGIC.startswith(begins) or not any(begins) or self._has_unwritten(at, end)
 
     def _has_unwritten(self, start: int, end: int) -> bool:
-        """Whether some sector between two offsets is zeros, as far as it lies between them."""
+        """Return whether some sector between two offsets is zeros, as far as it lies between them."""
         at = start
         while at < end:
             stop = min(at - at % _SECTOR_BYTES + _SECTOR_BYTES, end)
-            if stop - at >= _LEAST_UNWRITTEN and self.file.read(at, stop - at) == bytes(stop - at):
+            if stop - at >= _MIN_UNWRITTEN_BYTES and self.file.read(at, stop - at) == bytes(stop - at):
                 return True
             at = stop
         return False
@@ -295,7 +297,7 @@ class Walker:
         if following is None:
             return saved
         header = following.header
-        self.last_txid = _last_before(following)
+        self.last_txid = _compute_last_before(following)
         if header.is_abort or header.group != header.first_txid:
             self._open = header.group
         return [] if header.is_abort or header.first_txid == missing else saved
@@ -304,21 +306,21 @@ class Walker:
         return DamageError(
             "SOW-JRN-012",
             f"the journal file ends within the group that starts at txid {self._open}",
-            place=block_place(self.file.path, at),
+            place=format_block_place(self.file.path, at),
             hint="restore the file from a copy",
             offset=at,
             first_txid=self._open,
             last_txid=None,
         )
 
-    def _lost_end(self, at: int) -> DamageError:
-        return lost_end(self.file, at, self.last_txid, self._acknowledged)
+    def _lost_end_error(self, at: int) -> DamageError:
+        return lost_end_error(self.file, at, self.last_txid, self._acknowledged)
 
     def _pass_gap(self, ref: BlockRef) -> DamageError:
         return DamageError(
             "SOW-JRN-011",
             f"txid {self.last_txid + 1} is expected, but the block starts at txid {ref.header.first_txid}",
-            place=block_place(self.file.path, ref.offset),
+            place=format_block_place(self.file.path, ref.offset),
             hint="restore the file from a copy",
             offset=ref.offset,
             first_txid=self.last_txid + 1,
@@ -331,19 +333,19 @@ def _chain_behind(ref: BlockRef) -> int:
     return 0 if ref.header.is_gap else ref.header.crc
 
 
-def _last_before(ref: BlockRef) -> int:
+def _compute_last_before(ref: BlockRef) -> int:
     """The txid after which a block stands."""
     return ref.header.last_txid if ref.header.is_abort else ref.header.first_txid - 1
 
 
-def other_history(ref: BlockRef, chain: int) -> DamageError:
+def other_history_error(ref: BlockRef, chain: int) -> DamageError:
     """DamageError ``SOW-JRN-054``: a block that was written behind another one than stands before it."""
     header = ref.header
     return DamageError(
         "SOW-JRN-054",
         f"two histories in one journal: the block at txid {header.first_txid} follows a block "
         f"with checksum {header.chain:08x}, but the previous block has {chain:08x}",
-        place=block_place(ref.file.path, ref.offset),
+        place=format_block_place(ref.file.path, ref.offset),
         hint="copies of this journal were continued separately, and the directory has files of "
         "both: restore the files of one of them",
         offset=ref.offset,
@@ -354,7 +356,7 @@ def other_history(ref: BlockRef, chain: int) -> DamageError:
     )
 
 
-def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:
+def lost_end_error(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:
     """DamageError ``SOW-JRN-013``: the journal ends before a txid that a store or the topics file knows."""
     missing = (
         f"txid {acknowledged} is" if acknowledged == last_txid + 1 else f"txids {last_txid + 1} to {acknowledged} are"
@@ -362,7 +364,7 @@ def lost_end(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> D
     return DamageError(
         "SOW-JRN-013",
         f"the journal ends at txid {last_txid}, but txid {acknowledged} was acknowledged: {missing} missing",
-        place=block_place(file.path, at),
+        place=format_block_place(file.path, at),
         hint="restore the end of the journal from a copy; to continue without it, see 'Accepting a "
         "loss' in sow-journal(5)",
         offset=at,

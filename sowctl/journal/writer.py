@@ -18,11 +18,11 @@ from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
 from sowctl.journal.blockcodec import CODEC_ZSTD
 from sowctl.journal.format import Topic, check_instance
-from sowctl.journal.group import EncodedBlock, Group, encode, encode_beside
+from sowctl.journal.group import EncodedBlock, Group, encode_blocks, encode_blocks_in_pool
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.logend import LogEnd
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import NO_TOPIC, last_told
+from sowctl.journal.state import EMPTY_TOPIC_STATE, read_last_known_txid
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
@@ -75,7 +75,7 @@ class JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
 
         ``now`` microseconds UTC, ``random`` 16 bytes for a new lineage, ``lock_wait`` seconds (also for every later
-        :meth:`lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
+        :meth:`hold_lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
         store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
         its checkpoint says so, for ever. ``holder``: what the lock file says is running. ``archive``: a second
         place in which files of the journal may lie. ``notify`` is told of a long wait for the lock. Raises
@@ -97,14 +97,14 @@ class JournalWriter:
             with writer._require_lock():
                 if not Journal.exists(directory, instance, archive):
                     # The topics file outlives the journal that it is about: no txid that it knows is given again.
-                    floor = max(first_txid_floor, last_told(directory, instance))
-                    writer._ending.start(random, floor + 1, now, beginnings or {})
+                    floor = max(first_txid_floor, read_last_known_txid(directory, instance))
+                    writer._ending.create_journal(random, floor + 1, now, beginnings or {})
                 writer._ending.journal = Journal.open(
                     directory, instance, seam=seam, acknowledged=acknowledged, archive=archive
                 )
                 writer._ending.journal.on_gap = lambda gap: notify(gap.note)
                 writer._ending.catch_up()
-                writer._seen = writer.end()
+                writer._seen = writer.find_end()
         except BaseException:
             writer._release_lock()
             raise
@@ -122,10 +122,10 @@ class JournalWriter:
 
     @property
     def tail_report(self) -> TailReport | None:
-        """What the last :meth:`lock` found torn or unfinished and put right, None where nothing was."""
+        """The torn or unfinished part that taking the lock last found and repaired, None if there was none."""
         return self._ending.tail_report
 
-    def cut_tails(self) -> list[TailReport]:
+    def take_cut_tails(self) -> list[TailReport]:
         """The torn tails that were cut off since this was last asked."""
         found, self._ending.cut = self._ending.cut, []
         return found
@@ -138,7 +138,7 @@ class JournalWriter:
     @property
     def last_block(self) -> tuple[int, int, int] | None:
         """The block that ends with :attr:`last_txid`: number of its file, offset and header CRC; None for none."""
-        return self._ending.state.block if not self._ending.open_group else None
+        return self._ending.state.block_identity if not self._ending.open_group else None
 
     @property
     def synced_txid(self) -> int:
@@ -146,7 +146,7 @@ class JournalWriter:
         return self._ending.synced_txid
 
     @contextmanager
-    def lock(self) -> Iterator[JournalWriter]:
+    def hold_lock(self) -> Iterator[JournalWriter]:
         """Hold the journal for one batch; on entry reads what others appended, on exit syncs what is not yet.
 
         A group still open on exit is aborted. Raises LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021`` and
@@ -155,7 +155,7 @@ class JournalWriter:
         with self._require_lock():
             # The usual case costs three system calls: this writer was the last one, so what it knows of the end still
             # holds.
-            if self._ending.dirty or not self._file.is_as_left():
+            if self._ending.dirty or not self._file.is_unchanged():
                 self._ending.catch_up()
             else:
                 self._ending.tail_report = None
@@ -164,21 +164,21 @@ class JournalWriter:
             finally:
                 # Also on an exception: an open group is aborted and what was written is synced before the lock goes, so
                 # the next holder finds a finished end.
-                self._ending.settle()
+                self._ending.finish_batch()
 
-    def refresh(self) -> list[Block]:
+    def read_new_blocks(self) -> list[Block]:
         """The blocks that others appended since the last call, or since :meth:`open`.
 
         To be asked for before one's own first append under a lock; after it, one's own blocks are among them. Raises
         the DamageErrors of reading.
         """
-        if self._seen == self.end():
+        if self._seen == self.find_end():
             return []
-        blocks = list(self.journal.blocks(start=self._seen))
-        self._seen = self.end()
+        blocks = list(self.journal.iter_blocks(start=self._seen))
+        self._seen = self.find_end()
         return blocks
 
-    def append(
+    def append_group(
         self,
         group: Group,
         now: Micros,
@@ -201,14 +201,14 @@ class JournalWriter:
         blocks = self._encode_blocks(group, first, last, pool, meanwhile)
         size = sum(block.header.size for block in blocks)
         # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
-        saw_all = self._seen == self.end()
+        saw_all = self._seen == self.find_end()
         # A new file begins only between groups and never behind an empty one: a group lies in one file, and a block
         # larger than the limit does not make an endless row of files.
         if not ending.open_group and ending.state.last_block[0] and self._file.offset + size > self._journal_size:
-            ending.roll(now)
+            ending.roll_file(now)
         ending.write(blocks)
         if saw_all:
-            self._seen = self.end()
+            self._seen = self.find_end()
         return first, ending.last_txid
 
     def _encode_blocks(
@@ -221,8 +221,8 @@ class JournalWriter:
             and group.stored is None
             and sum(map(len, group.payloads)) in BACKGROUND_COMPRESSION_BYTES
         ):
-            return encode_beside(group, self._codec, first, group_txid, last, pool, meanwhile)
-        blocks = list(encode(group, self._codec, first, group_txid, last))
+            return encode_blocks_in_pool(group, self._codec, first, group_txid, last, pool, meanwhile)
+        blocks = list(encode_blocks(group, self._codec, first, group_txid, last))
         meanwhile()
         return blocks
 
@@ -231,20 +231,20 @@ class JournalWriter:
         self._make_ready()
         self._ending.sync()
 
-    def abort(self) -> None:
+    def abort_group(self) -> None:
         """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
         self._make_ready()
-        self._ending.abort()
+        self._ending.abort_group()
 
-    def end(self) -> Position:
+    def find_end(self) -> Position:
         """The position behind the last complete group."""
         return self._ending.state.end
 
-    def topic_state(self, topic: Topic) -> TopicState:
+    def find_topic_state(self, topic: Topic) -> TopicState:
         """The last entry of a topic, as of the last lock and own appends."""
-        return self._ending.state.topics.get(topic, NO_TOPIC)
+        return self._ending.state.topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def highest_sequence(self, publisher: int) -> int:
+    def find_highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
         return self._ending.state.publishers.get(publisher, ("", 0))[1]
 

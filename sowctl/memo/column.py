@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sowctl.memo import rownumbers as p
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile, MemoKind
-from sowctl.memo.words import decode_words
+from sowctl.memo.valuecodec import decode_values
 from sowctl.values.fields import SlotValue
 
 INTEGERS_FLAG = 1
@@ -27,11 +27,11 @@ class Hits(Protocol):
 
     count: int
 
-    def places(self, *, arrays: bool) -> p.Places:
+    def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
         """All of them, in any order; ``arrays``: as an array where that spares time."""
         ...
 
-    def among(self, places: p.Places) -> p.Places:
+    def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         """Those of ``places`` that are among them, in the same order."""
         ...
 
@@ -44,15 +44,15 @@ class MemoColumn(Protocol):
     numeric: bool
     """Whether values compare as numbers."""
 
-    def hits(self, condition: Condition) -> Hits:
+    def find_hits(self, condition: Condition) -> Hits:
         """The records that satisfy a condition."""
         ...
 
-    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+    def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """The places of all records by value, NULL lowest, equal values together and by place."""
         ...
 
-    def values(self) -> list[SlotValue]:
+    def read_values(self) -> list[SlotValue]:
         """The slot value of every record, in key order."""
         ...
 
@@ -64,11 +64,11 @@ def open_column(file: MemoFile) -> MemoColumn | None:
     if kind is MemoKind.UNSUITED:
         return None
     if kind is MemoKind.NUMBERS:
-        return Numbers(file)
+        return NumberColumn(file)
     if kind is MemoKind.STRINGS:
-        return Strings(file)
+        return StringColumn(file)
     if kind is MemoKind.WORDS:
-        return Words(file)
+        return WordColumn(file)
     raise BadMemo("not a column")
 
 
@@ -81,7 +81,7 @@ class _Column:
         self._file = file
 
 
-class Numbers(_Column):
+class NumberColumn(_Column):
     """Sections: path, numbers (8 bytes each), marks or nothing, places by number with the NULLs first."""
 
     numeric = True
@@ -89,22 +89,22 @@ class Numbers(_Column):
     def __init__(self, file: MemoFile) -> None:
         super().__init__(file)
         self.nulls = file.head.count
-        self.data = file.section(1).cast("q" if file.head.flags & INTEGERS_FLAG else "d")
+        self.data = file.read_section(1).cast("q" if file.head.flags & INTEGERS_FLAG else "d")
         self.kinds = file.head.flags & (INTEGERS_FLAG | DOUBLES_FLAG)
 
     @property
     def marks(self) -> memoryview:
         """A byte for each record, or none where they are all of a kind."""
-        return self._file.section(2)
+        return self._file.read_section(2)
 
-    def by_number(self) -> memoryview:
+    def read_number_order(self) -> memoryview:
         """The places, those of NULLs first."""
-        return self._file.section(3).cast("I")
+        return self._file.read_section(3).cast("I")
 
-    def span(self, interval: Interval) -> tuple[int, int]:
-        """First and one past the last of :meth:`by_number` within an interval."""
+    def find_span(self, interval: Interval) -> tuple[int, int]:
+        """First and one past the last of :meth:`read_number_order` within an interval."""
         # The rows are sorted by number, so an interval is one range of them, found by two binary searches.
-        ranks, number = self.by_number(), self.data.__getitem__
+        ranks, number = self.read_number_order(), self.data.__getitem__
         start, stop = self.nulls, self.records
         if interval.low is not None:
             search = bisect_right if interval.open_low else bisect_left
@@ -114,17 +114,17 @@ class Numbers(_Column):
             stop = search(ranks, interval.high, self.nulls, self.records, key=number)
         return start, max(start, stop)
 
-    def hits(self, condition: Condition) -> Hits:
+    def find_hits(self, condition: Condition) -> Hits:
         """See :class:`MemoColumn`."""
         if condition.interval is None:
             # Without bounds the condition itself is asked of every value, still without reading a record.
-            return _ListedHits(list(condition.matches(self.values())))
+            return _RowNumberHits(list(condition.matches(self.read_values())))
         # Whether NULL satisfies the condition is asked of the condition: a negated one may hold for it.
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
-    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+    def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """See :class:`MemoColumn`."""
-        ranks, data = self.by_number(), self.data
+        ranks, data = self.read_number_order(), self.data
         nulls = ranks[: self.nulls].tolist()
         if nulls and not descending:
             yield nulls
@@ -145,7 +145,7 @@ class Numbers(_Column):
         if nulls and descending:
             yield nulls
 
-    def values(self) -> list[SlotValue]:
+    def read_values(self) -> list[SlotValue]:
         """See :class:`MemoColumn`."""
         found: list[Any] = self.data.tolist()
         # Of one kind and without NULL the section is the answer; otherwise marks tell what each number stands for.
@@ -159,36 +159,36 @@ class Numbers(_Column):
 
 
 class _NumberHits:
-    def __init__(self, column: Numbers, interval: Interval, *, nulls: bool) -> None:
+    def __init__(self, column: NumberColumn, interval: Interval, *, nulls: bool) -> None:
         self._column, self._interval, self._nulls = column, interval, nulls
-        self._span = column.span(interval)
+        self._span = column.find_span(interval)
         self.count = self._span[1] - self._span[0] + (column.nulls if nulls else 0)
 
-    def places(self, *, arrays: bool) -> p.Places:
+    def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
         spans = [self._span] if not self._nulls else [(0, self._column.nulls), self._span]
-        return p.stretch(self._column.by_number(), spans, arrays=arrays)
+        return p.read_spans(self._column.read_number_order(), spans, arrays=arrays)
 
-    def among(self, places: p.Places) -> p.Places:
+    def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         interval, column = self._interval, self._column
         # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
         if self._nulls:
-            return p.intersection(places, self.places(arrays=not isinstance(places, list)))
+            return p.intersect_rows(places, self.read_row_numbers(arrays=not isinstance(places, list)))
         # The section has some number for a NULL as well; the marks take those rows out first.
         if column.nulls:
-            places = p.flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
-        return p.within(places, column.data, interval)
+            places = p.select_flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
+        return p.select_within(places, column.data, interval)
 
 
-class _ListedHits:
+class _RowNumberHits:
     def __init__(self, places: list[int]) -> None:
         self._places = places
         self.count = len(places)
 
-    def places(self, *, arrays: bool) -> p.Places:
+    def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
         return self._places
 
-    def among(self, places: p.Places) -> p.Places:
-        return p.intersection(places, self._places)
+    def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
+        return p.intersect_rows(places, self._places)
 
 
 class _CodedColumn(_Column, ABC):
@@ -197,66 +197,66 @@ class _CodedColumn(_Column, ABC):
     def __init__(self, file: MemoFile) -> None:
         super().__init__(file)
         self.words = file.head.count
-        self.codes = file.codes(1)
+        self.codes = file.read_codes(1)
 
-    def by_code(self) -> tuple[memoryview, memoryview]:
-        """Where the places of each code start, and the places."""
-        return self._file.section(2).cast("I"), self._file.section(3).cast("I")
+    def read_code_order(self) -> tuple[memoryview, memoryview]:
+        """Return the offset at which the row numbers of each code start, and the row numbers."""
+        return self._file.read_section(2).cast("I"), self._file.read_section(3).cast("I")
 
-    def hits(self, condition: Condition) -> Hits:
+    def find_hits(self, condition: Condition) -> Hits:
         """See :class:`MemoColumn`."""
         return _CodeHits(self, self._choose_codes(condition))
 
     def _choose_codes(self, condition: Condition) -> Sequence[int]:
-        return condition.matches([*self.distinct(), None])
+        return condition.matches([*self.read_distinct_values(), None])
 
     @abstractmethod
-    def distinct(self) -> list[SlotValue]:
+    def read_distinct_values(self) -> list[SlotValue]:
         """The value of each code but NULL's."""
 
-    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+    def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """See :class:`MemoColumn`."""
-        starts, places = self.by_code()
+        starts, places = self.read_code_order()
         # NULL has the highest code and is the lowest value.
         ranks = [self.words, *range(self.words)]
         for code in reversed(ranks) if descending else ranks:
             if starts[code] < starts[code + 1]:
                 yield places[starts[code] : starts[code + 1]].tolist()
 
-    def values(self) -> list[SlotValue]:
+    def read_values(self) -> list[SlotValue]:
         """See :class:`MemoColumn`."""
-        return list(map([*self.distinct(), None].__getitem__, self.codes.tolist()))
+        return list(map([*self.read_distinct_values(), None].__getitem__, self.codes.tolist()))
 
 
 class _CodeHits:
     def __init__(self, column: _CodedColumn, codes: Sequence[int]) -> None:
         self._column, self._codes = column, codes
         # The count is known before any row is read: the planner chooses by it.
-        starts, self._places = column.by_code()
+        starts, self._places = column.read_code_order()
         self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
         self.count = sum(stop - start for start, stop in self._spans)
 
-    def places(self, *, arrays: bool) -> p.Places:
-        return p.stretch(self._places, self._spans, arrays=arrays)
+    def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
+        return p.read_spans(self._places, self._spans, arrays=arrays)
 
-    def among(self, places: p.Places) -> p.Places:
+    def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         # One byte for each code: looking a row up is an index and no search, however many codes are chosen.
         flags = bytearray(self._column.words + 1)
         for code in self._codes:
             flags[code] = 1
-        return p.flagged(places, self._column.codes, bytes(flags))
+        return p.select_flagged(places, self._column.codes, bytes(flags))
 
 
-class Strings(_CodedColumn):
+class StringColumn(_CodedColumn):
     """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
 
-    def texts(self) -> tuple[memoryview, memoryview]:
-        """Where the Strings of the codes start, 8 bytes each, the end of the last behind them; and the Strings."""
-        return self._file.section(4), self._file.section(5)
+    def read_texts(self) -> tuple[memoryview, memoryview]:
+        """Return the start of each code's String, 8 bytes each, and the last one's end; and the Strings."""
+        return self._file.read_section(4), self._file.read_section(5)
 
-    def distinct(self) -> list[SlotValue]:
+    def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedColumn`."""
-        ends, text = self._file.section(4).cast("Q").tolist(), bytes(self._file.section(5))
+        ends, text = self._file.read_section(4).cast("Q").tolist(), bytes(self._file.read_section(5))
         try:
             return [text[start:stop].decode() for start, stop in pairwise(ends)]
         except UnicodeDecodeError:
@@ -265,7 +265,7 @@ class Strings(_CodedColumn):
     def _choose_codes(self, condition: Condition) -> Sequence[int]:
         if condition.strings is None:
             return super()._choose_codes(condition)
-        starts, text = self._file.section(4).cast("Q"), self._file.section(5)
+        starts, text = self._file.read_section(4).cast("Q"), self._file.read_section(5)
         found = []
         # Equality with given Strings: only those are looked for, and no other value is decoded.
         for wanted in condition.strings:
@@ -276,13 +276,13 @@ class Strings(_CodedColumn):
         return found
 
 
-class Words(_CodedColumn):
+class WordColumn(_CodedColumn):
     """Values of any kind, few of them distinct; one more section: the values."""
 
-    def distinct(self) -> list[SlotValue]:
+    def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedColumn`."""
-        return decode_words(self._file.section(4))
+        return decode_values(self._file.read_section(4))
 
-    def ordered(self, *, descending: bool) -> Iterator[Sequence[int]]:
+    def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """The order of several kinds depends on what else is in the result: not known here. Raises BadMemo."""
         raise BadMemo("values of several kinds have no order of their own")

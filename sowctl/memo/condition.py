@@ -1,4 +1,4 @@
-"""What a condition on one path asks of a memo index. The engine makes these of conjuncts of a filter."""
+"""Conditions on one path that a memo index answers. The engine makes these of conjuncts of a filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sowctl.values.fields import SlotValue
 
-Matches: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]
+MatchFunction: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]
 """The indexes of the values for which the condition is TRUE: the row evaluator over the one slot."""
 
 
@@ -27,6 +27,6 @@ class Condition(Struct, frozen=True):
     ``strings`` for which Strings, in a column of numbers or of Strings alone."""
 
     text: str
-    matches: Matches
+    matches: MatchFunction
     interval: Interval | None = None
     strings: tuple[bytes, ...] | None = None

@@ -19,9 +19,9 @@ from sowctl.memo.format import BadMemo, MemoFile, MemoKind, open_memo
 from sowctl.seam import SEAM, Seam
 
 _KEYS, _SPOTS, _TYPES = "keys", "spots", "types"
-_RESERVED = {f"{_KEYS}.memo", f"{_SPOTS}.memo", f"{_TYPES}.memo"}
-_SUFFIX = ".memo"
-_ASKED_SUFFIX = ".asked"
+_RESERVED_FILE_NAMES = {f"{_KEYS}.memo", f"{_SPOTS}.memo", f"{_TYPES}.memo"}
+_MEMO_SUFFIX = ".memo"
+_REQUEST_SUFFIX = ".asked"
 
 
 class MemoDirectory:
@@ -32,74 +32,78 @@ class MemoDirectory:
         self.path = real.with_name(f"{real.name}-memo")
         self._seam = seam
 
-    def keys(self) -> tuple[MemoFile, memoryview] | None:
+    def find_keys(self) -> tuple[MemoFile, memoryview] | None:
         """The file of the keys, and the keys end to end; None where there is none of use."""
         try:
-            file = open_memo(self._path_of(_KEYS))
+            file = open_memo(self._file_path(_KEYS))
             if file.head.kind is not MemoKind.KEYS:
                 return None
-            return file, file.section(1)
+            return file, file.read_section(1)
         except (OSError, BadMemo):
             return None
 
-    def spots(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
-        """Where each record lies: first bytes (u64), sizes and sums (u32); None where there is no file of use.
+    def find_locations(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
+        """Return first bytes (u64), sizes and sums (u32) of each record; None where there is no file of use.
 
         Sizes are verified, so that no read is larger than the record; offsets are not, because the record that is read
         there has a checksum of its own.
         """
         try:
-            file = open_memo(self._path_of(_SPOTS))
+            file = open_memo(self._file_path(_SPOTS))
             if file.head.kind is not MemoKind.SPOTS or file.head.digest != digest:
                 return None
-            found = file.unchecked(1).cast("Q"), file.section(2).cast("I"), file.unchecked(3).cast("I")
+            found = (
+                file.read_unverified_section(1).cast("Q"),
+                file.read_section(2).cast("I"),
+                file.read_unverified_section(3).cast("I"),
+            )
             # All three have an entry for each record, or no row number may be used with them.
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
             return None
 
-    def types(self, name: str) -> tuple[int, bytes] | None:
+    def find_types(self, name: str) -> tuple[int, bytes] | None:
         """The digest of a state and the types of its fields, as they were put under ``name``; None where there are
         none of use."""
         try:
-            file = open_memo(self._path_of(_TYPES))
-            if file.head.kind is not MemoKind.TYPES or bytes(file.section(0)) != name.encode():
+            file = open_memo(self._file_path(_TYPES))
+            if file.head.kind is not MemoKind.TYPES or bytes(file.read_section(0)) != name.encode():
                 return None
-            return file.head.digest, bytes(file.section(1))
+            return file.head.digest, bytes(file.read_section(1))
         except (OSError, BadMemo):
             return None
 
-    def column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
+    def find_column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
         """The column ``name`` for the state with ``digest``; None where there is none of use.
 
         ``(None,)`` says that the values of this path cannot be indexed.
         """
         try:
             # The name in the file is compared as well: the file's name is a hash, and two paths may share one.
-            file = open_memo(self._open_file(name))
-            if file.head.digest != digest or bytes(file.section(0)) != name.encode():
+            file = open_memo(self._column_path(name))
+            if file.head.digest != digest or bytes(file.read_section(0)) != name.encode():
                 return None
             return (open_column(file),)
         except (OSError, BadMemo, ValueError):
             return None
 
-    def names(self) -> list[str]:
+    def list_columns(self) -> list[str]:
         """The names of all columns there are, whatever state they are of."""
         found = []
-        for path in sorted(self.path.glob(f"*{_SUFFIX}")):
-            if path.name not in _RESERVED:
+        for path in sorted(self.path.glob(f"*{_MEMO_SUFFIX}")):
+            if path.name not in _RESERVED_FILE_NAMES:
                 with suppress(OSError, BadMemo, UnicodeDecodeError):
                     # Opened by itself and not kept: a walk over all files must not push out those that queries use.
-                    found.append(bytes(MemoFile(path).section(0)).decode())
+                    found.append(bytes(MemoFile(path).read_section(0)).decode())
         return found
 
-    def size(self) -> int:
+    def count_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.path.glob(f"*{_SUFFIX}"))
+        return sum(path.stat().st_size for path in self.path.glob(f"*{_MEMO_SUFFIX}"))
 
-    def asked_again(self, names: Iterable[str]) -> bool:
+    def note_request(self, names: Iterable[str]) -> bool:
         """Note that columns ``names`` would have been of use; whether each of them had been noted before."""
-        notes = [self._path_of(xxh3_64_hexdigest(name.encode()), _ASKED_SUFFIX) for name in names]
+        notes = [self._file_path(xxh3_64_hexdigest(name.encode()), _REQUEST_SUFFIX) for name in names]
         new = [note for note in notes if not note.exists()]
         # A note is an empty file, so two processes that make the same one do not disturb each other. Without leave to
         # write here there is none, and no index will be built either.
@@ -112,7 +116,7 @@ class MemoDirectory:
 
     def clear(self) -> None:
         """Remove all indexes, and what was noted of questions."""
-        for path in (*self.path.glob(f"*{_SUFFIX}*"), *self.path.glob(f"*{_ASKED_SUFFIX}")):
+        for path in (*self.path.glob(f"*{_MEMO_SUFFIX}*"), *self.path.glob(f"*{_REQUEST_SUFFIX}")):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -122,10 +126,10 @@ class MemoDirectory:
         with suppress(FileNotFoundError):
             self.path.rmdir()
 
-    def _open_file(self, name: str) -> Path:
-        return self._path_of(xxh3_64_hexdigest(name.encode()))
+    def _column_path(self, name: str) -> Path:
+        return self._file_path(xxh3_64_hexdigest(name.encode()))
 
-    def _path_of(self, name: str, suffix: str = _SUFFIX) -> Path:
+    def _file_path(self, name: str, suffix: str = _MEMO_SUFFIX) -> Path:
         return self.path / f"{name}{suffix}"
 
     def _make_directory(self) -> None:
@@ -133,7 +137,7 @@ class MemoDirectory:
             self._seam.call("dir.make", os.mkdir, self.path, 0o750)
 
     @contextmanager
-    def building(self) -> Iterator[bool]:
+    def hold_build_lock(self) -> Iterator[bool]:
         """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
         self._make_directory()
         # The lock file stays when the lock is given up: a file that was removed could be locked by two builders at
@@ -151,28 +155,28 @@ class MemoDirectory:
         finally:
             os.close(fd)
 
-    def put_keys(self, parts: Sequence[bytes | memoryview]) -> None:
+    def write_keys(self, parts: Sequence[bytes | memoryview]) -> None:
         """Put a file of keys in place. Raises OSError."""
-        self._write_file(self._path_of(_KEYS), parts)
+        self._write_file(self._file_path(_KEYS), parts)
 
-    def put_spots(self, parts: Sequence[bytes | memoryview] | None) -> None:
+    def write_locations(self, parts: Sequence[bytes | memoryview] | None) -> None:
         """Put a file of spots in place, or none. Raises OSError."""
         if parts is None:
-            self._path_of(_SPOTS).unlink(missing_ok=True)
+            self._file_path(_SPOTS).unlink(missing_ok=True)
         else:
-            self._write_file(self._path_of(_SPOTS), parts)
+            self._write_file(self._file_path(_SPOTS), parts)
 
-    def put_types(self, parts: Sequence[bytes | memoryview]) -> None:
+    def write_types(self, parts: Sequence[bytes | memoryview]) -> None:
         """Put the types of fields in place. Raises OSError."""
         self._make_directory()
-        self._write_file(self._path_of(_TYPES), parts)
+        self._write_file(self._file_path(_TYPES), parts)
 
-    def put_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
+    def write_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
         """Put a column in place. Raises OSError."""
-        path = self._open_file(name)
+        path = self._column_path(name)
         self._write_file(path, parts)
         # What was asked before is answered. Where this column is out of date one day, it is asked for anew.
-        path.with_suffix(_ASKED_SUFFIX).unlink(missing_ok=True)
+        path.with_suffix(_REQUEST_SUFFIX).unlink(missing_ok=True)
 
     def _write_file(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
         # Renamed when complete: a reader that has the old file mapped keeps it, and none sees half a file. A crash may

@@ -16,20 +16,20 @@ from msgspec import Struct
 from sowctl.checksum import crc32
 
 MAGIC = b"SOWMEMO\0"
-VERSION = 1
-_HEAD = struct.Struct("<8sHBBIQ16sQI")
+FORMAT_VERSION = 1
+_HEADER_LAYOUT = struct.Struct("<8sHBBIQ16sQI")
 """Magic, version, kind, width of a code, sections, records, digest, count that depends on the kind, flags."""
-_SECTION = struct.Struct("<QQI")
-_CRC = struct.Struct("<I")
+_SECTION_LAYOUT = struct.Struct("<QQI")
+_CRC_LAYOUT = struct.Struct("<I")
 # Sections begin at multiples of 8, so that numbers in them are read in place.
 _ALIGNMENT_BYTES = 8
 MAX_OPEN_MEMOS = 64
 """Files that a process keeps open from one query to the next."""
-_kept: dict[Path, MemoFile] = {}
+_open_memos: dict[Path, MemoFile] = {}
 
 
 class MemoKind(IntEnum):
-    """What a file holds."""
+    """The kind of the content of a memo file."""
 
     KEYS = 0
     NUMBERS = 1
@@ -44,7 +44,7 @@ class BadMemo(Exception):
     """A file that is of no use: damaged, cut, of another version or another machine's byte order."""
 
 
-class Head(Struct, frozen=True):
+class MemoHeader(Struct, frozen=True):
     """``digest`` is that of the store's state; ``count`` is the number of NULLs of NUMBERS, of distinct values else."""
 
     kind: MemoKind
@@ -55,11 +55,11 @@ class Head(Struct, frozen=True):
     flags: int = 0
 
 
-def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+def encode_file(head: MemoHeader, sections: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """The parts of a file, to be written one after the other."""
-    raw = _HEAD.pack(
+    raw = _HEADER_LAYOUT.pack(
         MAGIC,
-        VERSION,
+        FORMAT_VERSION,
         head.kind,
         head.width,
         len(sections),
@@ -69,15 +69,15 @@ def encode(head: Head, sections: Sequence[bytes | memoryview]) -> list[bytes | m
         head.flags,
     )
     # The table's size follows from the number of sections, so all offsets are known before the first byte is written.
-    at = _align_size(_HEAD.size + _SECTION.size * len(sections) + _CRC.size)
+    at = _align_size(_HEADER_LAYOUT.size + _SECTION_LAYOUT.size * len(sections) + _CRC_LAYOUT.size)
     parts: list[bytes | memoryview] = []
     for section in sections:
         size = memoryview(section).nbytes
-        raw += _SECTION.pack(at, size, crc32(section))
+        raw += _SECTION_LAYOUT.pack(at, size, crc32(section))
         parts += [section, bytes(-size % _ALIGNMENT_BYTES)]
         at += size + -size % _ALIGNMENT_BYTES
     # Covers header and table; each section has a checksum of its own in the table.
-    raw += _CRC.pack(crc32(raw))
+    raw += _CRC_LAYOUT.pack(crc32(raw))
     return [raw, bytes(_align_size(len(raw)) - len(raw)), *parts]
 
 
@@ -85,11 +85,11 @@ def _align_size(size: int) -> int:
     return size + -size % _ALIGNMENT_BYTES
 
 
-Stamp: TypeAlias = tuple[int, int, int, int]
+FileStamp: TypeAlias = tuple[int, int, int, int]
 """Device, inode, size and time of change: a file with the same ones is the same."""
 
 
-def _file_stamp(status: os.stat_result) -> Stamp:
+def _file_stamp(status: os.stat_result) -> FileStamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -99,19 +99,19 @@ def open_memo(path: Path) -> MemoFile:
     Raises BadMemo, and OSError for a file that is not there.
     """
     # Same device, inode, size and time of change: the file is the one that was verified, and is not read again.
-    known = _kept.pop(path, None)
+    known = _open_memos.pop(path, None)
     if known is None or known.stamp != _file_stamp(path.stat()):
         known = MemoFile(path)
     # The file that was asked for longest ago goes first: each is put at the end when it is asked for.
-    while len(_kept) >= MAX_OPEN_MEMOS:
-        _kept.pop(next(iter(_kept)), None)
-    _kept[path] = known
+    while len(_open_memos) >= MAX_OPEN_MEMOS:
+        _open_memos.pop(next(iter(_open_memos)), None)
+    _open_memos[path] = known
     return known
 
 
 def forget() -> None:
     """Close all files that are kept, each as soon as its last user lets it go."""
-    _kept.clear()
+    _open_memos.clear()
 
 
 class MemoFile:
@@ -126,7 +126,7 @@ class MemoFile:
         with path.open("rb") as stream:
             self.stamp = _file_stamp(os.fstat(stream.fileno()))
             size = self.stamp[2]
-            if size < _HEAD.size:
+            if size < _HEADER_LAYOUT.size:
                 raise BadMemo("too short")
             # Mapped and not read: a query touches the pages that it needs. The file is never cut, only replaced, so no
             # page goes away under the map.
@@ -135,24 +135,27 @@ class MemoFile:
         self._view = memoryview(self._map)
         self._known: dict[int, memoryview] = {}
         try:
-            self.head, self._table = self._read_head()
+            self.head, self._table = self._read_header()
         except (struct.error, ValueError) as problem:
             raise BadMemo(str(problem)) from None
 
-    def _read_head(self) -> tuple[Head, list[tuple[int, int, int]]]:
-        magic, version, kind, width, sections, records, digest, count, flags = _HEAD.unpack_from(self._view)
-        end = _HEAD.size + _SECTION.size * sections
-        if magic != MAGIC or version != VERSION or end + _CRC.size > self.size:
+    def _read_header(self) -> tuple[MemoHeader, list[tuple[int, int, int]]]:
+        magic, version, kind, width, sections, records, digest, count, flags = _HEADER_LAYOUT.unpack_from(self._view)
+        end = _HEADER_LAYOUT.size + _SECTION_LAYOUT.size * sections
+        if magic != MAGIC or version != FORMAT_VERSION or end + _CRC_LAYOUT.size > self.size:
             raise BadMemo("another format")
-        if crc32(self._view[:end]) != _CRC.unpack_from(self._view, end)[0]:
+        if crc32(self._view[:end]) != _CRC_LAYOUT.unpack_from(self._view, end)[0]:
             raise BadMemo("the header is damaged")
-        table = [_SECTION.unpack_from(self._view, _HEAD.size + _SECTION.size * number) for number in range(sections)]
+        table = [
+            _SECTION_LAYOUT.unpack_from(self._view, _HEADER_LAYOUT.size + _SECTION_LAYOUT.size * number)
+            for number in range(sections)
+        ]
         # Proven here once, so that no section can lead behind the mapped file.
         if any(at + size > self.size for at, size, _ in table):
             raise BadMemo("the end is missing")
-        return Head(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
+        return MemoHeader(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
 
-    def section(self, number: int) -> memoryview:
+    def read_section(self, number: int) -> memoryview:
         """The bytes of a section. Raises BadMemo where they are damaged."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
@@ -166,7 +169,7 @@ class MemoFile:
             self._known[number] = view
         return self._known[number]
 
-    def unchecked(self, number: int) -> memoryview:
+    def read_unverified_section(self, number: int) -> memoryview:
         """The bytes of a section whose entries lead to what has checksums of its own. Raises BadMemo."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
@@ -174,8 +177,8 @@ class MemoFile:
         at, size, _ = self._table[number]
         return self._view[at : at + size]
 
-    def codes(self, number: int) -> memoryview:
+    def read_codes(self, number: int) -> memoryview:
         """A section of codes of the file's width."""
-        section = self.section(number)
+        section = self.read_section(number)
         width = self.head.width
         return section.cast("B") if width == 1 else section.cast("H") if width == 2 else section.cast("I")

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 
 from sowctl.memo.condition import Interval
 
-Places: TypeAlias = Any
+RowNumbers: TypeAlias = Any
 """A list of ints, or a numpy array of them."""
 
 
-def stretch(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: bool) -> Places:
+def read_spans(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: bool) -> RowNumbers:
     """The places in some spans of a section of u32 places."""
     if arrays:
         import numpy
@@ -35,7 +35,7 @@ def stretch(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: boo
     return list(chain.from_iterable(places[start:stop].tolist() for start, stop in spans))
 
 
-def flagged(places: Places, codes: memoryview, flags: bytes) -> Places:
+def select_flagged(places: RowNumbers, codes: memoryview, flags: bytes) -> RowNumbers:
     """Those of ``places`` whose code is flagged; ``flags`` has a byte for each code."""
     if not len(places):
         return places
@@ -50,7 +50,7 @@ def flagged(places: Places, codes: memoryview, flags: bytes) -> Places:
     return list(compress(places, itemgetter(*itemgetter(*places)(codes))(flags)))
 
 
-def within(places: Places, data: Any, interval: Interval) -> Places:
+def select_within(places: RowNumbers, data: Any, interval: Interval) -> RowNumbers:
     """Those of ``places`` whose number lies in an interval."""
     low, high, open_low, open_high = interval.low, interval.high, interval.open_low, interval.open_high
     if not isinstance(places, list):
@@ -69,23 +69,23 @@ def within(places: Places, data: Any, interval: Interval) -> Places:
     return places
 
 
-def without(places: Places, removed: Iterable[int]) -> Places:
+def exclude_rows(places: RowNumbers, removed: Iterable[int]) -> RowNumbers:
     """``places`` but for some."""
     gone = set(removed)
-    return [place for place in listed(places) if place not in gone] if gone else places
+    return [place for place in list_rows(places) if place not in gone] if gone else places
 
 
-def intersection(places: Places, others: Places) -> Places:
+def intersect_rows(places: RowNumbers, others: RowNumbers) -> RowNumbers:
     """Those of ``places`` that are among ``others``."""
     if not isinstance(places, list):
         numpy = sys.modules["numpy"]
         return places[numpy.isin(places, others)]
     # The set is made of the others, so that the order of the row numbers given stays.
-    known = set(listed(others))
+    known = set(list_rows(others))
     return [place for place in places if place in known]
 
 
-def union(parts: Sequence[Places]) -> Places:
+def unite_rows(parts: Sequence[RowNumbers]) -> RowNumbers:
     """All places of several sets."""
     if any(not isinstance(part, list) for part in parts):
         numpy = sys.modules["numpy"]
@@ -93,17 +93,17 @@ def union(parts: Sequence[Places]) -> Places:
     return sorted(set(chain.from_iterable(parts)))
 
 
-def ordered(places: Places) -> Places:
+def sort_rows(places: RowNumbers) -> RowNumbers:
     """The places in order."""
     return sorted(places) if isinstance(places, list) else sys.modules["numpy"].sort(places)
 
 
-def chosen(places: Places, indexes: Sequence[int]) -> Places:
+def take_rows(places: RowNumbers, indexes: Sequence[int]) -> RowNumbers:
     """Some of the places, by their indexes."""
     return [places[at] for at in indexes] if isinstance(places, (list, range)) else places[indexes]
 
 
-def picked(numbers: memoryview, places: Places) -> Any:
+def take_numbers(numbers: memoryview, places: RowNumbers) -> Any:
     """The numbers at some places, two or more; an array if the places are one."""
     if isinstance(places, (list, range)):
         return itemgetter(*places)(numbers)
@@ -111,7 +111,7 @@ def picked(numbers: memoryview, places: Places) -> Any:
     return numpy.frombuffer(numbers, numbers.format).take(places).astype(numpy.int64)
 
 
-def packed(numbers: memoryview, places: Places) -> bytes:
+def pack_numbers(numbers: memoryview, places: RowNumbers) -> bytes:
     """The bytes of the numbers at some places, two or more, end to end."""
     if isinstance(places, (list, range)):
         return pack(f"={len(places)}{numbers.format}", *itemgetter(*places)(numbers))
@@ -119,7 +119,7 @@ def packed(numbers: memoryview, places: Places) -> bytes:
     return found
 
 
-def ascending(places: Places) -> list[int]:
+def list_ascending(places: RowNumbers) -> list[int]:
     """The places in order, as a list."""
     if isinstance(places, list):
         return sorted(places)
@@ -128,7 +128,7 @@ def ascending(places: Places) -> list[int]:
     return found
 
 
-def listed(places: Places) -> list[int]:
+def list_rows(places: RowNumbers) -> list[int]:
     """The places as a list, as they are."""
     found: list[int] = places if isinstance(places, list) else places.tolist()
     return found

@@ -1,4 +1,4 @@
-"""What a message type is: payload bytes in, rows, key texts, selections and JSON views out (``sowctl-messages(7)``).
+"""The protocol of message types: bytes in; rows, key texts, selections, JSON out (``sowctl-messages(7)``).
 
 The engine and the other rooms call message types only through these protocols and get one from
 :func:`sowctl.messages.types.get_type`. A type never raises for a bad payload of a batch: it hands back a
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from sowctl.errors import InputError, MissingPackageError, UsageError
-from sowctl.extras import missing_package
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
+from sowctl.extras import build_missing_package_error
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue
 from sowctl.values.paths import Path
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -24,21 +24,21 @@ MAX_DEPTH = 256
 MAX_FIELDS = 1 << 20
 """Fields that a message of a type without nesting may have: a field costs fifty times its bytes in memory."""
 
-NOT_UTF8 = "SOW-MSG-001"
+NOT_UTF8_CODE = "SOW-MSG-001"
 MALFORMED_CODE = "SOW-MSG-002"
-TOO_DEEP = "SOW-MSG-003"
-TOO_LARGE = "SOW-MSG-004"
+TOO_DEEP_CODE = "SOW-MSG-003"
+TOO_LARGE_CODE = "SOW-MSG-004"
 NO_FIELDS = "SOW-MSG-005"
 UNKNOWN_TYPE = "SOW-MSG-006"
 BAD_DEFINITION = "SOW-MSG-007"
 NO_SUCH_FIELD = "SOW-MSG-008"
 UNWRITABLE_CODE = "SOW-MSG-009"
-TOO_MANY = "SOW-MSG-010"
+TOO_MANY_FIELDS_CODE = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-011"
-HALF_PAIR = "SOW-IDN-010"
+SURROGATE_CODE = "SOW-IDN-010"
 
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}".encode()
-HALF_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is not a character"
+SURROGATE_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is not a character"
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Extractor(Protocol):
         ...
 
 
-class OnceExtractor(Protocol):
+class SinglePassExtractor(Protocol):
     """Reads as an :class:`Extractor` does, but its rows can be gone through only once."""
 
     def __call__(
@@ -84,7 +84,8 @@ class KeyExtractor(Protocol):
     def __call__(self, payloads: Sequence[bytes], /) -> tuple[list[KeyTexts], list[Refusal]]:
         """One tuple per payload, in order, and the refusals; ``None`` stands for NULL, empty, absent, or an object.
 
-        One in whose fields a surrogate has no partner is refused as :class:`HalfPair`; its texts have U+FFFD there.
+        One in whose fields a surrogate has no partner is refused as :class:`SurrogateRefusal`; its texts have U+FFFD
+        there.
         """
         ...
 
@@ -99,7 +100,7 @@ class PayloadRefused(ValueError):
         self.offset = offset
 
 
-class HalfPair(Refusal, frozen=True):
+class SurrogateRefusal(Refusal, frozen=True):
     """The refusal of key ``fields`` that hold half a surrogate pair; ``texts`` are those of all fields.
 
     Such a half is no character and has no bytes. Every one reads as U+FFFD, so that different keys would be one key.
@@ -109,10 +110,10 @@ class HalfPair(Refusal, frozen=True):
     texts: KeyTexts = ()
 
 
-def half_pair(index: int, fields: Sequence[str], texts: KeyTexts) -> HalfPair:
+def build_surrogate_refusal(index: int, fields: Sequence[str], texts: KeyTexts) -> SurrogateRefusal:
     """The one place that says what is wrong with such key fields."""
     words = f"key field {fields[0]} holds" if len(fields) == 1 else f"key fields {', '.join(fields)} hold"
-    return HalfPair(index, HALF_PAIR, f"{words} {HALF_WORDS}", None, tuple(fields), texts)
+    return SurrogateRefusal(index, SURROGATE_CODE, f"{words} {SURROGATE_WORDS}", None, tuple(fields), texts)
 
 
 class MessageType(Protocol):
@@ -130,62 +131,62 @@ class MessageType(Protocol):
 
     @property
     def filterable(self) -> bool:
-        """Whether messages of this type have fields."""
+        """True if messages of this type have fields."""
         ...
 
     @property
     def selectable(self) -> bool:
-        """Whether a select list can be applied."""
+        """True if a select list can be applied."""
         ...
 
     @property
     def mergeable(self) -> bool:
-        """Whether a delta is merged; where not, a delta publish is a publish."""
+        """True if a delta is merged; where not, a delta publish is a publish."""
         ...
 
     @property
     def constructible(self) -> bool:
-        """Whether fields can be written: by preprocessing and enrichment, and as the output of projections, views."""
+        """True if fields can be written: by preprocessing and enrichment, and as output of projections, views."""
         ...
 
     @property
     def line_framed(self) -> bool:
-        """Whether messages are lines where no framing is given; those of other types stand behind their lengths."""
+        """True if messages are lines where no framing is given; others stand behind their lengths."""
         ...
 
     @property
     def json_text(self) -> bool:
-        """Whether a payload is its own JSON view, so that readers of JSON text may look at its bytes."""
+        """True if a payload is its own JSON view, so that readers of JSON text may look at its bytes."""
         ...
 
     @property
     def typed(self) -> bool:
-        """Whether the format tells numbers from texts; where not, a text that looks like a number may be an identifier
-        (:func:`sowctl.values.compare.choose_kind`)."""
+        """True if the format tells numbers from texts, else :func:`sowctl.values.scalars.choose_written_scalar`
+        decides."""
         ...
 
     @property
     def rooted(self) -> bool:
-        """Whether a message has one outermost element, which every path begins with."""
+        """True if a message has one outermost element, which every path begins with."""
         ...
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``; make one per query or batch run, it is not cheap to make."""
         ...
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of key texts: a number's original text, a String's bytes, ``1`` or ``0`` for a Boolean."""
         ...
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that this type cannot read, for topics whose keys do not come from the payload."""
         ...
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` reduced to what a select list leaves; raises InputError with the code of a refusal."""
         ...
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields that ``delta`` has (``behaviour`` 1.3): NULL ones change nothing, arrays and scalars
         replace, objects are merged by path, new fields go last. ``set_nulls``: NULL ones replace as well.
 
@@ -194,7 +195,7 @@ class MessageType(Protocol):
         """
         ...
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with constructed fields written into it, in order; what they do not touch keeps its bytes.
 
         Replaced fields keep their place, new ones go last; NULL is written as the type writes it. Raises InputError
@@ -203,8 +204,8 @@ class MessageType(Protocol):
         """
         ...
 
-    def build(self, fields: Members) -> bytes:
-        """A new message of these fields, in their order. Raises UsageError as :meth:`assign`."""
+    def build_message(self, fields: Members) -> bytes:
+        """A new message of these fields, in their order. Raises UsageError as :meth:`assign_fields`."""
         ...
 
     def view(self, payload: bytes) -> bytes:
@@ -216,25 +217,25 @@ class MessageType(Protocol):
         ...
 
 
-def exact_view_of(kind: MessageType) -> Callable[[bytes], bytes] | None:
-    """What makes JSON of a payload with the words NaN, Infinity and -Infinity, for formats that have these numbers.
+def find_exact_view(kind: MessageType) -> Callable[[bytes], bytes] | None:
+    """Find the type's JSON view with NaN, Infinity and -Infinity, for formats that have these numbers.
 
     Optional, and asked for in this one place: None for the types that have none of them.
     """
     return cast("Callable[[bytes], bytes] | None", getattr(kind, "exact_view", None))
 
 
-def once_of(extract: Extractor) -> OnceExtractor | None:
+def find_single_pass(extract: Extractor) -> SinglePassExtractor | None:
     """The extractor's way to read rows without holding them together; None where its type has none.
 
     Optional, and asked for in this one place: most types make their rows one by one, and have nothing to save.
     """
-    return getattr(extract, "once", None)
+    return getattr(extract, "read_once", None)
 
 
-def columns_of(extract: Extractor) -> ColumnExtractor:
+def build_column_extractor(extract: Extractor) -> ColumnExtractor:
     """The extractor's way to read columns, one for each slot; where its type has none, its rows turned."""
-    own: ColumnExtractor | None = getattr(extract, "columns", None)
+    own: ColumnExtractor | None = getattr(extract, "read_columns", None)
     if own is not None:
         return own
 
@@ -246,36 +247,40 @@ def columns_of(extract: Extractor) -> ColumnExtractor:
 
 
 def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
-    """:meth:`MessageType.select` of several payloads, by the type's way to do that at once where it has one."""
+    """:meth:`MessageType.select_fields` of several payloads, by the type's way to do that at once where it has one."""
     own: Callable[[Sequence[bytes], SelectList], list[bytes]] | None = getattr(kind, "select_all", None)
-    return own(payloads, select_list) if own is not None else [kind.select(one, select_list) for one in payloads]
+    return own(payloads, select_list) if own is not None else [kind.select_fields(one, select_list) for one in payloads]
 
 
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:
     """The payloads of more than ``max_message`` bytes."""
     return [
-        Refusal(index, TOO_LARGE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message)
+        Refusal(
+            index, TOO_LARGE_CODE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message
+        )
         for index, payload in enumerate(payloads)
         if len(payload) > max_message
     ]
 
 
-def too_large(payload: bytes, max_message: int) -> PayloadRefused | None:
+def find_size_problem(payload: bytes, max_message: int) -> PayloadRefused | None:
     """Why ``payload`` is too long, if it is."""
     if len(payload) <= max_message:
         return None
-    return PayloadRefused(TOO_LARGE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message)
+    return PayloadRefused(
+        TOO_LARGE_CODE, f"the message has {len(payload):,} bytes, more than {max_message:,}", max_message
+    )
 
 
-def sized(payload: bytes, max_message: int) -> bytes:
+def require_size(payload: bytes, max_message: int) -> bytes:
     """``payload`` itself. Raises PayloadRefused if it is too long."""
-    if problem := too_large(payload, max_message):
+    if problem := find_size_problem(payload, max_message):
         raise problem
     return payload
 
 
 def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
-    """What ``read`` makes of every payload by itself: ``refused`` where it raises PayloadRefused, and why."""
+    """Read every payload by itself; ``refused`` stands where ``read`` raises PayloadRefused, with the reason."""
     results: list[T] = []
     refusals: list[Refusal] = []
     # One bad payload costs a row of its own and no other: the batch goes on.
@@ -288,12 +293,12 @@ def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T)
     return results, refusals
 
 
-def too_many_fields() -> PayloadRefused:
+def build_field_count_refusal() -> PayloadRefused:
     """Why a message with more than :data:`MAX_FIELDS` fields is refused."""
-    return PayloadRefused(TOO_MANY, f"the message has more than {MAX_FIELDS:,} fields")
+    return PayloadRefused(TOO_MANY_FIELDS_CODE, f"the message has more than {MAX_FIELDS:,} fields")
 
 
-def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
+def build_input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
     """The error of a payload that cannot be read; ``part`` says which, where a merge has two."""
     if part is None:
         return InputError(problem.code, problem.message, offset=problem.offset)
@@ -302,12 +307,12 @@ def input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
     return InputError(problem.code, words, part=part, offset=problem.offset)
 
 
-def without_fields(name: str, wish: str) -> UsageError:
+def build_no_fields_error(name: str, wish: str) -> UsageError:
     """The error of asking a type for something that its messages cannot do."""
     return UsageError(NO_FIELDS, f"messages of type {name} have no fields {wish}")
 
 
-def missing_extra(name: str, package: str, extra: str) -> MissingPackageError:
+def build_missing_extra_error(name: str, package: str, extra: str) -> MissingPackageError:
     """The error of a type whose library is not installed."""
     words = f"messages of type {name} require the package {package}, which is not installed"
-    return missing_package(MISSING_EXTRA, words, extra)
+    return build_missing_package_error(MISSING_EXTRA, words, extra)

@@ -1,4 +1,4 @@
-"""What a configuration says of a message type: plain values that can be pickled (``sow-config(5)``, MessageTypes)."""
+"""A message type as a configuration defines it, in plain values to pickle (``sow-config(5)``, MessageTypes)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from sowctl.messages.base import SelectList
 
 
 class PathDirective:
-    """What a select list says about one path: a decision or none, and the paths below it."""
+    """The part of a select list about one path: a decision or none, and the paths below it."""
 
     __slots__ = ("below", "include")
 
@@ -15,7 +15,7 @@ class PathDirective:
         self.below: dict[str, PathDirective] = {}
 
 
-def directives(select_list: SelectList) -> PathDirective:
+def build_directives(select_list: SelectList) -> PathDirective:
     """The tree of a select list, from the root of the message on."""
     root = PathDirective()
     for include, names in select_list:

@@ -3,7 +3,7 @@
 A new type is a class (:mod:`sowctl.messages.base` says what it has) and a row here: enough for publish, query and eval
 (``tests/messages/test_new_type.py``). To be complete it also needs
 
-* its name in ``WITHOUT_FIELDS`` or ``NOT_CONSTRUCTIBLE`` where it has no fields, or makes no messages of them;
+* its name in ``FIELDLESS_TYPES`` or ``UNCONSTRUCTIBLE_TYPES`` where it has no fields, or makes no messages of them;
 * a sample in ``tests/support/messagetypes.py``, with which every law of message types is tried;
 * its name in ``test_text_types_are_lines_where_no_framing_is_given`` where its messages are lines;
 * a line in the table and a section in ``man/sowctl-messages.7``;
@@ -45,13 +45,13 @@ COMPOSITE_TYPES = frozenset({"composite-local", "composite-global"})
 """Types whose messages consist of messages of other types: their classes are called with ``parts`` as well, the types
 of the parts, so that no type has to know this table."""
 
-WITHOUT_FIELDS = frozenset({"binary"})
+FIELDLESS_TYPES = frozenset({"binary"})
 """Types that are not ``filterable``: written down here because a configuration is checked before any class loads."""
-NOT_CONSTRUCTIBLE = frozenset({"binary", "composite-global", "protobuf", "struct"})
+UNCONSTRUCTIBLE_TYPES = frozenset({"binary", "composite-global", "protobuf", "struct"})
 """Types that are not ``constructible``, for the same checks; a test compares both with the classes."""
 
 
-def type_names() -> Sequence[str]:
+def list_type_names() -> Sequence[str]:
     """The names of all message types that need no definition, in the order of the table."""
     return tuple(MESSAGE_TYPES)
 
@@ -65,7 +65,7 @@ def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE_BYTES
     return _make_type(name, max_message)
 
 
-def default_framing(kind: str) -> str:
+def choose_framing(kind: str) -> str:
     """The framing of messages of a kind of message type where none is given: ``lines`` or ``length``."""
     return "lines" if _load_class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
 
@@ -115,7 +115,7 @@ def _build_unknown_type_error(name: str | TypeDefinition) -> ConfigError:
     if name in DEFINED_TYPES:
         words = f"message type {name!r} exists only with a definition"
         return ConfigError(UNKNOWN_TYPE, words, hint="add a MessageType with this Module to MessageTypes")
-    return ConfigError(UNKNOWN_TYPE, f"unknown message type {name!r}", hint=_type_hint(name), known=type_names())
+    return ConfigError(UNKNOWN_TYPE, f"unknown message type {name!r}", hint=_type_hint(name), known=list_type_names())
 
 
 def _type_hint(name: str) -> str:

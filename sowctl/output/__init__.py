@@ -4,12 +4,12 @@
 * ``formats``: the table of formats; a format exists if it has a line there
 * ``records``: what is printed: batches of records, as protocols
 * ``members``: the fields of a payload: members in order, paths, texts
-* ``texts``: columns of cell texts, of whole batches
+* ``text_columns``: columns of cell texts, of whole batches
 * ``columns``: which columns tables have, and their cells
 * ``ndjson``: one JSON value a line
 * ``jsonarray``: one JSON array
 * ``msgpackstream``: a stream of MessagePack maps
-* ``columnar``: Parquet files and Arrow streams
+* ``arrow_formats``: Parquet files and Arrow streams
 * ``raw``: the payloads and nothing else
 * ``template``: one text per record
 * ``delimited``: csv and tsv
@@ -20,7 +20,7 @@
 * ``reports``: what a verb did
 * ``outline``: names and values, indented
 * ``facts``: names and what is said of them, for a person
-* ``compared/``: differences between two things
+* ``differences/``: differences between two things
 * ``linting``: findings, in the formats of people and of other programs
 * ``display``: the last step of every text for people: nothing in it can command a terminal
 * ``terminal``: standard output where it is a terminal: that step for whatever is written to it

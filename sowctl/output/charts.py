@@ -1,7 +1,7 @@
 """Bars and sparklines of characters, and the figures of ``stats`` drawn with them.
 
 What is drawn are the rows that programs get as JSON. A terminal that shows all characters gets blocks in eighths, any
-other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``display``.
+other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``escape_line``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from sowctl.output.display import clip, display, width
-from sowctl.output.drawing import drawing
+from sowctl.output.display import clip_text, escape_line, measure_width
 from sowctl.output.options import Terminal
-from sowctl.values.human import format_duration, format_number
+from sowctl.output.richconsole import open_console
+from sowctl.values.display import format_duration, format_number
 from sowctl.values.units import format_interval
 
 if TYPE_CHECKING:
@@ -21,59 +21,59 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Row = Mapping[str, Any]
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
-_HEIGHTS = "▁▂▃▄▅▆▇█"
-_PLAIN = ".:-=+*%@"
+_BAR_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_SPARK_HEIGHTS = "▁▂▃▄▅▆▇█"
+_ASCII_HEIGHTS = ".:-=+*%@"
 _MAX_LABEL_COLUMNS = 24
 """Columns for the text in front of a bar, at most."""
-_LONGEST_BAR = 40
+_MAX_BAR_COLUMNS = 40
 MIN_SPARKLINE_COLUMNS = 8
 """Columns that a sparkline has at least."""
 MAX_GAPS = 3
 """Times without messages that are left out of a sparkline, at most."""
-LEAST_GAP = 10
+MIN_GAP_INTERVALS = 10
 """Intervals without messages that are always drawn."""
 _GAP_MARK = "┊"
-_SHORT_SPAN = 4
+_MAX_EXACT_SPAN_CHARACTERS = 4
 """Characters of a length of time that nobody has to calculate with."""
 
 
-def bar(part: float, columns: int, *, unicode: bool = True) -> str:
+def format_bar(part: float, columns: int, *, unicode: bool = True) -> str:
     """A bar over ``part`` of ``columns``; where there is anything, it shows."""
     if part <= 0:
         return ""
     if not unicode:
         return "#" * max(1, round(part * columns))
     eighths = max(1, round(part * columns * 8))
-    return _EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return _BAR_EIGHTHS[8] * (eighths // 8) + _BAR_EIGHTHS[eighths % 8].strip()
 
 
-def sparkline(counts: Sequence[int], highest: int, *, unicode: bool = True) -> str:
+def format_sparkline(counts: Sequence[int], highest: int, *, unicode: bool = True) -> str:
     """One character for each count, a blank for none; ``highest`` is the count with the highest one."""
-    marks = _HEIGHTS if unicode else _PLAIN
+    marks = _SPARK_HEIGHTS if unicode else _ASCII_HEIGHTS
     return "".join(marks[min(7, count * 8 // (highest + 1))] if count else " " for count in counts)
 
 
-def grouped(counts: Sequence[int], size: int) -> list[int]:
+def sum_groups(counts: Sequence[int], size: int) -> list[int]:
     """The sums of ``size`` counts in a row."""
     return [sum(counts[start : start + size]) for start in range(0, len(counts), size)]
 
 
-def busy_parts(series: Sequence[Sequence[int]]) -> list[range]:
+def find_busy_parts(series: Sequence[Sequence[int]]) -> list[range]:
     """The intervals that are worth a mark: all, without the longest times in which nothing happened in any series.
 
     A time is left out that has more intervals than have messages: drawn, it would take more than half of the line.
     """
     busy = [number for number, counts in enumerate(zip(*series, strict=True)) if any(counts)]
     gaps = sorted(((after - before, before, after) for before, after in pairwise(busy)), reverse=True)[:MAX_GAPS]
-    cuts = sorted((before, after) for length, before, after in gaps if length > max(len(busy), LEAST_GAP))
+    cuts = sorted((before, after) for length, before, after in gaps if length > max(len(busy), MIN_GAP_INTERVALS))
     begins = [0, *(after for _, after in cuts)]
     ends = [*(before + 1 for before, _ in cuts), len(series[0])]
     return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
-def mark_size(parts: Sequence[range], columns: int) -> int:
-    """How many intervals a mark stands for, so that all parts and the marks between them fit ``columns``."""
+def choose_mark_size(parts: Sequence[range], columns: int) -> int:
+    """Choose how many intervals a mark stands for, so that all parts and the marks between them fit ``columns``."""
     room = max(1, columns - len(parts) + 1)
     size = max(1, -(-sum(map(len, parts)) // room))
     # Each part ends with a mark of its own, which may be no full one.
@@ -88,21 +88,21 @@ def draw_fields(rows: Iterable[Row], terminal: Terminal, out: BinaryIO, topic: s
 
     with _Page(terminal, out) as page:
         if topic is not None:
-            page.fold(Text(display(topic), style="bold underline"))
+            page.write_wrapped(Text(escape_line(topic), style="bold underline"))
         for row in rows:
-            heading = Text(display(row["path"]), style="bold")
+            heading = Text(escape_line(row["path"]), style="bold")
             heading.append("  " + ", ".join(_format_counts(row)), style="not bold")
-            page.fold(heading)
+            page.write_wrapped(heading)
             if row["numbers"] is not None:
                 _draw_numbers(page, row["numbers"])
             if _shows_texts(row):
-                page.fold(Text(f"  {_row_lengths(row)}"))
+                page.write_wrapped(Text(f"  {_row_lengths(row)}"))
             if _shows_top(row):
                 unsure = any(one["missed"] for one in row["top"])
                 bars = [(_format_value(one["value"]), one["count"], "+" if one["missed"] else "") for one in row["top"]]
                 _draw_bars(page, bars, row["values"])
                 if unsure:
-                    page.fold(Text(f"  + up to {max(one['missed'] for one in row['top']):,} more"))
+                    page.write_wrapped(Text(f"  + up to {max(one['missed'] for one in row['top']):,} more"))
 
 
 def _shows_texts(row: Row) -> bool:
@@ -112,12 +112,15 @@ def _shows_texts(row: Row) -> bool:
 def _row_lengths(row: Row) -> str:
     short, long = row["shortest"], row["longest"]
     length = f"{short:,}" if short == long else f"{short:,} to {long:,}"
-    first, last = clip(display(row["first"]), _MAX_LABEL_COLUMNS), clip(display(row["last"]), _MAX_LABEL_COLUMNS)
+    first, last = (
+        clip_text(escape_line(row["first"]), _MAX_LABEL_COLUMNS),
+        clip_text(escape_line(row["last"]), _MAX_LABEL_COLUMNS),
+    )
     return f"first {first}, last {last}, {length} characters"
 
 
 def _shows_top(row: Row) -> bool:
-    """Whether some values occur more often than others; of numbers with a histogram only where these are few."""
+    """True where some values occur more often than others; of numbers with a histogram only where these are few."""
     few = row["numbers"] is None or row["distinct"] <= len(row["top"])
     return few and any(one["count"] > 1 for one in row["top"])
 
@@ -147,10 +150,10 @@ def _draw_numbers(page: _Page, row: Row) -> None:
     for part in parts:
         # A name and its number stay together.
         if line and len(line) + 2 + len(part) > page.columns:
-            page.line(Text(line))
+            page.write_line(Text(line))
             line = ""
         line += f"  {part}"
-    page.line(Text(line))
+    page.write_line(Text(line))
     histogram = row["histogram"]
     if len(histogram) > 1:
         bars = [(f"{format_number(one['low'])} ..", one["count"], "") for one in histogram]
@@ -160,17 +163,17 @@ def _draw_numbers(page: _Page, row: Row) -> None:
 def _draw_bars(page: _Page, bars: Sequence[tuple[str, int, str]], whole: int, *, right: bool = False) -> None:
     from rich.text import Text
 
-    labels = [clip(label, _MAX_LABEL_COLUMNS) for label, _, _ in bars]
-    room = max(map(width, labels))
+    labels = [clip_text(label, _MAX_LABEL_COLUMNS) for label, _, _ in bars]
+    room = max(map(measure_width, labels))
     digits = max(len(f"{count:,}{mark}") for _, count, mark in bars)
-    columns = min(_LONGEST_BAR, page.columns - room - digits - 5)
+    columns = min(_MAX_BAR_COLUMNS, page.columns - room - digits - 5)
     for label, (_, count, mark) in zip(labels, bars, strict=True):
-        blank = " " * (room - width(label))
+        blank = " " * (room - measure_width(label))
         line = Text(f"  {blank + label if right else label + blank} ")
         line.append(f"{f'{count:,}{mark}':>{digits}} ")
         if columns > 0:
-            line.append(bar(count / whole if whole else 0, columns, unicode=page.unicode), style="cyan")
-        page.line(line)
+            line.append(format_bar(count / whole if whole else 0, columns, unicode=page.unicode), style="cyan")
+        page.write_line(line)
 
 
 def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: BinaryIO) -> None:
@@ -180,24 +183,24 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
     with _Page(terminal, out) as page:
         cells = [
             (
-                clip(display(row["topic"]), _MAX_LABEL_COLUMNS),
-                clip(display(row["client"] or "-"), _MAX_LABEL_COLUMNS),
+                clip_text(escape_line(row["topic"]), _MAX_LABEL_COLUMNS),
+                clip_text(escape_line(row["client"] or "-"), _MAX_LABEL_COLUMNS),
                 f"{row['messages']:,}",
                 f"{row['peak']:,}",
             )
             for row in rows
         ]
         heads = ("topic", "client", "messages", "peak")
-        widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
+        widths = [max(map(measure_width, column)) for column in zip(heads, *cells, strict=True)]
         left = page.columns - sum(widths) - 2 * len(widths)
         # Where there is no room beside the figures, the sparkline has a line of its own.
         below = left < MIN_SPARKLINE_COLUMNS
         room = page.columns - 2 if below else left
-        parts = busy_parts([row["counts"] for row in rows])
-        size = mark_size(parts, room)
+        parts = find_busy_parts([row["counts"] for row in rows])
+        size = choose_mark_size(parts, room)
         interval = rows[0]["interval_seconds"]
         marks = sum(-(-len(part) // size) for part in parts)
-        page.fold(
+        page.write_wrapped(
             Text(
                 f"{marks:,} marks of {_format_span(interval * size)} each, from {begins}; "
                 f"peak: messages in {_format_span(interval)}"
@@ -206,35 +209,35 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         if len(parts) > 1:
             gaps = [after.start - before.stop for before, after in pairwise(parts)]
             times = ", ".join(_format_span(interval * gap) for gap in gaps)
-            page.fold(
+            page.write_wrapped(
                 Text(f"{_GAP_MARK if page.unicode else '|'} is a time without messages that is left out: {times}")
             )
-        page.line(Text(_pad_cells(heads, widths), style="bold"))
-        series = [[grouped(row["counts"][part.start : part.stop], size) for part in parts] for row in rows]
+        page.write_line(Text(_pad_cells(heads, widths), style="bold"))
+        series = [[sum_groups(row["counts"][part.start : part.stop], size) for part in parts] for row in rows]
         highest = max(max(sums) for one in series for sums in one)
         for texts, sums_of_parts in zip(cells, series, strict=True):
             line = Text(_pad_cells(texts, widths))
             if below:
-                page.line(line)
+                page.write_line(line)
                 line = Text("")
             line.append("  ")
             for number, sums in enumerate(sums_of_parts):
                 if number:
                     line.append(_GAP_MARK if page.unicode else "|", style="dim")
-                line.append(sparkline(sums, highest, unicode=page.unicode), style="cyan")
-            page.line(line)
+                line.append(format_sparkline(sums, highest, unicode=page.unicode), style="cyan")
+            page.write_line(line)
 
 
 def _format_span(seconds: float) -> str:
     """A length of time as options spell it where that is short, ``90s``, ``2h``, else as people read it."""
     exact = format_interval(round(seconds * 1e9))
-    return exact if len(exact) <= _SHORT_SPAN else format_duration(seconds, whole=True)
+    return exact if len(exact) <= _MAX_EXACT_SPAN_CHARACTERS else format_duration(seconds, whole=True)
 
 
 def _pad_cells(texts: Sequence[str], widths: Sequence[int]) -> str:
     cells = []
     for at, (text, room) in enumerate(zip(texts, widths, strict=True)):
-        blank = " " * (room - width(text))
+        blank = " " * (room - measure_width(text))
         cells.append(text + blank if at < 2 else blank + text)
     return "  ".join(cells)
 
@@ -242,7 +245,7 @@ def _pad_cells(texts: Sequence[str], widths: Sequence[int]) -> str:
 def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return display(value) if isinstance(value, str) else format_number(value)  # type: ignore[arg-type]  # a number then
+    return escape_line(value) if isinstance(value, str) else format_number(value)  # type: ignore[arg-type]  # a number then
 
 
 class _Page:
@@ -250,22 +253,22 @@ class _Page:
 
     def __init__(self, terminal: Terminal, out: BinaryIO) -> None:
         self.columns = terminal.columns
-        self.unicode = terminal.unicode
+        self.unicode = terminal.shows_unicode
         self._terminal = terminal
         self._out = out
 
     def __enter__(self) -> _Page:
-        self._drawing = drawing(self._out, self._terminal, self._terminal.encoding)
+        self._drawing = open_console(self._out, self._terminal, self._terminal.encoding)
         self._console: Console = self._drawing.__enter__()
         return self
 
     def __exit__(self, *problem: Any) -> None:
         self._drawing.__exit__(*problem)
 
-    def line(self, text: Text) -> None:
+    def write_line(self, text: Text) -> None:
         """A line that fits."""
         self._console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
 
-    def fold(self, text: Text) -> None:
+    def write_wrapped(self, text: Text) -> None:
         """A text that goes on in the next line where it does not fit."""
         self._console.print(text)

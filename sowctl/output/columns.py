@@ -1,4 +1,4 @@
-"""Which columns ``table``, ``csv`` and ``tsv`` have, and what stands in them.
+"""The columns of ``table``, ``csv`` and ``tsv``, and the values in them.
 
 With ``--columns`` these; else the metadata where it is wanted, and the first-level members of the first 1,000 records
 in the order in which they were first seen. A member that appears only later gets no column; it is counted, and the
@@ -16,20 +16,20 @@ from typing import Any
 from msgspec import Struct
 
 from sowctl.errors import InputError
-from sowctl.output.display import escaped
-from sowctl.output.members import as_text, at, members, some_members
-from sowctl.output.options import NAMES, Column, OutputOptions
-from sowctl.output.records import Batch, metadata, metadata_columns, stored_of
-from sowctl.output.texts import Texts, below, texts_of
+from sowctl.output.display import escape_surrogates
+from sowctl.output.members import find_value, format_value, read_members, read_some_members
+from sowctl.output.options import COLUMN_NAMES, Column, OutputOptions
+from sowctl.output.records import Batch, as_stored_batch, build_metadata, build_metadata_columns
+from sowctl.output.text_columns import Texts, find_values, format_texts
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import MIN_PARTED_BYTES, TOKEN_PATTERN, RawColumns, raw_columns
+from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, TOKEN_PATTERN, RawColumns, read_raw_columns
 
 SAMPLE_RECORDS = 1_000
-MOST_MEMBERS = 16_384
+MAX_MEMBERS = 16_384
 """First-level members that a record may have: spreadsheets have no more columns, and each is an object here."""
 _MIN_MEMBER_BYTES = 5
 """Bytes that a member takes at least: quotes, a colon, a value and a comma."""
-_OBJECT = re.compile(rb"[ \t\r\n]*\{")
+_OBJECT_PATTERN = re.compile(rb"[ \t\r\n]*\{")
 
 
 class RecordRow(Struct, frozen=True):
@@ -46,18 +46,18 @@ class ShownColumns:
     def __init__(self, columns: Sequence[Column], *, chosen: bool, facts: bool = False) -> None:
         self.columns = tuple(columns)
         self.chosen = chosen
-        self.headings = tuple(heading(column, facts=facts) for column in columns)
+        self.headings = tuple(format_heading(column, facts=facts) for column in columns)
         self.left_out: dict[str, int] = {}
         # Members of the payload and nothing else, as without --columns: no path is followed for each cell.
-        self._names = _first_level(columns)
+        self._names = _find_first_level(columns)
         self._wants_meta = any(isinstance(column, str) for column in columns)
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
 
-    def rows(self, batch: Batch) -> Iterator[RecordRow]:
+    def iterate_rows(self, batch: Batch) -> Iterator[RecordRow]:
         """The records of a batch; their metadata where a column shows some."""
         return _read_rows(batch, self._wants_meta, self._known if self.chosen else None)
 
-    def cells(self, row: RecordRow) -> list[Any]:
+    def read_cells(self, row: RecordRow) -> list[Any]:
         """The values of one record in column order."""
         # Most records have the known members only, and cost one comparison.
         if not self.chosen and not self._known.issuperset(row.members):
@@ -66,39 +66,41 @@ class ShownColumns:
             return list(map(row.members.get, self._names))
         return [self._column_value(column, row) for column in self.columns]
 
-    def texts(self, batch: Batch) -> list[Texts] | None:
-        """The texts of a batch's cells, a column for each of these columns; None where only :meth:`cells` can tell."""
-        stored = stored_of(batch)
+    def format_texts(self, batch: Batch) -> list[Texts] | None:
+        """The texts of a batch's cells, a column for each of these columns; None where only :meth:`read_cells` can
+        tell.
+        """
+        stored = as_stored_batch(batch)
         # Of a long record the members that were chosen are taken, and no others made.
-        if self.chosen and max(map(len, batch.payloads), default=0) >= MIN_PARTED_BYTES:
+        if self.chosen and max(map(len, batch.payloads), default=0) >= MIN_LONG_OBJECT_BYTES:
             return None
         found = _read_members(batch, batch.payloads, refuse=not self.chosen)
         names = {column for column in self.columns if isinstance(column, str)} - {"data", "length"}
-        known = metadata_columns(stored) if names and stored is not None else {}
+        known = build_metadata_columns(stored) if names and stored is not None else {}
         if found is None or known is None or not names <= known.keys():
             return None
         texts: list[Texts] = []
         try:
             for column in self.columns:
                 if isinstance(column, Path):
-                    values = below(found, column)
+                    values = find_values(found, column)
                     if values is None:
                         return None
-                    texts.append(texts_of(values) if values else [None] * len(batch.payloads))
+                    texts.append(format_texts(values) if values else [None] * len(batch.payloads))
                 else:
                     own = {"data": batch.payloads, "length": map(len, batch.payloads)}.get(column)
-                    texts.append(cell_texts(known[column] if own is None else own))
+                    texts.append(format_cells(known[column] if own is None else own))
         except RecursionError:
             return None
         if not self.chosen:
             self._leave_out(found.keys(), len(batch.payloads))
         return texts
 
-    def notes(self) -> tuple[str, ...]:
-        """What to tell about members that had no column."""
+    def format_notes(self) -> tuple[str, ...]:
+        """Format the notes about members that had no column."""
         if not self.left_out:
             return ()
-        names = ", ".join("/" + escaped(name) for name in sorted(self.left_out))
+        names = ", ".join("/" + escape_surrogates(name) for name in sorted(self.left_out))
         return (f"not shown, because the first {SAMPLE_RECORDS:,} records do not have them: {names}; see --columns",)
 
     def _leave_out(self, names: Iterable[str], records: int) -> None:
@@ -108,35 +110,35 @@ class ShownColumns:
     @staticmethod
     def _column_value(column: Column, row: RecordRow) -> Any:
         if isinstance(column, Path):
-            return at(row.members, column)
+            return find_value(row.members, column)
         if column == "data":
             return row.payload
         return len(row.payload) if column == "length" else row.metadata.get(column)
 
 
-def _first_level(columns: Sequence[Column]) -> list[str] | None:
+def _find_first_level(columns: Sequence[Column]) -> list[str] | None:
     """The names of columns that are first-level members; None where some column is something else."""
     paths = [column for column in columns if isinstance(column, Path)]
     steps = [path.steps[0] for path in paths if len(path.steps) == 1 and path.steps[0].index is None]
     return [step.name for step in steps] if len(steps) == len(columns) else None
 
 
-def heading(column: Column, *, facts: bool = False) -> str:
-    """What stands above a column: a path without its slash, unless that would be the name of metadata."""
+def format_heading(column: Column, *, facts: bool = False) -> str:
+    """Return the heading of a column: a path without its slash, unless that would be the name of metadata."""
     if isinstance(column, str):
         return column
     if len(column.steps) == 1 and column.steps[0].index is None:
-        name = escaped(column.steps[0].name)
+        name = escape_surrogates(column.steps[0].name)
     else:
-        name = escaped(str(column).removeprefix("/"))
+        name = escape_surrogates(str(column).removeprefix("/"))
     # A member called like metadata keeps its slash, so that no two columns have one heading.
-    return f"/{name}" if name in NAMES and not facts else name
+    return f"/{name}" if name in COLUMN_NAMES and not facts else name
 
 
 def open_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[RecordRow]]:
     """The columns for these records, and all their rows."""
     columns, found = open_batches(batches, options)
-    return columns, (row for batch in found for row in columns.rows(batch))
+    return columns, (row for batch in found for row in columns.iterate_rows(batch))
 
 
 def open_batches(batches: Iterable[Batch], options: OutputOptions) -> tuple[ShownColumns, Iterator[Batch]]:
@@ -165,20 +167,20 @@ def _member_names(batch: Batch, count: int) -> Iterable[str]:
     return (name for row in islice(_read_rows(batch, wants_meta=False), count) for name in row.members)
 
 
-def cell_text(value: Any) -> str | None:
+def format_cell(value: Any) -> str | None:
     """A value as text; None stands for nothing there. Bytes that are not UTF-8 come as surrogate escapes.
 
     No other surrogate comes: those of JSON texts are written as their escapes.
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    text = value if isinstance(value, str) else as_text(value)
-    return None if text is None else escaped(text)
+    text = value if isinstance(value, str) else format_value(value)
+    return None if text is None else escape_surrogates(text)
 
 
-def cell_texts(cells: Iterable[Any]) -> list[str | None]:
-    """:func:`cell_text` of several cells; most hold a plain text, which costs no call."""
-    return [value if isinstance(value, str) and value.isascii() else cell_text(value) for value in cells]
+def format_cells(cells: Iterable[Any]) -> list[str | None]:
+    """:func:`format_cell` of several cells; most hold a plain text, which costs no call."""
+    return [value if isinstance(value, str) and value.isascii() else format_cell(value) for value in cells]
 
 
 def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) -> RawColumns | None:
@@ -186,7 +188,7 @@ def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = Tru
 
     ``refuse``: each member is to be a column, so a record with too many is refused.
     """
-    if stored_of(batch) is None:
+    if as_stored_batch(batch) is None:
         return None
     if refuse:
         _refuse_wide(batch, payloads)
@@ -197,19 +199,19 @@ def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = Tru
         b"\n".join(lines).decode()
     except UnicodeDecodeError:
         return None
-    return raw_columns(lines)
+    return read_raw_columns(lines)
 
 
 def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
-    """Refuse a record with more than :data:`MOST_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
-    if max(map(len, payloads), default=0) < _MIN_MEMBER_BYTES * MOST_MEMBERS:
+    """Refuse a record with more than :data:`MAX_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
+    if max(map(len, payloads), default=0) < _MIN_MEMBER_BYTES * MAX_MEMBERS:
         return
     for number, payload in enumerate(payloads):
-        if len(payload) >= _MIN_MEMBER_BYTES * MOST_MEMBERS and _is_wide(batch.members_view(payload)):
+        if len(payload) >= _MIN_MEMBER_BYTES * MAX_MEMBERS and _is_wide(batch.members_view(payload)):
             key = batch.records[number].sow_key
             raise InputError(
                 "SOW-OUT-013",
-                f"record {key} has more than {MOST_MEMBERS:,} members, the maximum number of columns",
+                f"record {key} has more than {MAX_MEMBERS:,} members, the maximum number of columns",
                 place=batch.topic,
                 hint="select fields with --columns or --select, or use --format ndjson",
                 sow_key=key,
@@ -217,8 +219,10 @@ def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
 
 
 def _is_wide(text: bytes) -> bool:
-    """Whether an object has more members than that. They are counted in its bytes, up to one too many, and not made."""
-    if text.count(b",") < MOST_MEMBERS or not _OBJECT.match(text):
+    """True where an object has more members than :data:`MAX_MEMBERS`. They are counted in its bytes, up to one too
+    many, and not made.
+    """
+    if text.count(b",") < MAX_MEMBERS or not _OBJECT_PATTERN.match(text):
         return False
     depth = commas = 0
     for token in TOKEN_PATTERN.finditer(text):
@@ -229,7 +233,7 @@ def _is_wide(text: bytes) -> bool:
             depth -= 1
         elif mark == b","[0] and depth == 1:
             commas += 1
-            if commas == MOST_MEMBERS:
+            if commas == MAX_MEMBERS:
                 return True
     return False
 
@@ -239,10 +243,12 @@ def _read_rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = N
     if names is None:
         _refuse_wide(batch, batch.payloads)
     for record in batch.records:
-        known = metadata(batch, record) if wants_meta else {}
+        known = build_metadata(batch, record) if wants_meta else {}
         # a record without a message has no members; the view of nothing would make a column for it
         found: dict[str, Any] = {}
         if record.has_data:
             view = batch.members_view
-            found = members(record.payload, view) if names is None else some_members(record.payload, view, names)
+            found = (
+                read_members(record.payload, view) if names is None else read_some_members(record.payload, view, names)
+            )
         yield RecordRow(found, known, record.payload)

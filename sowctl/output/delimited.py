@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO, cast
 
-from sowctl.output.columns import ShownColumns, cell_texts, open_batches
-from sowctl.output.display import display
-from sowctl.output.formats import Rendered
+from sowctl.output.columns import ShownColumns, format_cells, open_batches
+from sowctl.output.display import escape_line
+from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
-from sowctl.output.texts import Texts
+from sowctl.output.text_columns import Texts
 
 _CHUNK_RECORDS = 1_000
-_TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
+_TSV_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
 
 
-def csv_cell(text: str | None) -> str:
+def encode_csv_cell(text: str | None) -> str:
     """One cell of CSV."""
     if text is None:
         return ""
@@ -34,24 +34,24 @@ def csv_cell(text: str | None) -> str:
     return text
 
 
-def tsv_cell(text: str | None) -> str:
+def encode_tsv_cell(text: str | None) -> str:
     """One cell of TSV."""
-    return "" if text is None else text.translate(_TSV)
+    return "" if text is None else text.translate(_TSV_ESCAPES)
 
 
-class _Delimited(ABC):
-    """What both formats share; they differ in what stands between cells and in how a cell is written."""
+class _DelimitedRenderer(ABC):
+    """Base of both formats, which differ in their separators and in how a cell is written."""
 
     separator: str
 
     def __init__(self, options: OutputOptions) -> None:
         self.options = options
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write header and lines; nothing at all where there is no record and no chosen column."""
         columns, found = open_batches(batches, self.options)
         if not columns.columns:
-            return Rendered(0)
+            return RenderResult(0)
         if self.options.headers:
             out.write(self._join_lines([[text] for text in columns.headings]))
         count = 0
@@ -61,16 +61,16 @@ class _Delimited(ABC):
                 count += number
             out.flush()
         out.flush()
-        return Rendered(count, columns.notes())
+        return RenderResult(count, columns.format_notes())
 
     def _iterate_parts(self, columns: ShownColumns, batch: Batch) -> Iterator[tuple[int, Sequence[Texts]]]:
         """The texts of a batch, a column for each, and of how many records they are."""
-        texts = columns.texts(batch)
+        texts = columns.format_texts(batch)
         if texts is not None:
             yield len(batch.payloads), texts
             return
-        rows = columns.rows(batch)
-        while part := [cell_texts(columns.cells(row)) for row in islice(rows, _CHUNK_RECORDS)]:
+        rows = columns.iterate_rows(batch)
+        while part := [format_cells(columns.read_cells(row)) for row in islice(rows, _CHUNK_RECORDS)]:
             yield len(part), list(zip(*part, strict=True))
 
     def _join_lines(self, columns: Sequence[Texts]) -> bytes:
@@ -83,42 +83,42 @@ class _Delimited(ABC):
     def _format_cells(self, texts: Texts) -> Iterable[str]:
         if self.options.terminal is not None:
             # On a terminal alone: a file gets the text itself, control characters included.
-            texts = [None if text is None else display(text) for text in texts]
+            texts = [None if text is None else escape_line(text) for text in texts]
         if None not in texts:
             plain = cast("Sequence[str]", texts)
             whole = "\n".join(plain)
             # Most columns hold nothing that needs a quote or an escape, which one search for each tells of all cells.
             if whole.count("\n") < len(texts) and not any(map(whole.__contains__, self.special)) and "" not in texts:
                 return plain
-        return map(self.cell, texts)
+        return map(self.encode_cell, texts)
 
     @property
     @abstractmethod
     def special(self) -> Sequence[str]:
-        """What may have to be written otherwise, line feeds aside."""
+        """The characters that may need quotes or escapes, line feeds aside."""
 
     @abstractmethod
-    def cell(self, text: str | None) -> str:
+    def encode_cell(self, text: str | None) -> str:
         """One cell as it is written."""
 
 
-class CsvRenderer(_Delimited):
+class CsvRenderer(_DelimitedRenderer):
     """Comma-separated values."""
 
     separator = ","
     special = (",", '"', "\r")
 
-    def cell(self, text: str | None) -> str:
+    def encode_cell(self, text: str | None) -> str:
         """One cell, quoted where needed."""
-        return csv_cell(text)
+        return encode_csv_cell(text)
 
 
-class TsvRenderer(_Delimited):
+class TsvRenderer(_DelimitedRenderer):
     """Tab-separated values."""
 
     separator = "\t"
     special = ("\t", "\\", "\r")
 
-    def cell(self, text: str | None) -> str:
+    def encode_cell(self, text: str | None) -> str:
         """One cell with backslash escapes."""
-        return tsv_cell(text)
+        return encode_tsv_cell(text)

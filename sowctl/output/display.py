@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_UNSAFE = (
+_UNSAFE_CHARACTERS = (
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks, embeddings, overrides, isolates
@@ -19,60 +19,62 @@ _UNSAFE = (
     "]"
 )
 """A regular expression, like the next ones; ``re`` compiles each when it is first used (together 1.5 ms of a start)."""
-_HALVES = "[\ud800-\udfff]"
+_LONE_SURROGATES = "[\ud800-\udfff]"
 EXCERPT_CHARACTERS = 100
 """Longest part of a line of input that an excerpt shows, in characters before unsafe ones are made visible."""
-_LOW = rb"[\x00-\x08\x0b-\x1f\x7f]"
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CONTROL_BYTES = rb"[\x00-\x08\x0b-\x1f\x7f]"
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def display(data: bytes | str) -> str:
+def escape_line(data: bytes | str) -> str:
     """One line of text without control characters: ``\\n \\r \\t``, ``\\x1b`` for bytes, ``\\u202e`` for characters."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
     # Most texts leave here, without the search.
     if text.isascii() and text.isprintable():
         return text
-    return re.sub(_UNSAFE, lambda match: _escape_character(match[0]), text)
+    return re.sub(_UNSAFE_CHARACTERS, lambda match: _escape_character(match[0]), text)
 
 
-def escaped(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Text of JSON with an escape such as ``\\ud800`` for every surrogate without its partner, which has no bytes.
 
     In a JSON text that is what stood there; elsewhere it is what a table and JSON show, rather than U+FFFD for all.
     """
-    return text if text.isascii() else re.sub(_HALVES, lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text if text.isascii() else re.sub(_LONE_SURROGATES, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def display_lines(data: bytes | str) -> str:
+def escape_lines(data: bytes | str) -> str:
     """Text without control characters but line feeds, tabs as spaces: for excerpts and texts of several lines."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
-    return "\n".join(display(line.replace("\t", "    ")) for line in text.split("\n"))
+    return "\n".join(escape_line(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
-def excerpt(line: bytes, column: int | None) -> str:
+def format_excerpt(line: bytes, column: int | None) -> str:
     """A line of input in at most :data:`EXCERPT_CHARACTERS` characters, and below it a caret under ``column``, from
     1."""
     text = line.decode("utf-8", "surrogateescape")
     at = (column or 1) - 1
     begin = max(0, min(at - EXCERPT_CHARACTERS // 2, len(text) - EXCERPT_CHARACTERS))
     front, back = "..." if begin else "", "..." if begin + EXCERPT_CHARACTERS < len(text) else ""
-    shown = front + display(text[begin : begin + EXCERPT_CHARACTERS]) + back
+    shown = front + escape_line(text[begin : begin + EXCERPT_CHARACTERS]) + back
     # Measured on what is shown: an escape is wider than the character that it stands for.
-    return shown if column is None else f"{shown}\n{' ' * width(front + display(text[begin:at]))}^"
+    return shown if column is None else f"{shown}\n{' ' * measure_width(front + escape_line(text[begin:at]))}^"
 
 
-def display_json(data: bytes) -> bytes:
+def escape_json(data: bytes) -> bytes:
     """JSON text for a terminal: unsafe characters inside its strings become ``\\u`` escapes, so it stays JSON."""
-    if data.isascii() and not re.search(_LOW, data):
+    if data.isascii() and not re.search(_CONTROL_BYTES, data):
         return data
     text = data.decode("utf-8", "surrogateescape")
-    return re.sub(_UNSAFE, lambda match: _json_escape(match[0]), text).encode("utf-8", "surrogatepass")
+    return re.sub(_UNSAFE_CHARACTERS, lambda match: _escape_json_character(match[0]), text).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _escape_character(character: str) -> str:
     code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x80:
@@ -80,7 +82,7 @@ def _escape_character(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _json_escape(character: str) -> str:
+def _escape_json_character(character: str) -> str:
     code = ord(character)
     if character in "\n\t":
         return character
@@ -92,7 +94,7 @@ def _json_escape(character: str) -> str:
     return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
-def width(text: str) -> int:
+def measure_width(text: str) -> int:
     """Columns that displayed text takes on a terminal: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
@@ -102,16 +104,16 @@ def width(text: str) -> int:
     return cell_len(text)
 
 
-def clip(text: str, columns: int, mark: str = "...") -> str:
+def clip_text(text: str, columns: int, mark: str = "...") -> str:
     """``text`` cut to at most ``columns`` columns, ending in ``mark`` where something was cut."""
-    if width(text) <= columns:
+    if measure_width(text) <= columns:
         return text
     if columns <= len(mark):
         return mark[:columns]
     kept, used = [], 0
     for character in text:
         # Columns and not characters count: a wide character takes two.
-        used += width(character)
+        used += measure_width(character)
         if used > columns - len(mark):
             break
         kept.append(character)
@@ -120,11 +122,11 @@ def clip(text: str, columns: int, mark: str = "...") -> str:
 
 def clip_front(text: str, columns: int, mark: str = "...") -> str:
     """``text`` without its beginning, at most ``columns`` columns, beginning with ``mark`` where something was cut."""
-    if width(text) <= columns:
+    if measure_width(text) <= columns:
         return text
     if columns <= len(mark):
         return mark[:columns]
     kept = text
-    while width(kept) > columns - len(mark):
+    while measure_width(kept) > columns - len(mark):
         kept = kept[1:]
     return mark + kept

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from sowctl.output.display import clip, display, display_json, escaped
+from sowctl.output.display import clip_text, escape_json, escape_line, escape_surrogates
 from sowctl.output.members import is_json_line
 from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, format_time
 
@@ -20,7 +20,7 @@ _MIN_DATE_COLUMNS = 60
 
 
 class ShownEvents(Protocol):
-    """Events of one command about one topic, by columns; see ``engine.following.events``."""
+    """Events of one command about one topic, by columns; see ``engine.subscriptions.events``."""
 
     @property
     def command(self) -> str: ...
@@ -82,7 +82,7 @@ class EventLines:
         self._second = -1
         self._prefix = ""
 
-    def sign(self, sign: ShownSign) -> bytes:
+    def format_sign(self, sign: ShownSign) -> bytes:
         """An event without a record; nothing where only payloads are asked for."""
         if self._data_only:
             return b""
@@ -96,10 +96,10 @@ class EventLines:
             "timestamp": None if at is None else format_time(at),
         }
         return self._escape_text(
-            _json_text({name: value for name, value in members.items() if value is not None}) + b"\n"
+            _encode_json({name: value for name, value in members.items() if value is not None}) + b"\n"
         )
 
-    def events(self, events: ShownEvents) -> bytes:
+    def format_events(self, events: ShownEvents) -> bytes:
         """Events with records."""
         data, sound = self._format_data(events)
         if self._data_only:
@@ -114,7 +114,7 @@ class EventLines:
         assert events.sequences is not None
         # A % of a name is no place for a value.
         front = self._format_front(events, events.topic).replace(b"%", b"%%")
-        reason = b"" if events.reason is None else b',"reason":' + _json_text(events.reason)
+        reason = b"" if events.reason is None else b',"reason":' + _encode_json(events.reason)
         end = b',"txid":%d,"timestamp":"%b"' + reason + (b',"data":%b}\n' if sound else b',"data%b}\n')
         keys, times = _format_keys(events.names), self._format_times(events.times)
         if len(set(events.publishers)) == 1:
@@ -138,17 +138,17 @@ class EventLines:
                 parts.append(b',"txid":%d' % events.txids[place])
             parts.append(b',"timestamp":"%b"' % self._format_time(events.times[place]))
             if events.correlations is not None and events.correlations[place] is not None:
-                parts.append(b',"correlation_id":' + _json_text(events.correlations[place]))
+                parts.append(b',"correlation_id":' + _encode_json(events.correlations[place]))
             if events.reason is not None:
-                parts.append(b',"reason":' + _json_text(events.reason))
+                parts.append(b',"reason":' + _encode_json(events.reason))
             parts.append(b',"data' + payload + b"}\n")
             yield b"".join(parts)
 
     @staticmethod
     def _format_front(events: ShownEvents, topic: str | None) -> bytes:
-        front = b'{"command":%b,"topic":%b,' % (_json_text(events.command), _json_text(topic))
+        front = b'{"command":%b,"topic":%b,' % (_encode_json(events.command), _encode_json(topic))
         if events.query_id is not None:
-            front += b'"query_id":%b,' % _json_text(events.query_id)
+            front += b'"query_id":%b,' % _encode_json(events.query_id)
         if events.batch_size is not None:
             front += b'"batch_size":%d,' % events.batch_size
         return front
@@ -187,7 +187,7 @@ class EventLines:
         return b"%b%06dZ" % (self._prefix.encode(), micros)
 
     def _escape_text(self, text: bytes) -> bytes:
-        return display_json(text) if self._terminal else text
+        return escape_json(text) if self._terminal else text
 
 
 class PersonLines:
@@ -202,28 +202,28 @@ class PersonLines:
         self._wide = columns >= _MIN_DATE_COLUMNS
         self._time_of = slice(0, 23) if self._wide else slice(11, 19)
 
-    def sign(self, sign: ShownSign) -> bytes:
+    def format_sign(self, sign: ShownSign) -> bytes:
         """An event without a record; nothing for the beginning and the end of a group."""
         if sign.command in ("group_begin", "group_end"):
             return b""
         time = "" if sign.timestamp is None else format_time(sign.timestamp)[self._time_of]
         return self._format_line(time, sign.command, sign.topic if self._several else None, None, "")
 
-    def events(self, events: ShownEvents) -> bytes:
+    def format_events(self, events: ShownEvents) -> bytes:
         """Events with records."""
         lines = []
         for place, payload in enumerate(events.payloads):
             topic = events.topic if events.logical is None else events.logical[place]
             happened = events.command if events.reason is None else f"{events.command} ({events.reason})"
-            text = display(payload if events.message_type == "json" else events.view(payload))
+            text = escape_line(payload if events.message_type == "json" else events.view(payload))
             time = format_time(events.times[place])[self._time_of]
             lines.append(self._format_line(time, happened, topic if self._several else None, events.names[place], text))
         return b"".join(lines)
 
     def _format_line(self, time: str, happened: str, topic: str | None, key: str | None, text: str) -> bytes:
-        parts = [time, f"{happened:7}", display(topic or ""), display(key or "") if self._wide else ""]
+        parts = [time, f"{happened:7}", escape_line(topic or ""), escape_line(key or "") if self._wide else ""]
         line = "  ".join([*(part for part in parts if part), text]).rstrip()
-        return clip(line, self._columns).encode() + b"\n"
+        return clip_text(line, self._columns).encode() + b"\n"
 
 
 def _format_keys(names: Sequence[str | None]) -> Iterable[bytes]:
@@ -237,8 +237,8 @@ def _format_key(name: str | None) -> bytes:
     if name is None:
         return b"null"
     # SOW keys are digits, keys of publishers letters and digits: no character that JSON escapes.
-    return b'"%b"' % name.encode() if name.isalnum() else _json_text(name)
+    return b'"%b"' % name.encode() if name.isalnum() else _encode_json(name)
 
 
-def _json_text(value: object) -> bytes:
-    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+def _encode_json(value: object) -> bytes:
+    return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

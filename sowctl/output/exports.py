@@ -1,4 +1,4 @@
-"""Which format a file gets by its ending, for ``export`` and ``--output``: each ending has a line here."""
+"""The format of a file by its ending, for ``export`` and ``--output``: each ending has a line here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sowctl.errors import UsageError
-from sowctl.output.formats import Rendered, Renderer
+from sowctl.output.formats import Renderer, RenderResult
 from sowctl.output.options import Column, OutputOptions
 from sowctl.output.records import Batch
 from sowctl.values.paths import Path, Step
@@ -33,25 +33,25 @@ class Ending(Struct, frozen=True):
 
 
 ENDINGS = (
-    Ending(("parquet", "pq"), "columnar", "ParquetRenderer", "parquet"),
-    Ending(("arrow", "feather", "ipc"), "columnar", "FeatherRenderer", "arrow"),
-    Ending(("arrows",), "columnar", "ArrowRenderer", "arrow"),
-    Ending(("sqlite", "sqlite3", "db"), "columnar", "SqliteRenderer", "sqlite"),
+    Ending(("parquet", "pq"), "arrow_formats", "ParquetRenderer", "parquet"),
+    Ending(("arrow", "feather", "ipc"), "arrow_formats", "FeatherRenderer", "arrow"),
+    Ending(("arrows",), "arrow_formats", "ArrowRenderer", "arrow"),
+    Ending(("sqlite", "sqlite3", "db"), "arrow_formats", "SqliteRenderer", "sqlite"),
     Ending(("msgpack",), "msgpackstream", "MsgpackRenderer", "msgpack"),
     Ending(("csv",), "delimited", "CsvRenderer", "csv", packed=True),
     Ending(("tsv",), "delimited", "TsvRenderer", "tsv", packed=True),
     Ending(("ndjson", "jsonl"), "ndjson", "NdjsonRenderer", "ndjson", packed=True),
     Ending(("json",), "jsonarray", "JsonRenderer", "json", packed=True),
 )
-PACKED_SUFFIXES = ("gz", "zst")
+COMPRESSION_SUFFIXES = ("gz", "zst")
 _LABELS = {"parquet": "Parquet", "arrow": "Arrow", "sqlite": "SQLite", "msgpack": "MessagePack"}
-MAX_NAMES = 5
+MAX_LISTED_TOPICS = 5
 """Topics that an error names."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class NamedTarget(Protocol):
-    """What rows are of: a topic, or a file without one."""
+    """The target of rows: a topic, or a file without one."""
 
     @property
     def topic(self) -> Any:
@@ -67,7 +67,7 @@ class NamedTarget(Protocol):
 class RepeatableRecords(Iterable[Batch], Protocol):
     """Records that can be asked for again."""
 
-    def again(self) -> Iterator[Batch]:
+    def iterate_again(self) -> Iterator[Batch]:
         """All of them once more."""
         ...
 
@@ -79,7 +79,9 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
     """
     topics = [one.topic.name if one.topic is not None else str(one.path) for one in targets]
     if len(topics) > 1:
-        names = ", ".join(topics[:MAX_NAMES]) + (f" and {len(topics) - MAX_NAMES} more" if topics[MAX_NAMES:] else "")
+        names = ", ".join(topics[:MAX_LISTED_TOPICS]) + (
+            f" and {len(topics) - MAX_LISTED_TOPICS} more" if topics[MAX_LISTED_TOPICS:] else ""
+        )
         raise UsageError(
             "SOW-EXC-013",
             f"{len(topics)} topics ({names}) cannot be written to one table without a column for the topic",
@@ -89,12 +91,12 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
 
 
 class FileFormat(Struct, frozen=True):
-    """What a file's name says: its ending, and ``gz`` or ``zst`` behind it, None where it says none of these."""
+    """The ending of a file's name, and ``gz`` or ``zst`` behind it; None where it has none of these."""
 
     ending: Ending | None
     packing: str | None
 
-    def renderer(self, options: OutputOptions, table: str) -> Renderer:
+    def make_renderer(self, options: OutputOptions, table: str) -> Renderer:
         """The renderer of the ending; ``table`` is the name of the table of a database."""
         assert self.ending is not None
         module: Any = importlib.import_module(f"sowctl.output.{self.ending.module}")
@@ -105,18 +107,18 @@ class FileFormat(Struct, frozen=True):
         return renderer
 
 
-def file_format(name: str) -> FileFormat:
+def find_file_format(name: str) -> FileFormat:
     """The format of a file by its name."""
     parts = name.lower().rsplit("/", 1)[-1].split(".")
-    packing = parts.pop() if parts[-1] in PACKED_SUFFIXES else None
+    packing = parts.pop() if parts[-1] in COMPRESSION_SUFFIXES else None
     ending = next((one for one in ENDINGS if len(parts) > 1 and parts[-1] in one.names), None)
     return FileFormat(ending, packing)
 
 
-def refuse_packed(name: str, format: str) -> NoReturn:
+def refuse_compressed(name: str, format: str) -> NoReturn:
     """Refuse a name that ends in .gz or .zst for a format that is no text. Raises UsageError ``SOW-EXC-002``."""
     stem, _, packing = name.rpartition(".")
-    ending = file_format(stem).ending
+    ending = find_file_format(stem).ending
     if ending is None or ending.format != format:
         # The name says another format, or none; what is before its ending stays.
         stem = stem.rpartition(".")[0] if ending is not None else stem
@@ -136,7 +138,7 @@ class Export:
     """
 
     def __init__(self, name: str, table: str, *, meta: bool) -> None:
-        self._format = file_format(name)
+        self._format = find_file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
         if ending is None:
             known = ", ".join("." + name for one in ENDINGS for name in one.names)
@@ -146,7 +148,7 @@ class Export:
                 hint=f"use one of {known}; text formats may end with .gz or .zst",
             )
         if self.packing is not None and not ending.packed:
-            refuse_packed(name, ending.format)
+            refuse_compressed(name, ending.format)
         self._ending = ending
         self._options = OutputOptions(meta=meta)
         self._table = table
@@ -155,27 +157,27 @@ class Export:
 
     @property
     def is_table(self) -> bool:
-        """Whether the format is a table of rows, in which nothing but a column tells topics apart."""
-        return self._ending.module in ("columnar", "delimited")
+        """True where the format is a table of rows, in which nothing but a column tells topics apart."""
+        return self._ending.module in ("arrow_formats", "delimited")
 
-    def write(self, result: RepeatableRecords, out: BinaryIO) -> Rendered:
+    def write(self, result: RepeatableRecords, out: BinaryIO) -> RenderResult:
         """Write all records."""
         batches: Iterable[Batch] = result
         options = self._options
         if self._ending.module == "delimited":
             # The heading comes first, so all members are looked for before.
             options = replace(options, columns=_collect_columns(result, options))
-            batches = result.again()
-        with packed(out, self.packing) as stream:
+            batches = result.iterate_again()
+        with open_compressed(out, self.packing) as stream:
             return self._make_renderer(options).write(batches, stream)
 
     def _make_renderer(self, options: OutputOptions) -> Renderer:
-        return self._format.renderer(options, self._table)
+        return self._format.make_renderer(options, self._table)
 
 
 def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
     """The members of all records, in the order in which they were first seen; in front of them the metadata."""
-    from sowctl.output.members import members
+    from sowctl.output.members import read_members
 
     names: dict[str, None] = {}
     for batch in batches:
@@ -183,7 +185,7 @@ def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[
             try:
                 found: Iterable[str] = _decode(payload if batch.message_type == "json" else batch.members_view(payload))
             except (ValueError, RecursionError):
-                found = members(payload, batch.members_view)
+                found = read_members(payload, batch.members_view)
             names.update(dict.fromkeys(found))
     front: tuple[Column, ...] = options.front if options.meta else ()
     return (*front, *(Path((Step(name),)) for name in names))
@@ -209,7 +211,7 @@ class _DeferredFlush(io.RawIOBase):
 
 
 @contextmanager
-def packed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
+def open_compressed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
     """A stream that is packed into ``out``; ``out`` itself where ``packing`` is None."""
     stream: Any = out
     if packing == "gz":

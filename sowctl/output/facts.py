@@ -1,7 +1,7 @@
 """Facts for a person on a terminal: a name, and what is said of it, in lines that break between words.
 
 Nothing is cut. Names stand in a column; a name that would leave too little room has a line of its own. Nothing is
-printed but through ``display``.
+printed but through ``escape_line``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from sowctl.output.display import display, width
+from sowctl.output.display import escape_line, measure_width
 
 _GAP = "  "
 _MIN_TEXT_COLUMNS = 24
@@ -30,34 +30,34 @@ class Fact(Struct, frozen=True):
     hint: str | None = None
 
 
-def fact_lines(
+def format_facts(
     facts: Sequence[Fact], columns: int, paint: Callable[[str, str], str] = lambda style, text: text
 ) -> Iterator[str]:
     """The lines, without line feeds, none wider than ``columns``; ``paint`` gives a text the colour of a style."""
-    front = max((width(fact.mark) for fact in facts), default=0)
+    front = max((measure_width(fact.mark) for fact in facts), default=0)
     front += len(_GAP) if front else 0
-    names = [size for fact in facts if (size := width(display(fact.name))) <= columns // 3]
+    names = [size for fact in facts if (size := measure_width(escape_line(fact.name))) <= columns // 3]
     indent = front + max(names, default=0) + len(_GAP)
     beside = columns - indent >= _MIN_TEXT_COLUMNS
     indent = indent if beside else _INDENT_COLUMNS
     for fact in facts:
         mark = f"{fact.mark:{front}}" if fact.style is None else paint(fact.style, f"{fact.mark:{front}}")
-        heads = list(wrap(fact.name, columns - front))
-        texts = list(wrap(fact.text, columns - indent))
-        if beside and front + width(heads[0]) <= indent - len(_GAP) and texts:
-            heads[0] += " " * (indent - front - width(heads[0])) + texts.pop(0)
+        heads = list(wrap_text(fact.name, columns - front))
+        texts = list(wrap_text(fact.text, columns - indent))
+        if beside and front + measure_width(heads[0]) <= indent - len(_GAP) and texts:
+            heads[0] += " " * (indent - front - measure_width(heads[0])) + texts.pop(0)
         yield (mark + heads[0]).rstrip()
         yield from (" " * front + line for line in heads[1:])
         yield from (" " * indent + line for line in texts)
-        for line in wrap(fact.hint or "", columns - indent):
+        for line in wrap_text(fact.hint or "", columns - indent):
             yield " " * indent + paint("hint", line)
 
 
-def hang(line: str, columns: int) -> Iterator[str]:
+def wrap_list_line(line: str, columns: int) -> Iterator[str]:
     """A line of a list in as many as it needs, the further ones below its last column; that stands below the others
     where there is no room beside them."""
-    text = display(line)
-    if width(text) <= columns:
+    text = escape_line(line)
+    if measure_width(text) <= columns:
         yield text
         return
     indent = len(text) - len(text.lstrip(" "))
@@ -65,32 +65,34 @@ def hang(line: str, columns: int) -> Iterator[str]:
     cut = gaps[-1] if gaps else indent
     if not gaps:
         # What goes on stands a little further in than what begins.
-        first, *rest = wrap(text[indent:], columns - indent)
+        first, *rest = wrap_text(text[indent:], columns - indent)
         yield " " * indent + first
-        yield from (" " * (indent + 2) + one for one in wrap(" ".join(rest), columns - indent - 2))
+        yield from (" " * (indent + 2) + one for one in wrap_text(" ".join(rest), columns - indent - 2))
         return
     if columns - cut >= _MIN_TEXT_COLUMNS:
-        first, *rest = wrap(text[cut:], columns - cut)
+        first, *rest = wrap_text(text[cut:], columns - cut)
         yield text[:cut] + first
         yield from (" " * cut + one for one in rest)
         return
-    yield from (" " * indent + one for one in wrap(text[indent:cut].rstrip(), columns - indent))
-    yield from (" " * (indent + _INDENT_COLUMNS) + one for one in wrap(text[cut:], columns - indent - _INDENT_COLUMNS))
+    yield from (" " * indent + one for one in wrap_text(text[indent:cut].rstrip(), columns - indent))
+    yield from (
+        " " * (indent + _INDENT_COLUMNS) + one for one in wrap_text(text[cut:], columns - indent - _INDENT_COLUMNS)
+    )
 
 
-def wrap(text: str, columns: int) -> Iterator[str]:
+def wrap_text(text: str, columns: int) -> Iterator[str]:
     """``text`` in lines of at most ``columns`` columns, broken between words, and a word that is too long anywhere."""
     line = ""
-    for word in display(text).split(" "):
+    for word in escape_line(text).split(" "):
         joined = f"{line} {word}" if line else word
-        if width(joined) <= columns:
+        if measure_width(joined) <= columns:
             line = joined
             continue
         if line:
             yield line
-        while width(word) > columns:
+        while measure_width(word) > columns:
             end = len(word)
-            while width(word[:end]) > columns:
+            while measure_width(word[:end]) > columns:
                 end -= 1
             # A path breaks behind a slash, where there is one.
             end = word.rfind("/", 1, end) + 1 or max(end, 1)

@@ -13,8 +13,8 @@ from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 
 
-class Rendered(Struct, frozen=True):
-    """What was written: how many records, and what the user should know about it."""
+class RenderResult(Struct, frozen=True):
+    """The number of records written, and notes for the user."""
 
     records: int
     notes: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Renderer(Protocol):
 
     def __init__(self, options: OutputOptions) -> None: ...
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write all records as they come; what ``out.write`` raises goes through."""
         ...
 
@@ -44,35 +44,43 @@ class Format(Struct, frozen=True):
     takes: tuple[str, ...] = ()
 
 
-_COLUMNS = ("--columns", "--no-headers")
+_COLUMN_OPTIONS = ("--columns", "--no-headers")
 _CHOSEN = ("--columns",)
-_ENDS = ("--null", "--delimiter")
+_DELIMITER_OPTIONS = ("--null", "--delimiter")
 FORMATS: tuple[Format, ...] = (
-    Format("table", "table", "TableRenderer", "columns for people; the default on a terminal", takes=_COLUMNS),
-    Format("ndjson", "ndjson", "NdjsonRenderer", "one JSON value a line; the default elsewhere", takes=_ENDS),
+    Format("table", "table", "TableRenderer", "columns for people; the default on a terminal", takes=_COLUMN_OPTIONS),
+    Format(
+        "ndjson", "ndjson", "NdjsonRenderer", "one JSON value a line; the default elsewhere", takes=_DELIMITER_OPTIONS
+    ),
     Format("json", "jsonarray", "JsonRenderer", "one JSON array"),
     Format(
         "csv",
         "delimited",
         "CsvRenderer",
         "comma-separated, quoted where needed, with a header; the default elsewhere with --columns or --no-headers",
-        takes=_COLUMNS,
+        takes=_COLUMN_OPTIONS,
     ),
-    Format("tsv", "delimited", "TsvRenderer", "tab-separated with backslash escapes, with a header", takes=_COLUMNS),
+    Format(
+        "tsv", "delimited", "TsvRenderer", "tab-separated with backslash escapes, with a header", takes=_COLUMN_OPTIONS
+    ),
     Format(
         "raw",
         "raw",
         "RawRenderer",
         "the payloads' bytes, each with a delimiter or behind its length",
-        takes=(*_ENDS, "--length-prefix"),
+        takes=(*_DELIMITER_OPTIONS, "--length-prefix"),
     ),
     Format(
-        "template", "template", "TemplateRenderer", "a text of your own for each record", takes=("--template", *_ENDS)
+        "template",
+        "template",
+        "TemplateRenderer",
+        "a text of your own for each record",
+        takes=("--template", *_DELIMITER_OPTIONS),
     ),
     Format("msgpack", "msgpackstream", "MsgpackRenderer", "a stream of MessagePack maps", binary=True, takes=_CHOSEN),
     Format(
         "parquet",
-        "columnar",
+        "arrow_formats",
         "ParquetRenderer",
         "a Parquet file, typed columns (extra arrow)",
         binary=True,
@@ -80,14 +88,14 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "arrow",
-        "columnar",
+        "arrow_formats",
         "ArrowRenderer",
         "an Arrow IPC stream, typed columns (extra arrow)",
         binary=True,
         takes=_CHOSEN,
     ),
 )
-BINARY = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
+BINARY_FORMATS = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
 """Formats of files that are no text."""
 _PREFERRED_FORMATS = ("ndjson", "raw", "template")
 """Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
@@ -98,14 +106,14 @@ def options_by_format() -> dict[str, tuple[str, ...]]:
     return {line.name: line.takes for line in FORMATS} | {"sqlite": _CHOSEN}
 
 
-def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), ending: str | None = None) -> str:
+def choose_format(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), ending: str | None = None) -> str:
     """The format to use: the wanted one, else that of the file's ``ending``, else table on a terminal and ndjson
     elsewhere, or one that takes ``given``.
 
     These are the options that shape some formats only. Raises UsageError ``SOW-OUT-012`` for one that does not shape
     the chosen format, so that no option is without effect.
     """
-    usual = "table" if terminal else "csv" if set(_COLUMNS) & set(given) else "ndjson"
+    usual = "table" if terminal else "csv" if set(_COLUMN_OPTIONS) & set(given) else "ndjson"
     takes = options_by_format()
     if wanted is not None:
         found = wanted
@@ -124,7 +132,7 @@ def choose(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), end
     return found
 
 
-def make(name: str, options: OutputOptions) -> Renderer:
+def make_renderer(name: str, options: OutputOptions) -> Renderer:
     """The renderer of a format.
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-010`` for an unknown name and ``SOW-OUT-011`` where bytes that

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from sowctl.output.display import display_json
-from sowctl.output.formats import Rendered
-from sowctl.output.ndjson import json_values
+from sowctl.output.display import escape_json
+from sowctl.output.formats import RenderResult
+from sowctl.output.ndjson import encode_values
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 
@@ -19,18 +19,18 @@ class JsonRenderer:
         self.meta = options.meta
         self.terminal = options.terminal is not None
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write the array; ``[]`` where there is no record."""
         count = 0
         for batch in batches:
-            values = json_values(batch, meta=self.meta)
+            values = encode_values(batch, meta=self.meta)
             # A batch may be empty, and must not leave a comma behind.
             if not values:
                 continue
             # The comma stands in front of what follows, so that nothing has to be known of a next batch.
             text = (b",\n" if count else b"[\n") + b",\n".join(values)
-            out.write(display_json(text) if self.terminal else text)
+            out.write(escape_json(text) if self.terminal else text)
             count += len(values)
         out.write(b"\n]\n" if count else b"[]\n")
         out.flush()
-        return Rendered(count)
+        return RenderResult(count)

@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from sowctl.output.display import escaped
+from sowctl.output.display import escape_surrogates
 from sowctl.output.records import View
-from sowctl.values.jsontree import NumberText, loads, loads_exact, member
+from sowctl.values.jsontree import NumberText, parse_json, parse_json_exact, parse_member
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import MIN_PARTED_BYTES, in_parts, raw_members
+from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, open_long_object, read_raw_members
 
 _MAX_SHALLOW_BRACKETS = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
@@ -33,7 +33,7 @@ _decode_raw = msgspec.json.Decoder(Raw).decode
 
 
 def is_json_line(payload: bytes) -> bool:
-    """Whether ``payload`` is exactly one JSON value in one line, without white space around it."""
+    """True where ``payload`` is exactly one JSON value in one line, without white space around it."""
     # White space around a value would be lost when the line is read back.
     if not payload or payload[0] not in b'{["-0123456789tfn' or payload[-1] in b" \t\r\n":
         return False
@@ -45,14 +45,14 @@ def is_json_line(payload: bytes) -> bool:
         # What is deep goes to the latter at once: its limit is the one that counts.
         if payload.count(b"[") + payload.count(b"{") < _MAX_SHALLOW_BRACKETS and _is_json(payload):
             return True
-        loads(text)
+        parse_json(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
 def are_json_lines(payloads: Sequence[bytes]) -> bool:
-    """Whether each of several payloads is surely such a line; where not, :func:`is_json_line` tells of each."""
+    """True where each of several payloads is surely such a line; else :func:`is_json_line` tells of each."""
     # Long ones may be too deep, which takes counting their brackets.
     if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) >= _MAX_SHALLOW_BRACKETS:
         return False
@@ -80,7 +80,7 @@ def _is_json(payload: bytes) -> bool:
     return True
 
 
-def members(payload: bytes, view: View) -> dict[str, Any]:
+def read_members(payload: bytes, view: View) -> dict[str, Any]:
     """The first-level members of a payload in order.
 
     A payload that is no object has one member, ``data``; one whose view is no JSON has ``data_base64``.
@@ -88,35 +88,37 @@ def members(payload: bytes, view: View) -> dict[str, Any]:
     try:
         line = view(payload)
         text = line.decode()
-        found = raw_members(line)
+        found = read_raw_members(line)
         if found is not None:
-            return {name: member(raw) for name, raw in found.items()}
-        value = loads(text)
+            return {name: parse_member(raw) for name, raw in found.items()}
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return {"data_base64": b64encode(payload).decode()}
     return value if isinstance(value, dict) else {"data": value}
 
 
-def exact_members(payload: bytes, view: View) -> dict[str, Any]:
-    """As :func:`members`, of a view that may have words for NaN and infinities, which are floats then."""
+def read_exact_members(payload: bytes, view: View) -> dict[str, Any]:
+    """As :func:`read_members`, of a view that may have words for NaN and infinities, which are floats then."""
     line = view(payload)
     if b"NaN" in line or b"Infinity" in line:
         # Texts may hold the words, too, and members() will not read a line in which they stand for numbers.
         with suppress(ValueError, RecursionError):
-            value = loads_exact(line.decode())
+            value = parse_json_exact(line.decode())
             return value if isinstance(value, dict) else {"data": value}
-    return members(payload, lambda _: line)
+    return read_members(payload, lambda _: line)
 
 
-def some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
-    """As :func:`members`, where ``names`` are all that will be asked for. Of a long object nothing else is made."""
-    parts = in_parts(view(payload)) if len(payload) >= MIN_PARTED_BYTES else None
+def read_some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
+    """As :func:`read_members`, where ``names`` are all that will be asked for. Of a long object nothing else is
+    made.
+    """
+    parts = open_long_object(view(payload)) if len(payload) >= MIN_LONG_OBJECT_BYTES else None
     if parts is None:
-        return members(payload, view)
-    return {name: member(raw) for part in parts for name, raw in part.items() if name in names}
+        return read_members(payload, view)
+    return {name: parse_member(raw) for part in parts for name, raw in part.items() if name in names}
 
 
-def at(row: dict[str, Any], path: Path) -> Any:
+def find_value(row: dict[str, Any], path: Path) -> Any:
     """The value at ``path``, None where there is none. A step without a position takes the first of an array."""
     value: Any = row
     for step in path.steps:
@@ -129,27 +131,27 @@ def at(row: dict[str, Any], path: Path) -> Any:
     return value
 
 
-def as_text(value: Any) -> str | None:
+def format_value(value: Any) -> str | None:
     """A value in a cell: a text as it is, a number as it was written, objects and arrays as JSON, null as None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if type(value) is int else dump(value)
+    return str(value) if type(value) is int else dump_json(value)
 
 
-def plain(value: Any) -> Any:
+def convert_numbers(value: Any) -> Any:
     """A value with real numbers: integers of 64 bits and doubles; what neither holds keeps its digits as a text.
 
-    Texts are as :func:`escaped` makes them.
+    Texts are as :func:`escape_surrogates` makes them.
     """
     if isinstance(value, NumberText):
         return _parse_number(value)
     if isinstance(value, dict):
-        return {escaped(name): plain(item) for name, item in value.items()}
+        return {escape_surrogates(name): convert_numbers(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
-    return escaped(value) if isinstance(value, str) else value
+        return [convert_numbers(item) for item in value]
+    return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def _parse_number(text: NumberText) -> int | float | str:
@@ -168,20 +170,20 @@ def _parse_number(text: NumberText) -> int | float | str:
         return str(text)
 
 
-def dump(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Compact JSON text of any value, numbers with their own texts."""
     if isinstance(value, NumberText):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_dump_string(name)}:{dump(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join(f"{_dump_string(name)}:{dump_json(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(dump, value)) + "]"
+        return "[" + ",".join(map(dump_json, value)) + "]"
     return _dump_string(value)
 
 
 def _dump_string(value: Any) -> str:
-    return encode_basestring(value) if isinstance(value, str) else compact(value)
+    return encode_basestring(value) if isinstance(value, str) else encode_compact(value)
 
 
-compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+encode_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON text without blanks. Made once: json.dumps makes an encoder anew for each call with such arguments."""

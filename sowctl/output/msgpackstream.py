@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import BinaryIO
 
-from sowctl.output.display import escaped
-from sowctl.output.formats import Rendered
-from sowctl.output.members import exact_members, members, plain
+from sowctl.output.display import escape_surrogates
+from sowctl.output.formats import RenderResult
+from sowctl.output.members import convert_numbers, read_exact_members, read_members
 from sowctl.output.options import OutputOptions
-from sowctl.output.projection import projection_of
-from sowctl.output.records import Batch, View, exact_view_of, metadata
+from sowctl.output.projection import build_projection
+from sowctl.output.records import Batch, View, build_metadata, find_exact_view
 from sowctl.values import rawmembers
-from sowctl.values.jsontree import member
+from sowctl.values.jsontree import parse_member
 
 
 class MsgpackRenderer:
@@ -25,9 +25,9 @@ class MsgpackRenderer:
 
     def __init__(self, options: OutputOptions) -> None:
         self.meta = options.meta
-        self._projection = projection_of(options)
+        self._projection = build_projection(options)
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write one map per record."""
         from msgpack import Packer
 
@@ -36,33 +36,35 @@ class MsgpackRenderer:
         count = 0
         for batch in batches:
             maps: list[bytes] = []
-            exact = exact_view_of(batch)
-            view, read = (batch.view, members) if exact is None else (exact, exact_members)
+            exact = find_exact_view(batch)
+            view, read = (batch.view, read_members) if exact is None else (exact, read_exact_members)
             for record in batch.records:
                 if self._projection is not None:
-                    values = map(plain, self._projection.values(batch, record))
+                    values = map(convert_numbers, self._projection.read_values(batch, record))
                     maps.append(packer.pack(dict(zip(self._projection.headings, values, strict=True))))
                 elif self.meta:
-                    maps.append(packer.pack(metadata(batch, record) | {"data": record.payload}))
+                    maps.append(packer.pack(build_metadata(batch, record) | {"data": record.payload}))
                 elif (parts := _pack_long(view, record.payload)) is None:
-                    maps.append(packer.pack(plain(read(record.payload, view))))
+                    maps.append(packer.pack(convert_numbers(read(record.payload, view))))
                 else:
                     out.write(b"".join(maps))
                     maps = []
                     out.write(packer.pack_map_header(parts.count))
                     # Names and values one after the other are what a map of them is behind its header.
                     for part in parts:
-                        pairs = ((escaped(name), plain(member(raw))) for name, raw in part.items())
+                        pairs = (
+                            (escape_surrogates(name), convert_numbers(parse_member(raw))) for name, raw in part.items()
+                        )
                         out.write(b"".join(map(packer.pack, chain.from_iterable(pairs))))
             out.write(b"".join(maps))
             out.flush()
             count += len(batch.records)
-        return Rendered(count)
+        return RenderResult(count)
 
 
 def _pack_long(view: View, payload: bytes) -> rawmembers.LongObject | None:
     """The payload as an object whose members are written some at a time."""
-    if len(payload) < rawmembers.MIN_PARTED_BYTES:
+    if len(payload) < rawmembers.MIN_LONG_OBJECT_BYTES:
         return None
     # A view with words for NaN and infinities is none that is read in parts.
-    return rawmembers.in_parts(view(payload))
+    return rawmembers.open_long_object(view(payload))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
-from sowctl.output.display import display_json, escaped
-from sowctl.output.formats import Rendered
+from sowctl.output.display import escape_json, escape_surrogates
+from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import Batch, ShownRecord, metadata, metadata_columns, stored_of
+from sowctl.output.records import Batch, ShownRecord, as_stored_batch, build_metadata, build_metadata_columns
 
 
 class NdjsonRenderer:
@@ -24,24 +24,24 @@ class NdjsonRenderer:
         self.delimiter = options.delimiter
         self.terminal = options.terminal is not None
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write one line per record."""
         count = 0
         for batch in batches:
-            values = json_values(batch, meta=self.meta)
+            values = encode_values(batch, meta=self.meta)
             if not values:
                 continue
             count += len(values)
             text = self.delimiter.join(values) + self.delimiter
-            out.write(display_json(text) if self.terminal else text)
+            out.write(escape_json(text) if self.terminal else text)
             out.flush()
-        return Rendered(count)
+        return RenderResult(count)
 
 
-def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
+def encode_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     """The JSON text of every record of ``batch``, each in one line."""
     if meta:
-        return envelopes(batch)
+        return encode_envelopes(batch)
     payloads = batch.payloads
     if batch.message_type != "json":
         return list(map(batch.view, payloads))
@@ -53,40 +53,40 @@ def json_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     return [one if b"\n" not in one and b"\r" not in one else batch.view(one) for one in payloads]
 
 
-def envelopes(batch: Batch) -> Sequence[bytes]:
-    """The :func:`envelope` of every record; of stored ones made by columns, without a step for each value."""
+def encode_envelopes(batch: Batch) -> Sequence[bytes]:
+    """The :func:`encode_envelope` of every record; of stored ones made by columns, without a step for each value."""
     from sowctl.output.members import are_json_lines
 
-    stored, payloads = stored_of(batch), batch.payloads
-    known = metadata_columns(stored) if stored is not None and are_json_lines(payloads) else None
-    columns = None if known is None else list(map(_json_texts, known.values()))
+    stored, payloads = as_stored_batch(batch), batch.payloads
+    known = build_metadata_columns(stored) if stored is not None and are_json_lines(payloads) else None
+    columns = None if known is None else list(map(_encode_texts, known.values()))
     if known is None or columns is None:
-        return [envelope(batch, record) for record in batch.records]
+        return [encode_envelope(batch, record) for record in batch.records]
     front = "{" + "".join([f'"{name}":%s,' for name in known]) + '"data":'
     # One text for all heads, encoded at once; a line break in a value would be an escape.
     heads = "\n".join(map(front.__mod__, zip(*columns, strict=True))).encode().split(b"\n")
     return list(map(b"%b%b}".__mod__, zip(heads, payloads, strict=True)))
 
 
-def _json_texts(values: Sequence[Any]) -> list[str] | None:
-    """The JSON text of each value; None where one holds a comma, or what :func:`escaped` is for."""
-    from sowctl.output.members import compact
+def _encode_texts(values: Sequence[Any]) -> list[str] | None:
+    """The JSON text of each value; None where one holds a comma, or what :func:`escape_surrogates` is for."""
+    from sowctl.output.members import encode_compact
 
     if values.count(values[0]) == len(values):
-        return [escaped(compact(values[0]))] * len(values)
-    whole = compact(values)
+        return [escape_surrogates(encode_compact(values[0]))] * len(values)
+    whole = encode_compact(values)
     texts = whole[1:-1].split(",")
     return texts if len(texts) == len(values) and whole.isascii() else None
 
 
-def envelope(batch: Batch, record: ShownRecord) -> bytes:
+def encode_envelope(batch: Batch, record: ShownRecord) -> bytes:
     """Metadata and payload as one JSON object in one line; a record that says it has no data gets no data member."""
     from base64 import b64encode
 
-    from sowctl.output.members import compact, is_json_line
+    from sowctl.output.members import encode_compact, is_json_line
 
-    head = compact(metadata(batch, record))
-    front = escaped(head[:-1]).encode()
+    head = encode_compact(build_metadata(batch, record))
+    front = escape_surrogates(head[:-1]).encode()
     if not record.has_data:
         return front + b"}"
     payload = record.payload

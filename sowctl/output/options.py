@@ -1,4 +1,4 @@
-"""What the caller of a renderer may choose, checked once: columns, delimiters, template, terminal."""
+"""The options of a renderer, checked once: columns, delimiters, template, terminal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.output.records import METADATA, MORE_METADATA
+from sowctl.output.records import METADATA_NAMES, MORE_METADATA_NAMES
 from sowctl.values.paths import Path, parse_path
-from sowctl.values.units import whole_number
+from sowctl.values.units import parse_whole_number
 
 Column: TypeAlias = Path | str
 """A path into the payload, or one of ``NAMES``."""
 
-NAMES = (*METADATA, *MORE_METADATA, "data", "length")
+COLUMN_NAMES = (*METADATA_NAMES, *MORE_METADATA_NAMES, "data", "length")
 """The names that ``--columns`` and ``--template`` know beside paths: metadata, the payload and its bytes' count."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
@@ -27,13 +27,13 @@ class Terminal(Struct, frozen=True):
     colored: bool = False
 
     @property
-    def unicode(self) -> bool:
-        """Whether it shows all characters."""
+    def shows_unicode(self) -> bool:
+        """True where the terminal shows all characters."""
         return self.encoding.lower().replace("-", "") == "utf8"
 
 
 class TableFit(Struct, frozen=True):
-    """What gives way first where a table is wider than the terminal.
+    """The columns that give way first where a table is wider than the terminal.
 
     ``spare``: columns that are left out, the first one first. ``repeated``: so are those that have one value in all
     rows, and a note has their values. ``paths``: columns that are cut in front, since the end of a path tells it apart.
@@ -53,7 +53,7 @@ NO_FIT = TableFit()
 
 
 class OutputOptions(Struct, frozen=True):
-    """What a renderer is made with.
+    """The options that a renderer is made with.
 
     ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.
     ``headers``: whether the names of columns stand before the rows of csv, tsv and table.
@@ -62,7 +62,7 @@ class OutputOptions(Struct, frozen=True):
     """
 
     meta: bool = False
-    front: tuple[str, ...] = METADATA
+    front: tuple[str, ...] = METADATA_NAMES
     columns: tuple[Column, ...] = ()
     delimiter: bytes = b"\n"
     length_prefix: bool = False
@@ -84,28 +84,28 @@ def parse_columns(text: str, *, facts: bool = False) -> tuple[Column, ...]:
 
 
 def parse_column(text: str) -> Column:
-    """One column: a path, or a name out of ``NAMES``. Raises as :func:`parse_columns`."""
+    """One column: a path, or a name out of ``COLUMN_NAMES``. Raises as :func:`parse_columns`."""
     if text.startswith(("/", "[")):
         return parse_path(text)
-    if text in NAMES:
+    if text in COLUMN_NAMES:
         return text
     if text == "sowkey":  # as in the {sowkey} of other clients' format strings
         return "sow_key"
     raise UsageError(
         "SOW-OUT-001",
-        f"{text!r} is neither a path nor one of {', '.join(NAMES)}",
+        f"{text!r} is neither a path nor one of {', '.join(COLUMN_NAMES)}",
         hint=f"paths begin with a slash: /{text}" if text else "use for example --columns /id,/price,sow_key",
     )
 
 
 def parse_delimiter(text: str) -> bytes:
-    """What ends a record: a byte as a decimal number, or a text with the escapes ``\\n \\r \\t \\0 \\\\``.
+    """Parse a record delimiter: a byte as a decimal number, or a text with the escapes ``\n \r \t \0 \\``.
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-002`` for a number above 255.
     """
-    number = whole_number(text)
+    number = parse_whole_number(text)
     if number is None:
-        return unescape(text).encode("utf-8", "surrogateescape")
+        return unescape_text(text).encode("utf-8", "surrogateescape")
     if number > 255:
         raise UsageError(
             "SOW-OUT-002", f"delimiter {text}: the maximum is 255", hint="use for example 10 for line feed"
@@ -113,7 +113,7 @@ def parse_delimiter(text: str) -> bytes:
     return bytes((number,))
 
 
-def unescape(text: str) -> str:
+def unescape_text(text: str) -> str:
     """``\\n \\r \\t \\0 \\\\`` as the characters that they stand for; any other backslash stays."""
     parts, rest = [], text
     while rest:

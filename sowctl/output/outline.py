@@ -2,7 +2,7 @@
 
 For facts that are nested, which :mod:`sowctl.output.table` cannot show. On a terminal no line is longer than it: values
 are cut, and where that leaves too little, the origin goes to a line of its own. Nothing is printed but through
-``display``.
+``escape_line``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from sowctl.output.display import clip, display, width
+from sowctl.output.display import clip_text, escape_line, measure_width
 
 _GAP = "  "
 _MIN_VALUE_COLUMNS = 12
@@ -27,43 +27,43 @@ class OutlineEntry(Struct, frozen=True):
     origin: str = ""
 
 
-def outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iterator[str]:
+def format_outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iterator[str]:
     """The lines, without line feeds; ``columns`` is the width of a terminal, None where nothing needs to fit."""
     rows = [
-        OutlineEntry(e.depth, display(e.name), e.value if e.value is None else display(e.value), e.origin)
+        OutlineEntry(e.depth, escape_line(e.name), e.value if e.value is None else escape_line(e.value), e.origin)
         for e in entries
     ]
     if not rows:
         return
-    first = max(2 * row.depth + width(row.name) for row in rows)
+    first = max(2 * row.depth + measure_width(row.name) for row in rows)
     if columns is not None:
         # Names never take more than half, or deep ones would leave no room for values.
         first = min(first, columns // 2)
-    last = max(width(row.origin) for row in rows)
-    longest = max((width(row.value) for row in rows if row.value is not None), default=0)
+    last = max(measure_width(row.origin) for row in rows)
+    longest = max((measure_width(row.value) for row in rows if row.value is not None), default=0)
     room = None if columns is None else columns - first - len(_GAP)
     beside = room is None or room - last - len(_GAP) >= min(longest, _MIN_VALUE_COLUMNS)
     if room is not None and last and beside:
         room -= last + len(_GAP)
     for row in rows:
-        yield from _outline_lines(row, first, room, longest if room is None else min(longest, room), beside, columns)
+        yield from _format_entry(row, first, room, longest if room is None else min(longest, room), beside, columns)
 
 
-def _outline_lines(
+def _format_entry(
     row: OutlineEntry, first: int, room: int | None, second: int, beside: bool, columns: int | None
 ) -> Iterator[str]:
     name = "  " * row.depth + row.name
     if row.value is None:
-        yield name if columns is None else clip(name, columns)
+        yield name if columns is None else clip_text(name, columns)
         return
     # A name that is too long has its own line, and the value stands below in its column.
-    if columns is not None and width(name) > first:
-        yield clip(name, columns)
+    if columns is not None and measure_width(name) > first:
+        yield clip_text(name, columns)
         name = ""
-    value = row.value if room is None else clip(row.value, max(1, room))
-    line = name + " " * (first - width(name)) + _GAP + value
+    value = row.value if room is None else clip_text(row.value, max(1, room))
+    line = name + " " * (first - measure_width(name)) + _GAP + value
     if row.origin and beside:
-        line += " " * max(0, second - width(value)) + _GAP + row.origin
+        line += " " * max(0, second - measure_width(value)) + _GAP + row.origin
     yield line.rstrip()
     if row.origin and not beside:
-        yield clip(" " * first + _GAP + row.origin, columns or width(row.origin) + first + 2)
+        yield clip_text(" " * first + _GAP + row.origin, columns or measure_width(row.origin) + first + 2)

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sowctl.errors import UsageError
-from sowctl.output.columns import heading
-from sowctl.output.members import at, dump, exact_members, some_members
+from sowctl.output.columns import format_heading
+from sowctl.output.members import dump_json, find_value, read_exact_members, read_some_members
 from sowctl.output.options import Column, OutputOptions
-from sowctl.output.records import Batch, ShownRecord, exact_view_of, metadata, stored_of
-from sowctl.output.texts import below
+from sowctl.output.records import Batch, ShownRecord, as_stored_batch, build_metadata, find_exact_view
+from sowctl.output.text_columns import find_values
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import MIN_PARTED_BYTES, raw_columns
+from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, read_raw_columns
 
 
 class Projection:
@@ -27,7 +27,7 @@ class Projection:
     """
 
     def __init__(self, columns: Sequence[Column], *, facts: bool) -> None:
-        self.headings = tuple(heading(column, facts=facts) for column in columns)
+        self.headings = tuple(format_heading(column, facts=facts) for column in columns)
         for place, name in enumerate(self.headings):
             if name in self.headings[:place]:
                 raise UsageError(
@@ -37,7 +37,7 @@ class Projection:
                 )
         self.columns = tuple(columns)
         self.inner = tuple(
-            str(place) if isinstance(one, Path) else _fact_name(one) for place, one in enumerate(columns)
+            str(place) if isinstance(one, Path) else _format_fact_name(one) for place, one in enumerate(columns)
         )
         self.metadata = tuple(column for column in columns if isinstance(column, str))
         self._paths = [column for column in columns if isinstance(column, Path)]
@@ -45,13 +45,13 @@ class Projection:
         names = [name for name, column in zip(self.inner, columns, strict=True) if isinstance(column, Path)]
         self._fronts = [f'{"," if place else ""}"{name}":'.encode() for place, name in enumerate(names)]
 
-    def views(self, batch: Batch) -> list[bytes]:
+    def build_views(self, batch: Batch) -> list[bytes]:
         """A JSON object for each record, with the values at the paths; null where there is none."""
         if not self._paths:
             return [b"{}"] * len(batch.payloads)
-        return self._views_by_columns(batch) or [self._view(batch, record) for record in batch.records]
+        return self._build_views_by_columns(batch) or [self._build_view(batch, record) for record in batch.records]
 
-    def facts(self, record: ShownRecord, known: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+    def select_metadata(self, record: ShownRecord, known: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
         """The metadata of a record; ``known`` is what the whole table has of it."""
         row: dict[str, Any] = {}
         for name in self.metadata:
@@ -60,31 +60,31 @@ class Projection:
             elif name == "length":
                 row[name] = len(record.payload)
             elif batch.shown is None or name in batch.shown:
-                row[_fact_name(name)] = known.get(f"_{name}")
+                row[_format_fact_name(name)] = known.get(f"_{name}")
         if "_topic" in row:
             row["_topic"] = known.get("_logical_topic") or row["_topic"]
         return row
 
-    def values(self, batch: Batch, record: ShownRecord) -> list[Any]:
+    def read_values(self, batch: Batch, record: ShownRecord) -> list[Any]:
         """The values of one record, those of paths as :mod:`sowctl.output.members` reads them."""
-        members = self._members(batch, record) if self._paths else {}
-        known = metadata(batch, record) if self.metadata else {}
+        members = self._build_members(batch, record) if self._paths else {}
+        known = build_metadata(batch, record) if self.metadata else {}
         own = {"data": record.payload, "length": len(record.payload)}
         return [
-            at(members, one) if isinstance(one, Path) else own[one] if one in own else known.get(one)
+            find_value(members, one) if isinstance(one, Path) else own[one] if one in own else known.get(one)
             for one in self.columns
         ]
 
-    def _views_by_columns(self, batch: Batch) -> list[bytes] | None:
+    def _build_views_by_columns(self, batch: Batch) -> list[bytes] | None:
         """The objects of stored records of one shape; None where only each record can tell."""
         payloads = batch.payloads
-        if stored_of(batch) is None or not payloads or max(map(len, payloads)) >= MIN_PARTED_BYTES:
+        if as_stored_batch(batch) is None or not payloads or max(map(len, payloads)) >= MIN_LONG_OBJECT_BYTES:
             return None
-        lines = list(map(exact_view_of(batch) or batch.members_view, payloads))
+        lines = list(map(find_exact_view(batch) or batch.members_view, payloads))
         try:
             b"\n".join(lines).decode()
-            found = raw_columns(lines)
-            columns = [None if found is None else below(found, path) for path in self._paths]
+            found = read_raw_columns(lines)
+            columns = [None if found is None else find_values(found, path) for path in self._paths]
         except (UnicodeDecodeError, RecursionError):
             return None
         parts: list[Sequence[bytes]] = []
@@ -95,26 +95,26 @@ class Projection:
             parts.append([front + bytes(text) for text in texts])
         return [b"{" + b"".join(row) + b"}" for row in zip(*parts, strict=True)]
 
-    def _view(self, batch: Batch, record: ShownRecord) -> bytes:
-        members = self._members(batch, record)
+    def _build_view(self, batch: Batch, record: ShownRecord) -> bytes:
+        members = self._build_members(batch, record)
         # Half of a surrogate pair has no bytes: it is written as its escape, as the message does.
-        texts = (dump(at(members, path)).encode("utf-8", "backslashreplace") for path in self._paths)
+        texts = (dump_json(find_value(members, path)).encode("utf-8", "backslashreplace") for path in self._paths)
         return b"{" + b"".join(front + text for front, text in zip(self._fronts, texts, strict=True)) + b"}"
 
-    def _members(self, batch: Batch, record: ShownRecord) -> dict[str, Any]:
+    def _build_members(self, batch: Batch, record: ShownRecord) -> dict[str, Any]:
         # A record without a message has no members.
         if not record.has_data:
             return {}
-        exact = exact_view_of(batch)
+        exact = find_exact_view(batch)
         if exact is not None:
-            return exact_members(record.payload, exact)
-        return some_members(record.payload, batch.members_view, self._known)
+            return read_exact_members(record.payload, exact)
+        return read_some_members(record.payload, batch.members_view, self._known)
 
 
-def projection_of(options: OutputOptions) -> Projection | None:
+def build_projection(options: OutputOptions) -> Projection | None:
     """The columns of ``--columns``; None without it."""
     return Projection(options.columns, facts=options.facts) if options.columns else None
 
 
-def _fact_name(name: str) -> str:
+def _format_fact_name(name: str) -> str:
     return name if name in ("data", "length") else f"_{name}"

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import BinaryIO
 
-from sowctl.output.display import display_lines
-from sowctl.output.formats import Rendered
+from sowctl.output.display import escape_lines
+from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 
@@ -25,7 +25,7 @@ class RawRenderer:
         self.lengths = options.length_prefix
         self.terminal = options.terminal is not None
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write the bytes of every record; a note tells of those that contain the delimiter."""
         count = torn = 0
         for batch in batches:
@@ -44,11 +44,11 @@ class RawRenderer:
             out.write(b"\n")
         if torn:
             which = "1 message contains" if torn == 1 else f"{torn:,} messages contain"
-            return Rendered(count, (f"{which} the delimiter; behind --length-prefix they can be told apart",))
-        return Rendered(count)
+            return RenderResult(count, (f"{which} the delimiter; behind --length-prefix they can be told apart",))
+        return RenderResult(count)
 
     def _count_torn(self, payloads: Sequence[bytes], written: bytes) -> int:
-        """How many payloads a reader would take apart at the delimiter."""
+        """Count the payloads that a reader would take apart at the delimiter."""
         end = self.delimiter
         # One count over all, where a search in each payload would cost a call a record; mostly there is none.
         if len(end) == 1 and written.count(end) == len(payloads):
@@ -59,8 +59,8 @@ class RawRenderer:
     def _encode_payloads(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:
             # The delimiter is shown as well: a zero byte would be as invisible as in a payload.
-            end = display_lines(self.delimiter)
-            return "".join(display_lines(payload) + end for payload in payloads).encode()
+            end = escape_lines(self.delimiter)
+            return "".join(escape_lines(payload) + end for payload in payloads).encode()
         if self.lengths:
             return b"".join(_LENGTH_LAYOUT.pack(len(payload)) + payload for payload in payloads)
         return self.delimiter.join(payloads) + self.delimiter

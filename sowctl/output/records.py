@@ -1,4 +1,4 @@
-"""What the renderers print: batches of records, as protocols that the engine's results fit, and plain classes of them.
+"""Batches of records for renderers: protocols that the engine's results fit, and plain classes of them.
 
 A renderer touches only what it prints: ``ndjson`` without envelopes never asks a record for its times.
 """
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
-from sowctl.values.times import Micros, format_end, format_time
+from sowctl.values.times import Micros, format_expiry, format_time
 
 View: TypeAlias = Callable[[bytes], bytes]
 """Payload to one line of JSON text; never fails (``MessageType.view``)."""
@@ -23,7 +23,7 @@ class ShownRecord(Protocol):
     def payload(self) -> bytes: ...
     @property
     def has_data(self) -> bool:
-        """Whether there is a message to show; a deletion has none."""
+        """True where there is a message to show; a deletion has none."""
         ...
 
     @property
@@ -69,16 +69,16 @@ class Batch(Protocol):
     def shown(self) -> Sequence[str] | None: ...
 
 
-def again_of(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
+def find_repeat(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
     """A result's way to be read once more, from its beginning; None where it has none.
 
     Optional, and asked for in this one place: most results come as they happen.
     """
-    return getattr(batches, "again", None)
+    return getattr(batches, "iterate_again", None)
 
 
-def exact_view_of(batch: Batch) -> View | None:
-    """What makes JSON for formats that have NaN and infinities, which are words there; None where there are none.
+def find_exact_view(batch: Batch) -> View | None:
+    """Return the view for formats that have NaN and infinities, which are words in it; None where there is none.
 
     Optional, and asked for in this one place.
     """
@@ -111,7 +111,7 @@ class OutputBatch(Struct, frozen=True):
 
     @property
     def members_view(self) -> View:
-        """What ``view`` makes."""
+        """The function ``view``."""
         return self.view
 
     @property
@@ -120,23 +120,23 @@ class OutputBatch(Struct, frozen=True):
         return [record.payload for record in self.records]
 
 
-class Stored(Batch, Protocol):
+class StoredBatch(Batch, Protocol):
     """A batch of stored records: each of them has data."""
 
-    def stamps(self) -> tuple[Sequence[int], ...] | None:
+    def read_metadata_columns(self) -> tuple[Sequence[int], ...] | None:
         """SOW keys, times, expirations and txids, each a column; None where a record has more metadata."""
         ...
 
 
-def stored_of(batch: Batch) -> Stored | None:
+def as_stored_batch(batch: Batch) -> StoredBatch | None:
     """The batch as one of stored records; None for others, which are shown row by row.
 
     Optional, and asked for in this one place.
     """
-    return cast("Stored", batch) if hasattr(batch, "stamps") else None
+    return cast("StoredBatch", batch) if hasattr(batch, "read_metadata_columns") else None
 
 
-METADATA = (
+METADATA_NAMES = (
     "topic",
     "message_type",
     "sow_key",
@@ -147,17 +147,17 @@ METADATA = (
     "correlation_id",
 )
 """The metadata that every envelope has, in its order."""
-_REPLACING = ("user_key", "topic", "unkeyed")
-MORE_METADATA = (
+_REPLACING_NAMES = ("user_key", "topic", "unkeyed")
+MORE_METADATA_NAMES = (
     *("client", "sequence", "operation", "until", "lossy"),
     *("state", "token", "lease_until", "holder", "deliveries", "cancels", "priority", "barrier", "reason"),
 )
 """Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues."""
 
 
-def metadata_columns(batch: Stored) -> dict[str, Sequence[Any]] | None:
-    """What :func:`metadata` gives of the records, as a column for each name; None where that takes looking at each."""
-    stamps = batch.stamps() if batch.shown is None else None
+def build_metadata_columns(batch: StoredBatch) -> dict[str, Sequence[Any]] | None:
+    """Return :func:`build_metadata` of the records by columns; None where that takes looking at each."""
+    stamps = batch.read_metadata_columns() if batch.shown is None else None
     if stamps is None:
         return None
     keys, times, ends, txids = stamps
@@ -167,14 +167,14 @@ def metadata_columns(batch: Stored) -> dict[str, Sequence[Any]] | None:
         "message_type": [batch.message_type] * count,
         "sow_key": list(map(str, keys)),
         "timestamp": list(map(format_time, times)),
-        "expiration": list(map(format_end, ends)),
+        "expiration": list(map(format_expiry, ends)),
         "txid": txids,
         "bookmark": [None] * count,
         "correlation_id": [None] * count,
     }
 
 
-def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
+def build_metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
     """The metadata of a record as plain JSON values: keys as decimal text
     or as their publisher chose them, times as ISO-8601 with Z, absent = None.
 
@@ -187,11 +187,11 @@ def metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
         # As text: a key has up to 20 digits, and many readers of JSON make doubles of numbers, which keep 15.
         "sow_key": None if extra.get("unkeyed") else extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
-        "expiration": format_end(record.expiration),
+        "expiration": format_expiry(record.expiration),
         "txid": record.txid,
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,
     }
     # Those that replace a member are in the row already, under its name.
-    row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING)
+    row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING_NAMES)
     return row if batch.shown is None else {name: row[name] for name in batch.shown if name in row}

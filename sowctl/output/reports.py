@@ -1,8 +1,8 @@
-"""What a verb did, for people in a line or two, or as one line of JSON (``--summary json``).
+"""Reports of verbs, for people in a line or two, or as one line of JSON (``--summary json``).
 
 Works on the report classes of the engine by their fields' names, so that each verb's report needs no twin here: those
-of ``_COUNTS`` are counted things, ``topics`` the shares of several topics, ``bytes`` is a size, ``seconds`` a duration,
-``first_txid`` and ``last_txid`` a range, ``durable`` a promise, ``dry_run`` a warning that nothing was done.
+of ``_COUNT_FIELDS`` are counted things, ``topics`` the shares of several topics, ``bytes`` is a size, ``seconds`` a
+duration, ``first_txid`` and ``last_txid`` a range, ``durable`` a promise, ``dry_run`` a warning that nothing was done.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 
 from msgspec import Struct
 
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 from sowctl.remote.place import RemotePath
-from sowctl.values.human import format_bytes, format_duration, format_rate
-from sowctl.values.jsonline import write_json_line
+from sowctl.values.display import format_bytes, format_duration, format_rate
+from sowctl.values.jsonline import format_json_line
 from sowctl.values.times import format_time
 
-_ALWAYS = ("published", "inserted", "updated", "deleted", "expired")
-_COUNTS = (
+_PUBLISH_FIELDS = ("published", "inserted", "updated", "deleted", "expired")
+_COUNT_FIELDS = (
     "published", "inserted", "updated", "unchanged", "missing", "journalled", "duplicates", "rejected", "blank",
     "already_expired", "examined", "matched", "returned", "deleted", "expired",
     "entries", "records", "versions", "changes", "leftovers",
     "restored", "restored_versions", "removed", "lost", "lost_versions",
 )  # fmt: skip
-_SIZES = ("bytes_before", "bytes_after")
+_SIZE_FIELDS = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""
-_OF_A_QUERY = ("examined", "matched", "returned")
+_QUERY_FIELDS = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
-_TIMES = ("now", "ahead", "oldest_read")
+_TIME_FIELDS = ("now", "ahead", "oldest_read")
 """Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
 
 
@@ -40,49 +40,51 @@ def as_dict(report: Any) -> dict[str, Any]:
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
     row = {name: _plain_value(getattr(report, name)) for name in report.__struct_fields__}
-    return row | {name: format_time(row[name]) for name in _TIMES if row.get(name) is not None}
+    return row | {name: format_time(row[name]) for name in _TIME_FIELDS if row.get(name) is not None}
 
 
-def as_json(report: Any) -> str:
+def encode_report(report: Any) -> str:
     """One line of JSON, ASCII only."""
-    return write_json_line(as_dict(report))
+    return format_json_line(as_dict(report))
 
 
-_OWN = ("action", "path", "note", "digest", "moved", "applied")
+_UNSHARED_FIELDS = ("action", "path", "note", "digest", "moved", "applied")
 """Facts of one report, which a total has only where they are those of all."""
 
 
-def total(reports: Sequence[Any]) -> dict[str, Any] | None:
-    """What the reports of several topics come to: one that names no topic but their number; None for fewer than two."""
+def sum_reports(reports: Sequence[Any]) -> dict[str, Any] | None:
+    """Sum the reports of several topics into one that has only their number; None for fewer than two."""
     rows = [as_dict(report) for report in reports]
     if len(rows) < 2:
         return None
-    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in (*_COUNTS, *_SIZES)}
+    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in (*_COUNT_FIELDS, *_SIZE_FIELDS)}
     # What is so of each alone: the first one's file is not that of all.
-    own = {name: None for name in _OWN if name in rows[0] and any(row[name] != rows[0][name] for row in rows)}
+    own = {
+        name: None for name in _UNSHARED_FIELDS if name in rows[0] and any(row[name] != rows[0][name] for row in rows)
+    }
     return rows[0] | own | {"topic": None, "message_type": None} | summed | {"topics": len(rows)}
 
 
-def texts(reports: Sequence[Any]) -> list[str]:
+def format_reports(reports: Sequence[Any]) -> list[str]:
     """Each of the reports of several topics in words, then their total: ``3 topics: 9 examined, 2 matched, 2 deleted``.
 
     Topics that share a name are told apart by their types.
     """
     names = Counter(report.topic for report in reports)
-    lines = [_in_words(_label_row(as_dict(report), names)) for report in reports]
-    row = total(reports)
+    lines = [_format_row(_label_row(as_dict(report), names)) for report in reports]
+    row = sum_reports(reports)
     if row is not None:
         number = row.pop("topics")
-        lines.append(f"{number} topics: {_in_words(row)}")
+        lines.append(f"{number} topics: {_format_row(row)}")
     return lines
 
 
-def as_text(report: Any) -> str:
+def format_report(report: Any) -> str:
     """``orders: 812 inserted, 3 rejected; 214.0 MiB in 6.1 s (133 a second); txid 1-815, durable``.
 
     Shares of several topics stand in lines of their own.
     """
-    return _in_words(as_dict(report))
+    return _format_row(as_dict(report))
 
 
 def _label_row(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
@@ -91,36 +93,44 @@ def _label_row(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
     return row | {"topic": f"[{row['message_type']}].[{row['topic']}]"} if twice else row
 
 
-def _in_words(report: Mapping[str, Any]) -> str:
+def _format_row(report: Mapping[str, Any]) -> str:
     row = dict(report)
     shares = row.get("topics") or []
     if len(shares) == 1:
         # One topic is told like a run of that topic alone; its own counts take the place of the list.
         row = shares[0] | {name: value for name, value in row.items() if name != "published"}
-    topic = f"{display(str(row['topic']))}: " if row.get("topic") else ""
+    topic = f"{escape_line(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
     counts = ", ".join(_format_counts(row)) or ("" if row.get("note") and done else "nothing to do")
     # The store's position is a txid, and no number of entries that were applied.
     applied = f"applied up to txid {row['applied']}" if row.get("action") and row.get("applied") else ""
-    parts = [counts, applied, _format_shrunk(row), _format_volume(row, report.get("published")), _format_position(row)]
+    parts = [
+        counts,
+        applied,
+        _format_size_change(row),
+        _format_volume(row, report.get("published")),
+        _format_position(row),
+    ]
     shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
-    parts += [display(str(row[name])) for name in shown if row.get(name)]
+    parts += [escape_line(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):
         # Replay names what it keeps by what it knows of it.
         what = "damaged" if ".damaged-" in str(row["moved"]) else "former"
-        parts.append(f"the {what} file is now {display(str(row['moved']))}")
+        parts.append(f"the {what} file is now {escape_line(str(row['moved']))}")
     lines = [topic + mode + done + "; ".join(part for part in parts if part)]
     if len(shares) > 1:
         names = Counter(share["topic"] for share in shares)
         shares = [_label_row(share, names) for share in shares]
-        lines += [f"  {display(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
+        lines += [f"  {escape_line(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
     return "\n".join(lines)
 
 
 def _format_counts(row: Mapping[str, Any]) -> list[str]:
-    counted = {name: row[name] for name in _COUNTS if type(row.get(name)) is int}
-    always: Sequence[str] = _OF_A_QUERY if "returned" in counted else () if counted.get("journalled") else _ALWAYS
+    counted = {name: row[name] for name in _COUNT_FIELDS if type(row.get(name)) is int}
+    always: Sequence[str] = (
+        _QUERY_FIELDS if "returned" in counted else () if counted.get("journalled") else _PUBLISH_FIELDS
+    )
     if "inserted" in counted:
         # Most publishers delete nothing, and are not told so.
         always = [name for name in always if name != "deleted"]
@@ -138,7 +148,7 @@ def _format_volume(row: Mapping[str, Any], messages: int | None) -> str:
     return f"{text} in {format_duration(seconds)}{rate}".strip()
 
 
-def _format_shrunk(row: Mapping[str, Any]) -> str:
+def _format_size_change(row: Mapping[str, Any]) -> str:
     if row.get("bytes_before") is None:
         return ""
     return f"{format_bytes(row['bytes_before'])} before, {format_bytes(row['bytes_after'])} after"

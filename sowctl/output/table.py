@@ -5,7 +5,7 @@ fractions of times, the directories of paths, then columns that the caller can s
 and arrays, then texts, the widest first. Numbers and SOW keys are never cut: a part of one is of no use. Where that is
 not enough, each record becomes a block of lines. A short result on a terminal has no column for metadata, or for facts,
 that none of its rows has. Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by
-rich, everything else streams. No cell is printed but through ``display``.
+rich, everything else streams. No cell is printed but through ``escape_line``.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
-from sowctl.output.columns import cell_texts, open_columns
-from sowctl.output.display import clip, clip_front, display, width
-from sowctl.output.drawing import drawing
-from sowctl.output.formats import Rendered
-from sowctl.output.options import NAMES, Column, OutputOptions, Terminal
+from sowctl.output.columns import format_cells, open_columns
+from sowctl.output.display import clip_front, clip_text, escape_line, measure_width
+from sowctl.output.formats import RenderResult
+from sowctl.output.options import COLUMN_NAMES, Column, OutputOptions, Terminal
 from sowctl.output.records import Batch
+from sowctl.output.richconsole import open_console
 from sowctl.values.jsontree import NumberText
 
 SAMPLE_ROWS = 200
 _GAP = "  "
 _MIN_TEXT_COLUMNS = 8
 """Columns of text are not cut below this width."""
-_READABLE_NESTED = 5
+_MIN_NESTED_COLUMNS = 5
 """Columns of objects and arrays are not cut below this width: what they begin with says little in any case."""
-_BOOKMARK = re.compile(r"\d+\|\d+\|")
-_LONGEST_KEY = 20
+_BOOKMARK_PATTERN = re.compile(r"\d+\|\d+\|")
+_MAX_KEY_DIGITS = 20
 """Digits of the largest SOW key."""
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
+_TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
 _TO_SECOND_COLUMNS, _TO_MINUTE_COLUMNS = 19, 16
 """Columns of a terminal that a time takes, to the second and to the minute."""
 _STATE_STYLES = {
@@ -55,16 +55,16 @@ class Layout(NamedTuple):
     times: list[bool]
     paths: list[bool]
 
-    def cell(self, at: int, text: str, mark: str) -> str:
+    def format_cell(self, at: int, text: str, mark: str) -> str:
         """The text of a cell of column ``at``, cut to its width; ``mark`` stands where something was cut."""
         room = self.widths[at]
-        if width(text) <= room:
+        if measure_width(text) <= room:
             return text
         if self.times[at]:
             keep = _TO_SECOND_COLUMNS if room >= _TO_SECOND_COLUMNS + len(mark) else _TO_MINUTE_COLUMNS
             # A mark of several characters may find room for its first ones alone.
             return text[:keep] + mark[: room - keep]
-        return clip_front(text, room, mark) if self.paths[at] else clip(text, room, mark)
+        return clip_front(text, room, mark) if self.paths[at] else clip_text(text, room, mark)
 
 
 class _ColumnFit:
@@ -79,22 +79,22 @@ class _ColumnFit:
         columns = list(zip(*rows, strict=True))
         figures = [heading in options.fit.figures for heading in headings]
         self.right = [known or _is_numeric(cells) for known, cells in zip(figures, columns, strict=True)]
-        self.whole = [known or _are_whole(cells) for known, cells in zip(figures, columns, strict=True)]
+        self.whole = [known or _are_identifiers(cells) for known, cells in zip(figures, columns, strict=True)]
         self.times = [_are_times(cells) for cells in columns]
         self.nested = [_are_nested(cells) for cells in columns]
         above = [headings] if options.headers else []
-        self.widths = [max(map(width, column)) for column in zip(*above, *texts, strict=True)]
+        self.widths = [max(map(measure_width, column)) for column in zip(*above, *texts, strict=True)]
 
-    def drop(self, numbers: set[int]) -> None:
+    def drop_columns(self, numbers: set[int]) -> None:
         """Leave columns out, but not all."""
         left = [at for at in self.shown if at not in numbers]
         self.shown = left or self.shown
 
-    def restore(self) -> None:
-        """Take back the columns that :meth:`fit` has left out."""
+    def restore_columns(self) -> None:
+        """Take back the columns that :meth:`fit_columns` has left out."""
         self.shown = self._before
 
-    def layout(self) -> Layout:
+    def build_layout(self) -> Layout:
         """The columns that are shown, as they are now."""
         paths = self.options.fit.paths
         return Layout(
@@ -109,23 +109,23 @@ class _ColumnFit:
         """Columns of the terminal that a line needs beyond those that there are; 0 where it fits."""
         return max(0, sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) - columns)
 
-    def _missing_width(self, columns: int) -> bool:
+    def _exceeds_width(self, columns: int) -> bool:
         return self._excess_width(columns) > 0
 
-    def fit(self, columns: int) -> bool:
+    def fit_columns(self, columns: int) -> bool:
         """Make it fit; whether that is possible."""
         self._before = self.shown
         self._cut_times(columns, _TO_SECOND_COLUMNS + len(_ELLIPSIS))
         self._cut_directories(columns)
         for name in self.options.fit.spare:
-            if self._missing_width(columns) and name in self.headings:
+            if self._exceeds_width(columns) and name in self.headings:
                 at = self.headings.index(name)
                 self._cut_times(columns, _TO_MINUTE_COLUMNS + len(_ELLIPSIS), at)
-                if self._missing_width(columns):
-                    self.drop({at})
+                if self._exceeds_width(columns):
+                    self.drop_columns({at})
         self._cut_times(columns, _TO_MINUTE_COLUMNS + len(_ELLIPSIS))
         nested = [at for at in self.shown if self.nested[at]]
-        least = {at: max(_READABLE_NESTED, width(self.headings[at])) for at in nested}
+        least = {at: max(_MIN_NESTED_COLUMNS, measure_width(self.headings[at])) for at in nested}
         return self._shrink_columns(columns, least) or self._shrink_columns(
             columns, dict.fromkeys(self.shown, _MIN_TEXT_COLUMNS)
         )
@@ -133,31 +133,31 @@ class _ColumnFit:
     def _cut_times(self, columns: int, room: int, only: int | None = None) -> None:
         """Cut columns of times one by one, or one of them, as long as a line does not fit."""
         for at in self.shown if only is None else (only,):
-            if self._missing_width(columns) and self.times[at]:
-                self.widths[at] = min(self.widths[at], max(room, width(self.headings[at])))
+            if self._exceeds_width(columns) and self.times[at]:
+                self.widths[at] = min(self.widths[at], max(room, measure_width(self.headings[at])))
 
     def _cut_directories(self, columns: int) -> None:
         """Cut columns of paths in front, down to the longest name of a file, as far as a line does not fit."""
         for at in self.shown:
             if self.headings[at] in self.options.fit.paths:
-                names = (width(row[at].rpartition("/")[2]) + len("/" + _ELLIPSIS) for row in self.texts)
-                least = max(width(self.headings[at]), *names)
+                names = (measure_width(row[at].rpartition("/")[2]) + len("/" + _ELLIPSIS) for row in self.texts)
+                least = max(measure_width(self.headings[at]), *names)
                 self.widths[at] = max(min(self.widths[at], least), self.widths[at] - self._excess_width(columns))
 
     def leave_out_repeated(self, columns: int) -> list[str]:
         """Leave out columns with one value in all rows where a line does not fit; names and values of those."""
-        if not self.options.fit.repeated or len(self.rows) < 2 or not self._missing_width(columns):
+        if not self.options.fit.repeated or len(self.rows) < 2 or not self._exceeds_width(columns):
             return []
         same = [at for at in self.shown if all(row[at] == self.texts[0][at] for row in self.texts)]
-        self.drop(set(same))
+        self.drop_columns(set(same))
         # Fields tell more than metadata, which says mostly what is usual.
-        same.sort(key=lambda at: self.headings[at] in NAMES)
+        same.sort(key=lambda at: self.headings[at] in COLUMN_NAMES)
         return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
 
     def _shrink_columns(self, columns: int, least: dict[int, int]) -> bool:
         """Take from the widest of the columns ``least``, which keep so much, until a line fits; whether it does."""
         elastic = [at for at in least if not self.whole[at] and not self.times[at]]
-        while self._missing_width(columns):
+        while self._exceeds_width(columns):
             # Narrower texts would say nothing.
             wide = [at for at in elastic if self.widths[at] > least[at]]
             if not wide:
@@ -172,14 +172,14 @@ class TableRenderer:
     def __init__(self, options: OutputOptions) -> None:
         self.options = options
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write the heading and one row per record; nothing at all where there is no record."""
         columns, found = open_columns(batches, self.options)
-        rows = (columns.cells(row) for row in found)
+        rows = (columns.read_cells(row) for row in found)
         # One more than is looked at, to know whether that was all.
         first = list(islice(rows, SAMPLE_ROWS + 1))
         if not first:
-            return Rendered(0)
+            return RenderResult(0)
         terminal = self.options.terminal
         shown = list(range(len(columns.columns)))
         if terminal is not None and not columns.chosen and len(first) <= SAMPLE_ROWS:
@@ -190,39 +190,39 @@ class TableRenderer:
             ]
             first = [[cells[at] for at in shown] for cells in first]
         fitting = _ColumnFit(
-            [display(columns.headings[at]) for at in shown],
+            [escape_line(columns.headings[at]) for at in shown],
             first,
             [_cell_texts(cells) for cells in first],
             self.options,
         )
-        notes = list(columns.notes())
+        notes = list(columns.format_notes())
         fits = True
         # In a file nothing is cut, however wide the lines are.
         if terminal is not None:
             if not columns.chosen and len(first) <= SAMPLE_ROWS:
                 same = fitting.leave_out_repeated(terminal.columns)
-                notes += [_same_in_each(same, terminal.columns)] if same else []
-            fits = fitting.fit(terminal.columns)
+                notes += [_format_repeated(same, terminal.columns)] if same else []
+            fits = fitting.fit_columns(terminal.columns)
         if not fits:
             # Where each column has its own line there is room for those that were left out.
-            fitting.restore()
-        layout, kept = fitting.layout(), fitting.shown
+            fitting.restore_columns()
+        layout, kept = fitting.build_layout(), fitting.shown
         everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_cell_texts, rows)))
         if not fits:
             count = _draw_blocks(layout.headings, everything, terminal or Terminal(), out)
-        elif terminal is not None and terminal.unicode and len(first) <= SAMPLE_ROWS:
+        elif terminal is not None and terminal.shows_unicode and len(first) <= SAMPLE_ROWS:
             count = _draw_table(layout, list(everything), terminal, out, self.options)
         else:
             count = _stream_table(layout, everything, terminal, out, headers=self.options.headers)
-        return Rendered(count, tuple(notes))
+        return RenderResult(count, tuple(notes))
 
 
-def _same_in_each(values: list[str], columns: int) -> str:
+def _format_repeated(values: list[str], columns: int) -> str:
     """A note of names with values, as many as two lines have room for."""
     room = 2 * columns - len("the same in each: ") - len(" and 99 more fields")
     told: list[str] = []
     for value in values:
-        if sum(map(width, told)) + 2 * len(told) + width(value) <= room:
+        if sum(map(measure_width, told)) + 2 * len(told) + measure_width(value) <= room:
             told.append(value)
     rest = len(values) - len(told)
     more = f"{rest} {'more ' if told else ''}{'field' if rest == 1 else 'fields'}"
@@ -238,8 +238,8 @@ def _is_numeric(cells: tuple[Any, ...]) -> bool:
     return bool(present) and all(isinstance(cell, NumberText | int) for cell in present)
 
 
-def _are_whole(cells: tuple[Any, ...]) -> bool:
-    """Whether they are numbers, texts of digits like SOW keys, or bookmarks, which commands take as they are."""
+def _are_identifiers(cells: tuple[Any, ...]) -> bool:
+    """True where all are numbers, texts of digits like SOW keys, or bookmarks, which commands take as they are."""
     present = [cell for cell in cells if cell is not None]
     return _is_numeric(cells) or (bool(present) and all(map(_is_key, present)))
 
@@ -247,16 +247,20 @@ def _are_whole(cells: tuple[Any, ...]) -> bool:
 def _is_key(cell: Any) -> bool:
     if not isinstance(cell, str):
         return False
-    return (len(cell) <= _LONGEST_KEY and cell.isascii() and cell.isdecimal()) or bool(_BOOKMARK.fullmatch(cell))
+    return (len(cell) <= _MAX_KEY_DIGITS and cell.isascii() and cell.isdecimal()) or bool(
+        _BOOKMARK_PATTERN.fullmatch(cell)
+    )
 
 
 def _cell_texts(cells: list[Any]) -> list[str]:
-    return [display(text or "") for text in cell_texts(cells)]
+    return [escape_line(text or "") for text in format_cells(cells)]
 
 
 def _are_times(cells: tuple[Any, ...]) -> bool:
     present = [cell for cell in cells if cell is not None]
-    return bool(present) and all(isinstance(cell, str) and _TIME.fullmatch(cell) is not None for cell in present)
+    return bool(present) and all(
+        isinstance(cell, str) and _TIME_PATTERN.fullmatch(cell) is not None for cell in present
+    )
 
 
 def _are_nested(cells: tuple[Any, ...]) -> bool:
@@ -276,12 +280,12 @@ def _draw_table(
         table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         # As texts, because rich would take brackets in a plain string for markup.
-        cells = [Text(layout.cell(at, text, _ELLIPSIS)) for at, text in enumerate(row)]
+        cells = [Text(layout.format_cell(at, text, _ELLIPSIS)) for at, text in enumerate(row)]
         if options.fit.state in layout.headings:
             state = layout.headings.index(options.fit.state)
             cells[state].stylize(_STATE_STYLES.get(row[state].split(",")[0], ""))
         table.add_row(*cells)
-    with drawing(out, terminal, "utf-8") as console:
+    with open_console(out, terminal, "utf-8") as console:
         console.print(table, crop=False)
     return len(rows)
 
@@ -294,8 +298,8 @@ def _stream_table(
     def line(texts: list[str]) -> str:
         cells = []
         for at, text in enumerate(texts):
-            shown = layout.cell(at, text, "...") if terminal is not None else text
-            blank = " " * max(0, layout.widths[at] - width(shown))
+            shown = layout.format_cell(at, text, "...") if terminal is not None else text
+            blank = " " * max(0, layout.widths[at] - measure_width(shown))
             cells.append(blank + shown if layout.right[at] else shown + blank)
         return _GAP.join(cells).rstrip() + "\n"
 
@@ -312,8 +316,8 @@ def _stream_table(
 
 def _draw_blocks(headings: list[str], rows: Iterator[list[str]], terminal: Terminal, out: BinaryIO) -> int:
     """A record in lines, one for each column that has something: for more columns than a terminal has room for."""
-    longest = max(map(width, headings))
-    names = [clip(heading, terminal.columns) + " " * (longest - width(heading)) for heading in headings]
+    longest = max(map(measure_width, headings))
+    names = [clip_text(heading, terminal.columns) + " " * (longest - measure_width(heading)) for heading in headings]
     room = max(_MIN_TEXT_COLUMNS, terminal.columns - longest - len(_GAP))
     count = 0
     for count, row in enumerate(rows, start=1):
@@ -334,7 +338,7 @@ def _split_text(text: str, room: int) -> Iterator[tuple[bool, str]]:
     while text:
         end = len(text)
         # Characters are up to two columns wide, so half of what is too much can be cut at once.
-        while width(text[:end]) > room:
-            end -= max(1, (width(text[:end]) - room) // 2)
+        while measure_width(text[:end]) > room:
+            end -= max(1, (measure_width(text[:end]) - room) // 2)
         yield first, text[:end]
         text, first = text[end:], False

@@ -1,8 +1,8 @@
 """Format ``template``: one text per record, such as ``{sow_key}: {/customer/name} {/price}``.
 
-In braces stands a path or a name of metadata (``options.NAMES``; ``data`` is the whole payload); ``{{`` and ``}}``
-are braces; ``\\n \\t \\\\`` are what they are elsewhere. Null is empty. Each text ends with the
-delimiter, by default a line feed.
+In braces stands a path or a name of metadata (``options.COLUMN_NAMES``; ``data`` is the whole payload); ``{{`` and
+``}}`` are braces; ``\\n \\t \\\\`` are what they are elsewhere. Null is empty. Each text ends with the delimiter, by
+default a line feed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from sowctl.errors import UsageError
-from sowctl.output.columns import cell_text, open_columns
-from sowctl.output.display import display
-from sowctl.output.formats import Rendered
-from sowctl.output.options import Column, OutputOptions, parse_column, unescape
+from sowctl.output.columns import format_cell, open_columns
+from sowctl.output.display import escape_line
+from sowctl.output.formats import RenderResult
+from sowctl.output.options import Column, OutputOptions, parse_column, unescape_text
 from sowctl.output.records import Batch
 
-_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PART_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class TemplateRenderer:
@@ -37,27 +37,27 @@ class TemplateRenderer:
         self.holes = len(columns)
         self.terminal = options.terminal is not None
 
-    def write(self, batches: Iterable[Batch], out: BinaryIO) -> Rendered:
+    def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
         """Write one text per record."""
         columns, rows = open_columns(batches, self.options)
         count = 0
         for row in rows:
-            texts = [cell_text(value) or "" for value in columns.cells(row)[: self.holes]]
+            texts = [format_cell(value) or "" for value in columns.read_cells(row)[: self.holes]]
             if self.terminal:
-                texts = [display(text) for text in texts]
+                texts = [escape_line(text) for text in texts]
             # There is one literal more than there are holes: the last one has no value behind it.
             filled = "".join(literal + text for literal, text in zip(self.literals, [*texts, ""], strict=True))
             out.write(filled.encode("utf-8", "surrogateescape") + self.options.delimiter)
             count += 1
         out.flush()
-        return Rendered(count)
+        return RenderResult(count)
 
 
 def parse_template(text: str) -> tuple[list[str], tuple[Column, ...]]:
     """The literals around the holes (one more than holes), and the holes. Raises UsageError ``SOW-OUT-021``."""
     literals, columns, end = [""], [], 0
-    for match in _PART.finditer(text):
-        literals[-1] += unescape(text[end : match.start()])
+    for match in _PART_PATTERN.finditer(text):
+        literals[-1] += unescape_text(text[end : match.start()])
         end = match.end()
         if match[0] in ("{{", "}}"):
             literals[-1] += match[0][0]
@@ -70,5 +70,5 @@ def parse_template(text: str) -> tuple[list[str], tuple[Column, ...]]:
                 f"the template has a single {match[0]} at position {match.start() + 1}",
                 hint="double it for a brace: {{ or }}",
             )
-    literals[-1] += unescape(text[end:])
+    literals[-1] += unescape_text(text[end:])
     return literals, tuple(columns)

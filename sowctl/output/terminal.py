@@ -1,7 +1,8 @@
 """A terminal behind a stream of bytes: whatever is written to it, nothing in it commands the terminal.
 
 The one place through which commands write to a person's standard output. Text in colours is written past it
-(:attr:`sowctl.cli.streams.Streams.painted`), by writers that pass each datum through :mod:`sowctl.output.display`.
+(:attr:`sowctl.cli.streams.Streams.painted_stdout`), by writers that pass each datum through
+:mod:`sowctl.output.display`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import io
 from codecs import getincrementaldecoder
 from typing import BinaryIO
 
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 
 class SafeTerminal(io.RawIOBase):
@@ -46,5 +47,5 @@ class SafeTerminal(io.RawIOBase):
 
     def _pass_on(self, text: str) -> None:
         if text:
-            lines = ("\t".join(map(display, line.split("\t"))) for line in text.split("\n"))
+            lines = ("\t".join(map(escape_line, line.split("\t"))) for line in text.split("\n"))
             self.stream.write("\n".join(lines).encode())

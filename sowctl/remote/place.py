@@ -1,4 +1,4 @@
-"""Where a file lies: a path of this machine, or a URL.
+"""The place of a file: a path of this machine, or a URL.
 
 Called wherever a place may be either. A URL of the scheme ``file`` is a path, so that local files keep their fast way.
 """
@@ -37,12 +37,12 @@ class RemotePath(Struct, frozen=True):
         """The ending of the name, with its dot."""
         return PurePosixPath(self.name).suffix
 
-    def up(self) -> RemotePath:
+    def find_parent(self) -> RemotePath:
         """The directory that it is in."""
         return RemotePath(self.scheme, self.server, self.path.rpartition("/")[0], self.query)
 
     def __truediv__(self, name: str) -> RemotePath:
-        """What has this name (or relative path) in this directory."""
+        """Return the place of this name (or relative path) in this directory."""
         return RemotePath(self.scheme, self.server, f"{self.path}/{name}".strip("/"), self.query)
 
     def __str__(self) -> str:
@@ -66,18 +66,18 @@ class RemotePath(Struct, frozen=True):
 Place: TypeAlias = Path | RemotePath
 
 
-def on_disk(place: Place) -> Path:
+def require_local(place: Place) -> Path:
     """The path of a file that is known to be one of this machine: of what is written, copied or repaired here."""
     assert isinstance(place, Path)
     return place
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
+    """True where a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
     return "://" in text and not is_file_url(text)
 
 
-def local_path(text: str) -> Path:
+def parse_local_path(text: str) -> Path:
     """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters.
 
     Raises UsageError ``SOW-RMT-001`` for a URL of the scheme ``file`` that names another machine, or has more than a
@@ -106,25 +106,27 @@ def local_path(text: str) -> Path:
 
 
 def is_file_url(text: str) -> bool:
-    """Whether a text is a URL of the scheme ``file``, which means a path of this machine."""
+    """True where a text is a URL of the scheme ``file``, which means a path of this machine."""
     return text[:5].lower() == "file:"
 
 
-def place_of(text: str) -> Place:
-    """The place that a text names: a URL, or a path as it is written. Raises UsageError as :func:`local_path`."""
-    return url_of(text) if is_url(text) else local_path(text)
+def parse_place(text: str) -> Place:
+    """The place that a text names: a URL, or a path as it is written. Raises UsageError as :func:`parse_local_path`."""
+    return parse_url(text) if is_url(text) else parse_local_path(text)
 
 
-def placed(root: Path, text: str) -> Place:
+def resolve_place(root: Path, text: str) -> Place:
     """The place that a text names; a relative path counts from ``root``."""
-    found = place_of(text)
+    found = parse_place(text)
     return root / found if isinstance(found, Path) else found
 
 
-def url_of(text: str) -> RemotePath:
-    """The URL that a text names; a path is one of the scheme ``file``. Raises UsageError as :func:`local_path`."""
+def parse_url(text: str) -> RemotePath:
+    """The URL that a text names; a path is one of the scheme ``file``. Raises UsageError as
+    :func:`parse_local_path`.
+    """
     if not is_url(text):
-        return RemotePath("file", "", str(local_path(text).absolute()).strip("/"))
+        return RemotePath("file", "", str(parse_local_path(text).absolute()).strip("/"))
     scheme, _, rest = text.partition("://")
     # Not urlsplit: a key may hold "#", and keys of object stores are taken as they are written.
     location, _, query = rest.partition("?")

@@ -47,10 +47,10 @@ def session(
     ``short``: for work of seconds, which ends before a second compilation by Java pays. A session that exists already
     is joined and left running. Starting raises what :func:`sowctl.spark.sessions.open_session` raises.
     """
-    from sowctl.spark.sessions import LOCAL, Session
+    from sowctl.spark.sessions import LOCAL_MASTER, Session
 
     return Session(
-        master or LOCAL,
+        master or LOCAL_MASTER,
         environment=environ if environment is None else environment,
         conf=conf,
         app=app,
@@ -67,14 +67,14 @@ def register(spark: SparkSession) -> None:
     """
     from sowctl.spark.sources import SOURCES
 
-    with _workers_like_this(spark):
+    with _use_this_python(spark):
         for source in SOURCES:
             spark.dataSource.register(source)
 
 
 @contextmanager
-def _workers_like_this(spark: SparkSession) -> Iterator[None]:
-    """Where Spark would run ``python3`` of PATH on this machine, what is registered within runs this Python instead.
+def _use_this_python(spark: SparkSession) -> Iterator[None]:
+    """Let what is registered within the block run this Python where Spark would run ``python3`` of PATH.
 
     An environment that is not activated has sowctl, and the python3 of PATH has not. Spark sends the name of the
     Python along with each data source and function, so those of the session's user keep theirs.

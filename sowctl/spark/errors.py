@@ -1,8 +1,9 @@
 """Our errors on their way through Spark: out of a task, through the virtual machine, and back as what they were.
 
-Spark carries nothing of a task's exception but its text. :func:`carried` writes the error in lines that people read
-and from which :func:`translated` makes it again on the driver, so that a command ends with the same code, words and
-exit status as the engine's own. Used by the data sources, the jobs and their commands; sowctl-spark(7), ERRORS.
+Spark carries nothing of a task's exception but its text. :func:`carry_errors` writes the error in lines that people
+read and from which :func:`translate_errors` makes it again on the driver, so that a command ends with the same code,
+words and exit status as the engine's own. Used by the data sources, the jobs and their commands; sowctl-spark(7),
+ERRORS.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _CLASSES = {kind.exit_status: kind for kind in _KINDS}
 _PARTS = ("place", "hint", "excerpt")
 # The status is the last part and always there: a text that Spark has cut short matches nothing, rather than half an
 # error.
-_WRITTEN = re.compile(
+_ERROR_PATTERN = re.compile(
     r"(?P<code>SOW-[A-Z]+-\d+): (?P<message>.*)\n"
     + "".join(rf"(?:  {name}: (?P<{name}>.*)\n)?" for name in _PARTS)
     + r"(?:  facts: (?P<facts>.*)\n)?  status: (?P<status>\d+)\b"
@@ -34,7 +35,7 @@ class CarriedError(Exception):
 
 
 @contextmanager
-def carried() -> Iterator[None]:
+def carry_errors() -> Iterator[None]:
     """Around what a task or a data source does: an error of ours leaves as :class:`CarriedError`."""
     try:
         yield
@@ -43,15 +44,15 @@ def carried() -> Iterator[None]:
             # An error ends the worker process, so this switch of Spark's hides the trace of this one error and no
             # other: the lines say what happened, and where in this package they were written is of no use.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise CarriedError(packed(error)) from None
+        raise CarriedError(encode_error(error)) from None
 
 
-def packed(error: SowError) -> str:
+def encode_error(error: SowError) -> str:
     """The error in lines: code and message, then what there is of place, hint, excerpt and facts, then the status."""
-    lines = [f"{error.code}: {_escaped(error.message)}"]
+    lines = [f"{error.code}: {_escape_line(error.message)}"]
     for name in _PARTS:
         if (text := getattr(error, name)) is not None:
-            lines.append(f"  {name}: {_escaped(text)}")
+            lines.append(f"  {name}: {_escape_line(text)}")
     # What JSON would not give back with its type stays behind; the words of the error do not depend on it.
     facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
     if facts:
@@ -59,32 +60,32 @@ def packed(error: SowError) -> str:
     return "\n".join([*lines, f"  status: {error.exit_status}"])
 
 
-def unpacked(text: str) -> SowError | None:
+def decode_error(text: str) -> SowError | None:
     """The first error of ours in a text of Spark's, or None."""
     # Spark repeats the text in the traces of both sides, so the first copy that can be read is the error.
-    for found in _WRITTEN.finditer(text):
+    for found in _ERROR_PATTERN.finditer(text):
         try:
             kind = _CLASSES[int(found["status"])]
-            parts = {name: None if found[name] is None else _plain(found[name]) for name in _PARTS}
+            parts = {name: None if found[name] is None else _unescape_line(found[name]) for name in _PARTS}
             facts: dict[str, Any] = json.loads(found["facts"] or "{}")
-            return kind(found["code"], _plain(found["message"]), **parts, **facts)
+            return kind(found["code"], _unescape_line(found["message"]), **parts, **facts)
         except (ValueError, KeyError, TypeError):
             continue
     return None
 
 
-def _escaped(text: str) -> str:
+def _escape_line(text: str) -> str:
     """A text as one line of UTF-8, by JSON's escapes; quotation marks stay, because nothing encloses it."""
     line = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"')
     return line.encode("utf-8", "backslashreplace").decode()
 
 
-def _plain(line: str) -> str:
+def _unescape_line(line: str) -> str:
     text: str = json.loads('"' + line.replace('"', '\\"') + '"')
     return text
 
 
-_INSTEAD = (
+_ALTERNATIVES = (
     (
         re.compile(r"does not support (?:deletes|DELETE)|DELETE TABLE|delete by expression", re.IGNORECASE),
         "to delete records, write rows with the option operation=delete; to delete by filter, use sowctl delete",
@@ -116,13 +117,13 @@ _INSTEAD = (
 """What Spark refuses, mostly to do with tables of Python data sources, and what does the same here."""
 
 
-def instead(text: str) -> str | None:
+def find_alternative(text: str) -> str | None:
     """The other way to what Spark's text refuses, or None."""
-    return next((way for refused, way in _INSTEAD if refused.search(text)), None)
+    return next((way for refused, way in _ALTERNATIVES if refused.search(text)), None)
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Around a Spark action on the driver: an error that a task carried is raised as what it was, its hint as a note.
 
     Everything else that Spark raises passes unchanged, with a hint where there is another way.
@@ -133,10 +134,10 @@ def translated() -> Iterator[None]:
     except SowError:
         raise
     except Exception as error:
-        found = unpacked(str(error))
+        found = decode_error(str(error))
         # An error of Spark's own, which in_plain_words() puts into words for commands.
         if found is None:
-            if (way := instead(str(error))) is not None:
+            if (way := find_alternative(str(error))) is not None:
                 error.add_note(f"hint: {way}")
             raise
         if found.hint is not None:

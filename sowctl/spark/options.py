@@ -14,18 +14,18 @@ from pathlib import Path
 from msgspec.json import decode as decode_json
 
 from sowctl.errors import UsageError
-from sowctl.remote.place import Place, place_of
-from sowctl.spark.paths import is_remote, local_path
-from sowctl.values.times import Clock, Micros, fixed_clock, parse_time, system_clock
-from sowctl.values.units import MAX_U64, parse_seconds, parse_size, whole_number
+from sowctl.remote.place import Place, parse_place
+from sowctl.spark.paths import is_remote, parse_local_path
+from sowctl.values.times import Clock, Micros, build_fixed_clock, parse_time, system_clock
+from sowctl.values.units import MAX_U64, parse_seconds, parse_size, parse_whole_number
 
-TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
-PLACE = ("path", "config", "root", "topic", "messageType", "instance", "now")
-PAYLOAD = ("payload", "payloadSchema", "mergeSchema", "samples", "columns")
-PATHS = "paths"
+TRUE_WORDS, FALSE_WORDS = ("true", "1", "yes"), ("false", "0", "no")
+PLACE_OPTIONS = ("path", "config", "root", "topic", "messageType", "instance", "now")
+PAYLOAD_OPTIONS = ("payload", "payloadSchema", "mergeSchema", "samples", "columns")
+PATHS_OPTION = "paths"
 """The option that Spark makes of a list of paths."""
-SPARK_OWN = ("checkpointLocation", "queryName", "outputMode")
-ELSEWHERE = {
+SPARK_OPTIONS = ("checkpointLocation", "queryName", "outputMode")
+FOREIGN_OPTIONS = {
     # Kafka
     "subscribe": "topic, a single name; without it, sow-journal reads the entries of all topics",
     "subscribePattern": "topic, a single name; without it, sow-journal reads the entries of all topics",
@@ -67,7 +67,7 @@ ELSEWHERE = {
     "txnVersion": "queryName of a stream, which prevents duplicate batches",
 }
 """Options of other sources of Spark's, and what says the same here."""
-KAFKA = "kafka."
+KAFKA_PREFIX = "kafka."
 """How the settings of Kafka's clients begin."""
 
 
@@ -88,26 +88,26 @@ class Options:
         # A caller may hand names over in any case, as Spark's own readers allow.
         self._given = {name.lower(): value for name, value in given.items()}
         # Spark passes the options of the whole query to the source, its own among them.
-        names = {name.lower(): name for name in (*known, *passed, *SPARK_OWN)}
+        names = {name.lower(): name for name in (*known, *passed, *SPARK_OPTIONS)}
         _refuse_pushdown(self._given)
         for name in given:
             if name.lower() not in names:
-                raise _unknown(source, name, known, names, others or {})
+                raise _build_unknown_error(source, name, known, names, others or {})
 
     def __bool__(self) -> bool:
-        """Whether any option was given."""
+        """Return whether any option was given."""
         return bool(self._given)
 
-    def text(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """The text of an option; None where it is absent or empty."""
         return self._given.get(name.lower()) or None
 
-    def path(self, name: str) -> Path | None:
+    def read_path(self, name: str) -> Path | None:
         """A path of this machine, absolute; a ``file:`` URL is one too.
 
         Raises UsageError ``SOW-SPK-098`` for another file system.
         """
-        text = self.text(name)
+        text = self.read_text(name)
         if text is None:
             return None
         if is_remote(text):
@@ -118,38 +118,38 @@ class Options:
                 "copy the files here",
             )
         # Absolute, because the processes that open it later need not share the working directory of this one.
-        return local_path(text).absolute()
+        return parse_local_path(text).absolute()
 
-    def place(self, name: str) -> Place | None:
+    def read_place(self, name: str) -> Place | None:
         """A path of this machine, absolute, or a URL."""
-        text = self.text(name)
+        text = self.read_text(name)
         if text is None:
             return None
-        place = place_of(text)
+        place = parse_place(text)
         return place.absolute() if isinstance(place, Path) else place
 
-    def flag(self, name: str, default: bool = False) -> bool:
+    def read_flag(self, name: str, default: bool = False) -> bool:
         """A truth value. Raises UsageError ``SOW-SPK-011``, as the others here do."""
-        text = self.text(name)
+        text = self.read_text(name)
         if text is None:
             return default
-        if text.lower() not in TRUE + FALSE:
-            raise self._bad(name, text, "true or false")
-        return text.lower() in TRUE
+        if text.lower() not in TRUE_WORDS + FALSE_WORDS:
+            raise self._build_value_error(name, text, "true or false")
+        return text.lower() in TRUE_WORDS
 
-    def number(self, name: str, default: int | None = None, least: int = 0) -> int | None:
+    def read_number(self, name: str, default: int | None = None, least: int = 0) -> int | None:
         """A whole number."""
-        text = self.text(name)
+        text = self.read_text(name)
         if text is None:
             return default
-        found = whole_number(text.strip())
+        found = parse_whole_number(text.strip())
         if found is None or found < least:
-            raise self._bad(name, text, f"an integer from {least} to {MAX_U64}")
+            raise self._build_value_error(name, text, f"an integer from {least} to {MAX_U64}")
         return found
 
-    def size(self, name: str) -> int | None:
+    def read_size(self, name: str) -> int | None:
         """A size in bytes, such as ``64MB``."""
-        text = self.text(name)
+        text = self.read_text(name)
         if text is None:
             return None
         try:
@@ -157,44 +157,44 @@ class Options:
         except ValueError:
             found = 0
         if found <= 0:
-            raise self._bad(name, text, "a size such as 64MB")
+            raise self._build_value_error(name, text, "a size such as 64MB")
         return found
 
-    def seconds(self, name: str) -> float | None:
+    def read_seconds(self, name: str) -> float | None:
         """An interval such as ``5m``, in seconds."""
-        text = self.text(name)
+        text = self.read_text(name)
         try:
             return None if text is None else parse_seconds(text)
         except ValueError:
-            raise self._bad(name, text or "", "an interval such as 5m") from None
+            raise self._build_value_error(name, text or "", "an interval such as 5m") from None
 
-    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+    def read_choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """One of some words."""
-        given = self.text(name) or default
+        given = self.read_text(name) or default
         text = given.lower()
         if text not in choices:
-            raise self._bad(name, given, "one of " + ", ".join(choices))
+            raise self._build_value_error(name, given, "one of " + ", ".join(choices))
         return text
 
-    def words(self, name: str) -> tuple[str, ...] | None:
+    def read_words(self, name: str) -> tuple[str, ...] | None:
         """Words separated by commas; None where there are none."""
-        text = self.text(name)
+        text = self.read_text(name)
         return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
-    def instant(self, name: str) -> Micros | None:
-        """An instant, relative ones counted from :meth:`clock`."""
-        text = self.text(name)
+    def read_instant(self, name: str) -> Micros | None:
+        """An instant, relative ones counted from :meth:`build_clock`."""
+        text = self.read_text(name)
         if text is not None and text.strip().isdecimal():
-            raise self._bad(name, text, "a time; a bare number is ambiguous")
-        return None if text is None else parse_time(text, self.clock())
+            raise self._build_value_error(name, text, "a time; a bare number is ambiguous")
+        return None if text is None else parse_time(text, self.build_clock())
 
-    def clock(self) -> Clock:
+    def build_clock(self) -> Clock:
         """The option ``now`` as a clock that stands still, else the system's."""
-        text = self.text("now")
+        text = self.read_text("now")
         # The text is evaluated once, so that all instants of one query count from the same present.
-        return system_clock if text is None else fixed_clock(parse_time(text, system_clock))
+        return system_clock if text is None else build_fixed_clock(parse_time(text, system_clock))
 
-    def _bad(self, name: str, text: str, wanted: str) -> UsageError:
+    def _build_value_error(self, name: str, text: str, wanted: str) -> UsageError:
         return UsageError("SOW-SPK-011", f"option {name} of the data source {self._source} is {text!r}, not {wanted}")
 
 
@@ -208,14 +208,14 @@ def _refuse_pushdown(given: Mapping[str, str]) -> None:
         )
 
 
-def each_path(given: Mapping[str, str]) -> list[dict[str, str]]:
+def split_paths(given: Mapping[str, str]) -> list[dict[str, str]]:
     """The options once for each path of ``load([...])``, which Spark hands over as one text of JSON."""
-    one = {name: text for name, text in given.items() if name.lower() != PATHS}
-    several = next((text for name, text in given.items() if name.lower() == PATHS), None)
+    one = {name: text for name, text in given.items() if name.lower() != PATHS_OPTION}
+    several = next((text for name, text in given.items() if name.lower() == PATHS_OPTION), None)
     return [dict(given)] if several is None else [one | {"path": path} for path in decode_json(several, type=list[str])]
 
 
-def _same(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str:
+def _format_hint(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str:
     """The hint at what says the same, which another source or question may have: ``names`` are the options here."""
     words = [word.lower() for word in re.findall("[A-Za-z]+", text)]
     whose = next((others[word].partition(" is an option of ")[2] for word in words if word in others), None)
@@ -224,21 +224,21 @@ def _same(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str
     return f"when {whose}, use: {text}"
 
 
-def _unknown(
+def _build_unknown_error(
     source: str, name: str, known: tuple[str, ...], names: Mapping[str, str], others: Mapping[str, str]
 ) -> UsageError:
-    foreign = {one.lower(): one for one in ELSEWHERE}
+    foreign = {one.lower(): one for one in FOREIGN_OPTIONS}
     others = {one.lower(): f"{one} is an option of {whose}" for one, whose in others.items()}
     near = get_close_matches(name.lower(), names, n=1)
     # An option of another source is named before a similar one of this: startingOffsets is no slip for anything here.
     if name.lower() in foreign:
         name = foreign[name.lower()]
-        hint = _same(ELSEWHERE[name], names, others)
+        hint = _format_hint(FOREIGN_OPTIONS[name], names, others)
     elif name.lower() in others:
         hint = others[name.lower()]
         # Spark hands names over in lower case; this one is known.
         name = hint.partition(" ")[0]
-    elif name.lower().startswith(KAFKA):
+    elif name.lower().startswith(KAFKA_PREFIX):
         hint = "a journal is read from files without a server: give config, or path, and topic"
     else:
         hint = f"did you mean {names[near[0]]}?" if near else "options: " + ", ".join(sorted(known))

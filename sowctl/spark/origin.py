@@ -1,4 +1,4 @@
-"""Which instance, topic or files a data source works on, found once and sent to the tasks as plain values.
+"""Instance, topic or files of a data source, found once and sent to the tasks as plain values.
 
 A configuration is read where the query is planned; tasks get the finished model, so that neither its file nor the
 environment variables in it need to exist where they run. Stores and journals must: by the same paths.
@@ -13,27 +13,27 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.config.usual import usual_config
-from sowctl.described import DescribedStruct
-from sowctl.engine.extensions.functions import functions_of
+from sowctl.config.default_config import find_default_config
+from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.errors import MissingError, SowError, UsageError
-from sowctl.journal.archive.manifest import no_archive
-from sowctl.journal.format import MANIFEST
-from sowctl.remote.place import Place, RemotePath, on_disk
+from sowctl.journal.archive.manifest import missing_archive_error
+from sowctl.journal.format import MANIFEST_SUFFIX
+from sowctl.remote.place import Place, RemotePath, require_local
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
-    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.compiler import Filter
     from sowctl.spark.options import Options
 
 
-_JOURNAL = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
+_JOURNAL_FILE_PATTERN = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
 
 
 class Origin(DescribedStruct, frozen=True):
-    """Where data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
+    """Place that data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
     ``archive`` a second directory of the journal files in ``path``."""
 
     config: InstanceConfig | None
@@ -43,26 +43,26 @@ class Origin(DescribedStruct, frozen=True):
     now: int
     archive: Place | None = None
 
-    def instance(self) -> Instance:
+    def build_instance(self) -> Instance:
         """The instance, its clock standing at ``now``."""
         return Instance(self.config, partial(int, self.now), holder="sowctl on Spark")
 
     @property
     def store_path(self) -> Path | None:
         """The path of a bare store, which is read where it lies: LMDB maps it."""
-        return None if self.path is None else on_disk(self.path)
+        return None if self.path is None else require_local(self.path)
 
     @property
     def target(self) -> Target:
-        """What a reader of records is to open."""
+        """Target that a reader of records opens."""
         return Target(topic=self.topic) if self.topic is not None else Target(path=self.store_path)
 
 
-def compiled(origin: Origin, text: str) -> Filter:
+def build_filter(origin: Origin, text: str) -> Filter:
     """A filter in the engine's language, with the functions of the configuration's modules. Raises UsageError."""
-    from sowctl.expressions.compile import compile_filter
+    from sowctl.expressions.compiler import compile_filter
 
-    return compile_filter(text, extra=functions_of(origin.instance()))
+    return compile_filter(text, extra=load_functions(origin.build_instance()))
 
 
 def find_origin(options: Options) -> Origin:
@@ -70,7 +70,7 @@ def find_origin(options: Options) -> Origin:
 
     Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
     """
-    path, archive, config = options.path("path"), options.place("archive"), config_of(options)
+    path, archive, config = options.read_path("path"), options.read_place("archive"), find_config(options)
     if config is None:
         if path is not None and archive is not None:
             raise UsageError(
@@ -79,20 +79,20 @@ def find_origin(options: Options) -> Origin:
                 hint="a store without a configuration has no journal: give config and topic, or remove archive",
             )
         if path is None:
-            raise _nowhere(options, "give config and topic, or path")
+            raise _build_location_error(options, "give config and topic, or path")
         if not path.is_file():
             hint = "patterns are not supported: give load() a list of paths" if has_magic(str(path)) else None
             raise MissingError("SOW-ENG-013", "the file does not exist", place=str(path), hint=hint)
-        return Origin(None, None, path, None, options.clock()())
+        return Origin(None, None, path, None, options.build_clock()())
     if path is not None:
         raise UsageError("SOW-SPK-012", "both a path and a configuration are given", hint="remove one of them")
     instance = _instance(options, config)
     if archive is not None:
         instance = instance.with_archive(archive)
-    name = options.text("topic")
+    name = options.read_text("topic")
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
-    topic = find_topic(instance, name, options.text("messageType"))
+    topic = find_topic(instance, name, options.read_text("messageType"))
     # The clock is read once and its instant sent along: no task looks at a clock of its own.
     return Origin(instance.config, topic, None, None, instance.now)
 
@@ -103,7 +103,7 @@ def find_journal(options: Options) -> Origin:
     ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
     ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
     """
-    path, archive, config = options.place("path"), options.place("archive"), config_of(options)
+    path, archive, config = options.read_place("path"), options.read_place("archive"), find_config(options)
     if config is not None:
         if path is not None:
             raise UsageError(
@@ -114,32 +114,34 @@ def find_journal(options: Options) -> Origin:
         instance = _instance(options, config)
         return Origin(instance.config, None, None, None, instance.now, archive)
     if path is None:
-        raise _nowhere(options, "give config, or path, or a topic of the configuration in the working directory")
-    name = options.text("instance") or _only_instance(path)
-    return Origin(None, None, path, name, options.clock()(), archive)
+        raise _build_location_error(
+            options, "give config, or path, or a topic of the configuration in the working directory"
+        )
+    name = options.read_text("instance") or _only_instance(path)
+    return Origin(None, None, path, name, options.build_clock()(), archive)
 
 
-def config_of(options: Options) -> Path | None:
+def find_config(options: Options) -> Path | None:
     """The configuration: the one that is named, else, where a topic and no path is, the usual one of the driver.
 
     Only with a topic: a table of Spark's catalog that has lost its options must not become another table.
     """
-    named = options.path("config")
-    if named is not None or options.text("path") is not None or options.text("topic") is None:
+    named = options.read_path("config")
+    if named is not None or options.read_text("path") is not None or options.read_text("topic") is None:
         return named
-    found = usual_config(os.environ, Path.cwd(), "option config")
+    found = find_default_config(os.environ, Path.cwd(), "option config")
     return None if found is None else found.absolute()
 
 
-def read_otherwise(error: SowError) -> SowError:
+def add_reading_hint(error: SowError) -> SowError:
     """The error, with a hint for readers where a view, conflated topic or queue was no topic with a store."""
     if error.code == "SOW-ENG-031":
         kind, name = str(error.facts.get("kind")), error.facts.get("topic")
-        error.hint = _READ_OTHERWISE.get(kind, _READ_OTHERWISE[""]).format(name=name)
+        error.hint = _READING_HINTS.get(kind, _READING_HINTS[""]).format(name=name)
     return error
 
 
-_READ_OTHERWISE = {
+_READING_HINTS = {
     "View": "sowctl pipeline view {name} --output DIR computes it on Spark, sowctl export {name} FILE by one process",
     "ConflatedTopic": "sowctl export {name} FILE writes its records for Spark; or read its source topic",
     "": "read the entries of its topic with sow-journal; sowctl queue info {name} shows its state",
@@ -148,11 +150,11 @@ _READ_OTHERWISE = {
 
 
 def _instance(options: Options, config: Path) -> Instance:
-    root = options.path("root")
-    return Instance.open(config, root=None if root is None else str(root), clock=options.clock())
+    root = options.read_path("root")
+    return Instance.open(config, root=None if root is None else str(root), clock=options.build_clock())
 
 
-def _nowhere(options: Options, hint: str) -> UsageError:
+def _build_location_error(options: Options, hint: str) -> UsageError:
     """The error of a reading that is not told where; without any option it is most likely a table of the catalog."""
     if not options:
         hint += "; CREATE TABLE ... USING ... OPTIONS saves them if it declares no columns"
@@ -162,20 +164,26 @@ def _nowhere(options: Options, hint: str) -> UsageError:
 def _only_instance(directory: Place) -> str:
     # Files of several instances are several journals, and to take one of them would be a guess.
     if isinstance(directory, RemotePath):
-        from sowctl.remote.opening import listed
+        from sowctl.remote.remote_files import list_files
 
         names = sorted(
-            {one.place.name.removesuffix(MANIFEST) for one in listed(directory) if one.place.suffix == MANIFEST}
+            {
+                one.place.name.removesuffix(MANIFEST_SUFFIX)
+                for one in list_files(directory)
+                if one.place.suffix == MANIFEST_SUFFIX
+            }
         )
     elif not directory.is_dir():
         raise MissingError("SOW-ENG-013", "the directory does not exist", place=str(directory))
     else:
-        names = sorted({found[1] for file in directory.iterdir() if (found := _JOURNAL.fullmatch(file.name))})
+        names = sorted(
+            {found[1] for file in directory.iterdir() if (found := _JOURNAL_FILE_PATTERN.fullmatch(file.name))}
+        )
     if len(names) == 1:
         return names[0]
     if not names:
         if isinstance(directory, RemotePath):
-            raise no_archive(directory)
+            raise missing_archive_error(directory)
         raise MissingError("SOW-JRN-001", "the directory has no journal files", place=str(directory))
     raise UsageError(
         "SOW-SPK-014",

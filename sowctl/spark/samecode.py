@@ -4,7 +4,7 @@ Readers and writers travel as what Python has in memory, which only the same cod
 would fail anywhere, or read something else. So what travels says which code made it, and is opened by a function that
 travels with it and needs no sowctl where it arrives: an executor that has none, or an older one, is named as that.
 Data sources, their readers and writers inherit :class:`SameCode`; the jobs ask before they begin
-(:mod:`sowctl.spark.jobs.sight`).
+(:mod:`sowctl.spark.jobs.visibility`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from zipfile import ZipFile
 
 from sowctl.version import VERSION
 
-Code: TypeAlias = "tuple[str, str]"
+CodeIdentity: TypeAlias = "tuple[str, str]"
 """A release, and the digest of its modules."""
 
 
 @cache
-def code() -> Code:
+def identify_code() -> CodeIdentity:
     """The code of this process."""
-    return VERSION, digest(Path(__file__).parents[1])
+    return VERSION, digest_package(Path(__file__).parents[1])
 
 
-def digest(package: Path) -> str:
+def digest_package(package: Path) -> str:
     """The digest of the names and sizes of a package's modules, in a directory or in an archive of such.
 
     It tells one installation from another without reading them, in 4 ms; releases differ in hundreds of sizes.
@@ -57,14 +57,14 @@ def _in_archive(package: Path) -> Iterator[str]:
 
 
 class SameCode:
-    """What travels to executors and is taken by the same code alone."""
+    """Base of objects that travel to executors, and that only the same code unpacks."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it travels: as bytes that are looked into when the code has been compared."""
-        return opened, (code(), _cloudpickle().dumps((type(self), self.__dict__)))
+        """Pack the object into bytes that are unpacked when the code has been compared."""
+        return unpack_object, (identify_code(), _cloudpickle().dumps((type(self), self.__dict__)))
 
 
-def require_code(made_by: Code) -> None:
+def require_code(made_by: CodeIdentity) -> None:
     """Raise where this process has other code than ``made_by`` says: code SOW-SPK-166, as a text that is carried.
 
     It travels by itself, with what stands in it and nothing else of this module.
@@ -73,7 +73,7 @@ def require_code(made_by: Code) -> None:
     import socket
 
     try:
-        from sowctl.spark.samecode import code
+        from sowctl.spark.samecode import identify_code
     except ImportError:
         try:
             from sowctl.version import VERSION
@@ -82,7 +82,7 @@ def require_code(made_by: Code) -> None:
         else:
             found = f"run an older sowctl {VERSION}"
     else:
-        here = code()
+        here = identify_code()
         if here == made_by:
             return
         found = f"run sowctl {here[0]} (modules {here[1]})"
@@ -97,8 +97,8 @@ def require_code(made_by: Code) -> None:
     )
 
 
-def opened(made_by: Code, packed: bytes) -> Any:
-    """What :meth:`SameCode.__reduce__` has packed. Raises as :func:`require_code`, and travels as it does."""
+def unpack_object(made_by: CodeIdentity, packed: bytes) -> Any:
+    """Unpack what :meth:`SameCode.__reduce__` has packed. Raises as :func:`require_code`, and travels as it does."""
     import pickle
 
     require_code(made_by)
@@ -109,7 +109,7 @@ def opened(made_by: Code, packed: bytes) -> Any:
 
 
 def _cloudpickle() -> Any:
-    """What pyspark sends its functions by."""
+    """Return the module by which pyspark sends its functions."""
     from pyspark import cloudpickle
 
     return cloudpickle

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.spark.catalog import is_mark
+from sowctl.spark.catalog import is_mark_column
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from sowctl.spark.options import Options
 
-PAYLOAD = "payload"
+PAYLOAD_COLUMN = "payload"
 # SOW keys are unsigned numbers of 64 bits, half of which are beyond a BIGINT (behaviour C07): hence the DECIMAL.
 STORE_COLUMNS: Mapping[str, str] = {
-    PAYLOAD: "BINARY",
+    PAYLOAD_COLUMN: "BINARY",
     "_sow_key": "DECIMAL(20,0)",
     "_txid": "BIGINT",
     "_timestamp": "TIMESTAMP",
@@ -33,7 +33,7 @@ STORE_COLUMNS: Mapping[str, str] = {
     "_correlation_id": "STRING",
 }
 JOURNAL_COLUMNS: Mapping[str, str] = {
-    PAYLOAD: "BINARY",
+    PAYLOAD_COLUMN: "BINARY",
     "_operation": "STRING",
     "_sow_key": "DECIMAL(20,0)",
     "_txid": "BIGINT",
@@ -48,19 +48,19 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
     "_correlation_id": "STRING",
     "_bookmark": "STRING",
 }
-CHANGE_TYPE = "_change_type"
-CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD: "BINARY", CHANGE_TYPE: "STRING", **JOURNAL_COLUMNS}
+CHANGE_TYPE_COLUMN = "_change_type"
+CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", CHANGE_TYPE_COLUMN: "STRING", **JOURNAL_COLUMNS}
 """Those of a journal that is read as a feed of changes."""
-ON_REQUEST = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
+OPTIONAL_COLUMNS = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
 
 
-INFERRED = "fields inferred from the messages"
+INFERRED_COMMENT = "fields inferred from the messages"
 """The comment of a column payload whose fields were inferred; it is how a reader gets to know that."""
-MERGED = "fields declared, and others of the messages"
+MERGED_COMMENT = "fields declared, and others of the messages"
 """The comment of one whose fields option ``mergeSchema`` has made."""
 
-LOOK_AT_MORE = (
+MORE_SAMPLES_HINT = (
     "option samples=all reads all messages to infer types, payloadSchema declares the "
     "fields; mode=DROPMALFORMED drops mismatched messages, mode=PERMISSIVE keeps their "
     "text in the column _corrupt_record"
@@ -68,7 +68,7 @@ LOOK_AT_MORE = (
 """The hint where a message does not fit what was inferred from others."""
 
 
-def ddl(
+def build_ddl(
     columns: Mapping[str, str],
     chosen: tuple[str, ...] | None,
     payload: str | None,
@@ -82,13 +82,13 @@ def ddl(
     Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
     """
     # Columns that are seldom filled cost a step per record, so they are read only where they are named.
-    names = chosen if chosen is not None else tuple(name for name in columns if name not in ON_REQUEST)
+    names = chosen if chosen is not None else tuple(name for name in columns if name not in OPTIONAL_COLUMNS)
     parts = []
     for name in names:
         if name not in columns:
             raise _unknown(name, columns)
         kind = columns[name]
-        if name == PAYLOAD and payload is not None:
+        if name == PAYLOAD_COLUMN and payload is not None:
             kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
             # Spark hands the reader nothing but the schema, and the comment is what it keeps of how that came about.
             if comment is not None:
@@ -97,36 +97,39 @@ def ddl(
     return ", ".join(parts if table is None else [*parts, table])
 
 
-def with_corrupt(columns: Mapping[str, str], name: str) -> Mapping[str, str]:
+def add_corrupt_column(columns: Mapping[str, str], name: str) -> Mapping[str, str]:
     """The columns, and one for the text of messages that do not fit. Raises UsageError ``SOW-SPK-134``."""
     if name in columns:
         raise UsageError("SOW-SPK-134", f"columnNameOfCorruptRecord is {name!r}, the name of another column")
     return {**columns, name: "STRING"}
 
 
-def declared_payload(options: Options) -> str | None:
+def read_payload_schema(options: Options) -> str | None:
     """The option ``payloadSchema``; an empty text where the fields are to be inferred, None for bytes."""
-    declared = options.text("payloadSchema")
+    declared = options.read_text("payloadSchema")
     default = "bytes" if declared is None else "struct"
-    if options.choice("payload", ("bytes", "struct"), default) == "bytes":
+    if options.read_choice("payload", ("bytes", "struct"), default) == "bytes":
         if declared is not None:
             raise UsageError("SOW-SPK-016", "payloadSchema is given, but payload is bytes", hint="remove one of them")
-        if options.flag("mergeSchema"):
+        if options.read_flag("mergeSchema"):
             hint = "payloadSchema declares fields, but payload=struct infers all fields"
             raise UsageError("SOW-SPK-165", "mergeSchema is given, but messages are read as bytes", hint=hint)
         return None
     return declared or ""
 
 
-def require_merged(options: Options, schema: StructType) -> None:
+def require_mergeable(options: Options, schema: StructType) -> None:
     """Raise UsageError ``SOW-SPK-165`` where fields are to be merged into a schema that was declared as a whole.
 
     Spark asks for no schema then, so that nobody has looked at the messages.
     """
-    if not options.flag("mergeSchema") or any(is_mark(field.name) for field in schema.fields):
+    if not options.read_flag("mergeSchema") or any(is_mark_column(field.name) for field in schema.fields):
         return
     for field in schema.fields:
-        if field.name == PAYLOAD and (field.metadata or {}).get("comment") not in (MERGED, INFERRED):
+        if field.name == PAYLOAD_COLUMN and (field.metadata or {}).get("comment") not in (
+            MERGED_COMMENT,
+            INFERRED_COMMENT,
+        ):
             raise UsageError(
                 "SOW-SPK-165",
                 "mergeSchema adds fields to those of payloadSchema, but .schema(...) has fixed all columns",
@@ -134,7 +137,7 @@ def require_merged(options: Options, schema: StructType) -> None:
             )
 
 
-def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:
+def build_arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:
     """The Arrow schema of the batches of a reader, exactly as Spark will compare it.
 
     Raises UsageError ``SOW-SPK-015`` for columns that do not exist or have another type, and as :func:`check_fields`.
@@ -143,17 +146,17 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Sche
     from pyspark.sql.types import StructType as Struct
 
     for field in schema.fields:
-        if is_mark(field.name):
+        if is_mark_column(field.name):
             continue
         if field.name not in columns:
             raise _unknown(field.name, columns)
         wanted = columns[field.name]
         # The payload alone may have a declared type: all other columns are what the file formats hold.
-        if field.name == PAYLOAD and isinstance(field.dataType, Struct):
+        if field.name == PAYLOAD_COLUMN and isinstance(field.dataType, Struct):
             check_fields(field.dataType)
             continue
         if field.dataType != _types()[wanted]:
-            what = f"{wanted} or a STRUCT" if field.name == PAYLOAD else wanted
+            what = f"{wanted} or a STRUCT" if field.name == PAYLOAD_COLUMN else wanted
             raise UsageError(
                 "SOW-SPK-015", f"column {field.name} is {what}, but {field.dataType.simpleString()} in the schema"
             )
@@ -189,41 +192,45 @@ def _check_type(name: str, kind: DataType, level: int) -> None:
         if not isinstance(kind.keyType, t.StringType):
             raise _no_such_type(name, kind, "names of members are strings: declare a MAP<STRING, ...>")
         _check_type(name, kind.valueType, level)
-    elif not isinstance(kind, _readable()):
+    elif not isinstance(kind, _list_readable_types()):
         raise _no_such_type(name, kind, "declare it as STRING, which accepts any value")
 
 
-def check_written(fields: Iterable[StructField]) -> None:
+def check_row_fields(fields: Iterable[StructField]) -> None:
     """Raise UsageError ``SOW-SPK-113`` for a field of rows that no message can hold.
 
     Spark's ``to_json`` writes intervals as SQL's literals, which no reader of messages takes for a time span; of shapes
     it writes nothing, and maps with nested keys it writes as the keys' insides.
     """
     for field in fields:
-        _check_written(field.name, field.dataType)
+        _check_row_type(field.name, field.dataType)
 
 
-def _check_written(name: str, kind: DataType) -> None:
+def _check_row_type(name: str, kind: DataType) -> None:
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
         for field in kind.fields:
-            _check_written(f"{name}.{field.name}", field.dataType)
+            _check_row_type(f"{name}.{field.name}", field.dataType)
     elif isinstance(kind, t.ArrayType):
-        _check_written(name, kind.elementType)
+        _check_row_type(name, kind.elementType)
     elif isinstance(kind, t.MapType):
         if isinstance(kind.keyType, t.StructType | t.ArrayType | t.MapType | t.VariantType):
-            raise _unwritten(
+            raise _build_unwritable_error(
                 name, kind, "names of members must be strings or numbers: convert them with transform_keys"
             )
-        _check_written(name, kind.keyType)
-        _check_written(name, kind.valueType)
-    elif not isinstance(kind, (*_readable(), t.VariantType, t.NullType, t.TimeType, t.CharType, t.VarcharType)):
+        _check_row_type(name, kind.keyType)
+        _check_row_type(name, kind.valueType)
+    elif not isinstance(
+        kind, (*_list_readable_types(), t.VariantType, t.NullType, t.TimeType, t.CharType, t.VarcharType)
+    ):
         column = name.partition(".")[0]
-        raise _unwritten(name, kind, f"CAST({column} AS STRING) writes a string, extract(... FROM {column}) a number")
+        raise _build_unwritable_error(
+            name, kind, f"CAST({column} AS STRING) writes a string, extract(... FROM {column}) a number"
+        )
 
 
-def _unwritten(name: str, kind: DataType, hint: str) -> UsageError:
+def _build_unwritable_error(name: str, kind: DataType, hint: str) -> UsageError:
     return UsageError("SOW-SPK-113", f"field {name} cannot be written as {kind.simpleString().upper()}", hint=hint)
 
 
@@ -233,7 +240,7 @@ def _no_such_type(name: str, kind: DataType, hint: str) -> UsageError:
     )
 
 
-def _readable() -> tuple[type, ...]:
+def _list_readable_types() -> tuple[type, ...]:
     """The types of single values that sowctl-spark(7), MESSAGES, says how to read."""
     from pyspark.sql import types as t
 
@@ -242,9 +249,9 @@ def _readable() -> tuple[type, ...]:
 
 
 def is_inferred(schema: pyarrow.Schema) -> bool:
-    """Whether the fields of the message were inferred: then nothing may be lost in reading it."""
-    metadata = schema.field(PAYLOAD).metadata or {}
-    return any(INFERRED.encode() in value for value in metadata.values())
+    """Return whether the fields of the message were inferred: then nothing may be lost in reading it."""
+    metadata = schema.field(PAYLOAD_COLUMN).metadata or {}
+    return any(INFERRED_COMMENT.encode() in value for value in metadata.values())
 
 
 def _types() -> dict[str, Any]:
@@ -260,7 +267,7 @@ def _types() -> dict[str, Any]:
 
 
 def _unknown(name: str, columns: Mapping[str, str]) -> UsageError:
-    if name == CHANGE_TYPE:
+    if name == CHANGE_TYPE_COLUMN:
         hint = "option changes=true of sow-journal reads the change feed, which has this column"
     else:
         hint = "columns: " + ", ".join(columns)

@@ -16,27 +16,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sowctl.extras import missing_package
+from sowctl.extras import build_missing_package_error
 from sowctl.spark.jvm.java import Java, find_java
 from sowctl.spark.jvm.machine import (
+    build_quick_home,
+    build_start_error,
     end_machine,
-    interrupt_as_before,
-    not_started,
-    process_environment,
-    quick_home,
+    format_error,
+    restore_interrupt_handler,
+    set_environment,
     start_machine,
-    words_of,
 )
 from sowctl.spark.jvm.masters import is_local, require_master
-from sowctl.spark.jvm.packed import driver_variables, packed_settings
-from sowctl.spark.jvm.workdir import work_directory
+from sowctl.spark.jvm.packed_environment import build_driver_variables, build_packed_settings
+from sowctl.spark.jvm.workdir import create_work_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
+LOCAL_MASTER = "local[*]"
 """All processors of this machine."""
-QUICK = "-XX:TieredStopAtLevel=1"
+QUICK_COMPILE_FLAG = "-XX:TieredStopAtLevel=1"
 """Has Java compile once and quickly what runs often, and not a second time and better."""
 _LOGGING = """\
 rootLogger.level = {level}
@@ -99,7 +99,7 @@ class Session:
 
 @contextmanager
 def open_session(
-    master: str = LOCAL,
+    master: str = LOCAL_MASTER,
     *,
     environment: Mapping[str, str],
     conf: Mapping[str, str] | None = None,
@@ -131,12 +131,12 @@ def open_session(
             if not joined:
                 # Begun here, it ends here: left to the virtual machine's end it would get 30 seconds, too few to remove
                 # an environment that was unpacked.
-                ends.callback(_quietly, spark.stop)
+                ends.callback(_stop_quietly, spark.stop)
         else:
             given, variables = dict(conf or {}), dict[str, str]()
             if packed is not None:
-                given = packed_settings(Path(packed), given.get("spark.master", master)) | given
-                variables = driver_variables(environment)
+                given = build_packed_settings(Path(packed), given.get("spark.master", master)) | given
+                variables = build_driver_variables(environment)
             spark = _start(ends, master, environment, variables, given, app, verbose, short=short)
         _register(spark)
         yield spark
@@ -166,10 +166,10 @@ def require_pyspark() -> None:
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             words = f"the Spark pipeline requires the package {module}, which is not installed"
-            raise missing_package("SOW-SPK-001", words, "spark")
+            raise build_missing_package_error("SOW-SPK-001", words, "spark")
 
 
-def settings(
+def build_settings(
     master: str, work: Path, given: Mapping[str, str], *, app: str, verbose: bool, short: bool = False
 ) -> dict[str, str]:
     """Spark's settings for a session; ``work`` is its own directory. What is ``given`` wins.
@@ -199,7 +199,7 @@ def settings(
     options = [f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}"]
     # On a cluster the driver's machine only plans; and of an option given twice Java takes the last one.
     if short and is_local(master):
-        options.append(QUICK)
+        options.append(QUICK_COMPILE_FLAG)
     if given.get("spark.driver.extraJavaOptions"):
         options.append(given["spark.driver.extraJavaOptions"])
     made["spark.driver.extraJavaOptions"] = " ".join(options)
@@ -234,35 +234,35 @@ def _start(
     master = conf.pop("spark.master", master)
     # What is entered in ``ends`` first ends last: the session, its context, the virtual machine, and the directory when
     # nothing uses it any more.
-    work = ends.enter_context(work_directory())
-    made = settings(master, work, conf, app=app, verbose=verbose, short=short)
+    work = ends.enter_context(create_work_directory())
+    made = build_settings(master, work, conf, app=app, verbose=verbose, short=short)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
         made.pop("spark.local.dir", None)
-    ends.enter_context(interrupt_as_before())
+    ends.enter_context(restore_interrupt_handler())
     variables = {**_variables(java, master, environment), **variables}
     # A cluster's workers have homes of their own; and one that the user names is meant.
     if is_local(master) and "SPARK_HOME" not in environment:
-        variables |= quick_home(work / "home")
-    with process_environment(variables):
+        variables |= build_quick_home(work / "home")
+    with set_environment(variables):
         gateway = start_machine(made, work, verbose)
         ends.callback(end_machine, gateway)
         try:
             context = _context(made, gateway)
         except Exception as error:
-            raise not_started(words_of(error), work) from error
-    ends.callback(_quietly, context.stop)
+            raise build_start_error(format_error(error), work) from error
+    ends.callback(_stop_quietly, context.stop)
     try:
         spark = SparkSession.builder.getOrCreate()
     except Exception as error:
         # a master that took the connection and never the application: Spark has given up and stopped meanwhile
-        raise not_started(words_of(error), work) from error
-    ends.callback(_quietly, spark.stop)
+        raise build_start_error(format_error(error), work) from error
+    ends.callback(_stop_quietly, spark.stop)
     return spark
 
 
 def _variables(java: Java, master: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What pyspark and its launcher take from the process's environment and nowhere else."""
+    """Build the variables that pyspark and its launcher take from the process's environment and nowhere else."""
     variables = {"JAVA_HOME": str(java.home)}
     # Without it Spark's workers would run the first python3 on PATH, which may lack this package.
     if is_local(master) and "PYSPARK_PYTHON" not in environment:
@@ -291,7 +291,7 @@ def _register(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-def _quietly(stop: Callable[[], object]) -> None:
+def _stop_quietly(stop: Callable[[], object]) -> None:
     with suppress(Exception):
         # a machine that died on the way cannot be asked to stop; what follows ends it
         stop()

@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
-from sowctl.arrow.evolution import distinct, evolved
+from sowctl.arrow.evolution import build_distinct_ddl, merge_ddl
 from sowctl.arrow.inference import Inference
-from sowctl.engine.topics.logplaces import read_moment
+from sowctl.engine.topics.log_places import parse_moment
 from sowctl.errors import SowError, UsageError
-from sowctl.spark.catalog import is_new_table, mark_of, options_of_table, with_table
-from sowctl.spark.errors import CarriedError, carried
-from sowctl.spark.options import PAYLOAD, PLACE, Options, each_path
-from sowctl.spark.origin import config_of, find_journal, find_origin, read_otherwise
+from sowctl.spark.catalog import format_mark_column, is_new_table, merge_table_options, select_table_options
+from sowctl.spark.errors import CarriedError, carry_errors
+from sowctl.spark.options import PAYLOAD_OPTIONS, PLACE_OPTIONS, Options, split_paths
+from sowctl.spark.origin import add_reading_hint, find_config, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
-from sowctl.spark.reading.malformed import MODE_OPTIONS, malformed_of
-from sowctl.spark.reading.several import several
+from sowctl.spark.reading.malformed_messages import MODE_OPTIONS, parse_malformed_rule
+from sowctl.spark.reading.multi_reader import combine_readers
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import (
     CHANGE_COLUMNS,
-    INFERRED,
+    INFERRED_COMMENT,
     JOURNAL_COLUMNS,
-    MERGED,
+    MERGED_COMMENT,
     STORE_COLUMNS,
-    ddl,
-    declared_payload,
-    require_merged,
-    with_corrupt,
+    add_corrupt_column,
+    build_ddl,
+    read_payload_schema,
+    require_mergeable,
 )
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from sowctl.spark.reading.storereader import StoreQuery
     from sowctl.spark.writing.writers import BatchWriter, StreamWriter, WriteRequest
 
-OTHER_SOURCE = "SOW-SPK-167"
+OTHER_SOURCE_CODE = "SOW-SPK-167"
 """The code of what one of the two sources does and the other does not."""
-SAMPLES = 300_000
+DEFAULT_SAMPLE_MESSAGES = 300_000
 """Messages that are looked at for a schema unless option ``samples`` says otherwise: 7 us each, by one process."""
-STORE_OPTIONS = (*PLACE, "archive", *PAYLOAD, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
+STORE_OPTIONS = (*PLACE_OPTIONS, "archive", *PAYLOAD_OPTIONS, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
-    *PLACE,
+    *PLACE_OPTIONS,
     "operation",
     "onError",
     "maxErrors",
@@ -68,13 +68,13 @@ WRITE_OPTIONS = (
     "rejects",
     "report",
 )
-READ_SHAPE = (*PAYLOAD, *MODE_OPTIONS, "numPartitions")
+READ_FORM_OPTIONS = (*PAYLOAD_OPTIONS, *MODE_OPTIONS, "numPartitions")
 """Options that say how messages are read, and nothing of which."""
-READ_BOUNDS = ("at", "filter", "pin")
+READ_BOUND_OPTIONS = ("at", "filter", "pin")
 JOURNAL_OPTIONS = (
-    *PLACE,
+    *PLACE_OPTIONS,
     "archive",
-    *PAYLOAD,
+    *PAYLOAD_OPTIONS,
     *MODE_OPTIONS,
     "changes",
     "operation",
@@ -89,7 +89,7 @@ JOURNAL_OPTIONS = (
     "maxBytesPerTrigger",
     "failOnDataLoss",
 )
-WHOSE = (
+OPTION_OWNERS = (
     dict.fromkeys(JOURNAL_OPTIONS, "reading sow-journal")
     | dict.fromkeys(STORE_OPTIONS, "reading sow")
     | dict.fromkeys(WRITE_OPTIONS, "writing to sow")
@@ -107,32 +107,32 @@ class SowSource(SameCode, DataSource):
 
     def schema(self) -> str:
         """The columns; a struct without a declared schema is inferred from the messages."""
-        from sowctl.spark.reading.storereader import sample
+        from sowctl.spark.reading.storereader import sample_records
 
-        with carried():
-            return _schema(self, STORE_COLUMNS, (STORE_OPTIONS, WRITE_OPTIONS), _store_query, sample)
+        with carry_errors():
+            return _schema(self, STORE_COLUMNS, (STORE_OPTIONS, WRITE_OPTIONS), _store_query, sample_records)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
         from sowctl.spark.reading.storereader import StoreReader
 
-        with carried():
-            return several([StoreReader(_store_query(one), schema) for one in self._read_options(schema)])
+        with carry_errors():
+            return combine_readers([StoreReader(_store_query(one), schema) for one in self._read_options(schema)])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A writer; Spark's modes are ``append`` and ``overwrite``."""
         from sowctl.spark.writing.writers import BatchWriter
 
-        with carried():
+        with carry_errors():
             return BatchWriter(_write_request(self._write_options(schema), overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """A writer for a stream; output mode ``complete`` replaces the topic with every batch."""
         from sowctl.spark.writing.writers import StreamWriter
 
-        with carried():
+        with carry_errors():
             options = self._write_options(schema)
-            name = options.text("queryName")
+            name = options.read_text("queryName")
             if name is None:
                 raise UsageError(
                     "SOW-SPK-033",
@@ -146,16 +146,16 @@ class SowSource(SameCode, DataSource):
         return _stream_or_refusal(_refuse_stream)
 
     def _read_options(self, schema: StructType) -> list[Options]:
-        given, table = with_table(self.name(), self.options, schema)
+        given, table = merge_table_options(self.name(), self.options, schema)
         # what a table says of writing to it is nothing to a reader
         passed = WRITE_OPTIONS if table else ()
-        found = [Options(self.name(), one, STORE_OPTIONS, passed, WHOSE) for one in each_path(given)]
-        require_merged(found[0], schema)
+        found = [Options(self.name(), one, STORE_OPTIONS, passed, OPTION_OWNERS) for one in split_paths(given)]
+        require_mergeable(found[0], schema)
         return found
 
     def _write_options(self, schema: StructType) -> Options:
-        given, _ = with_table(self.name(), self.options, schema)
-        bounds = {name.lower(): name for name in READ_BOUNDS}
+        given, _ = merge_table_options(self.name(), self.options, schema)
+        bounds = {name.lower(): name for name in READ_BOUND_OPTIONS}
         if found := [bounds[name] for name in map(str.lower, given) if name in bounds]:
             raise UsageError(
                 "SOW-SPK-110",
@@ -163,7 +163,7 @@ class SowSource(SameCode, DataSource):
                 hint="remove it, or INSERT into a table or view without the option",
             )
         # a view or table that is also written to may say how its messages are read
-        return Options(self.name(), given, WRITE_OPTIONS, READ_SHAPE, WHOSE)
+        return Options(self.name(), given, WRITE_OPTIONS, READ_FORM_OPTIONS, OPTION_OWNERS)
 
 
 class JournalSource(SameCode, DataSource):
@@ -176,16 +176,16 @@ class JournalSource(SameCode, DataSource):
 
     def schema(self) -> str:
         """The columns; a struct without a declared schema is inferred from the messages."""
-        from sowctl.spark.reading.journalreader import sample
+        from sowctl.spark.reading.journalreader import sample_messages
 
-        with carried():
-            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _known_journal, sample)
+        with carry_errors():
+            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _build_known_query, sample_messages)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
         from sowctl.spark.reading.journalreader import JournalReader
 
-        with carried():
+        with carry_errors():
             readers: list[DataSourceReader] = []
             for options in self._read_options(schema):
                 query = _journal_query(options)
@@ -193,7 +193,7 @@ class JournalSource(SameCode, DataSource):
                 require_entries(query.origin, query.topic, query.message_type)
                 _require_records(query)
                 readers.append(JournalReader(query, schema))
-            return several(readers)
+            return combine_readers(readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader for a stream; what is wrong with the options is said by its first answer."""
@@ -201,31 +201,31 @@ class JournalSource(SameCode, DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """None: entries come of what is published. Raises UsageError ``SOW-SPK-167``."""
-        with carried():
+        with carry_errors():
             _refuse_rows()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's name
         """None, as :meth:`writer`."""
-        with carried():
+        with carry_errors():
             _refuse_rows()
 
     def _stream_reader(self, schema: StructType) -> JournalStreamReader:
-        from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader, Pace
+        from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader, StreamLimits
 
         options, *more = self._read_options(schema)
         if more:
             raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start one stream per path")
-        latest = options.choice("start", ("earliest", "latest"), "earliest") == "latest"
-        most_bytes = options.size("maxBytesPerTrigger")
+        latest = options.read_choice("start", ("earliest", "latest"), "earliest") == "latest"
+        most_bytes = options.read_size("maxBytesPerTrigger")
         # One bound is enough: who says how many bytes a batch may have has said how large it may be.
-        most = options.number("maxEntries", MAX_ENTRIES if most_bytes is None else None, 1)
-        pace = Pace(latest, most, options.flag("failOnDataLoss", True), most_bytes)
-        return JournalStreamReader(_known_journal(options), pace, schema)
+        most = options.read_number("maxEntries", MAX_BATCH_ENTRIES if most_bytes is None else None, 1)
+        pace = StreamLimits(latest, most, options.read_flag("failOnDataLoss", True), most_bytes)
+        return JournalStreamReader(_build_known_query(options), pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:
-        given, _ = with_table(self.name(), self.options, schema)
-        found = [Options(self.name(), one, JOURNAL_OPTIONS, (), WHOSE) for one in each_path(given)]
-        require_merged(found[0], schema)
+        given, _ = merge_table_options(self.name(), self.options, schema)
+        found = [Options(self.name(), one, JOURNAL_OPTIONS, (), OPTION_OWNERS) for one in split_paths(given)]
+        require_mergeable(found[0], schema)
         return found
 
 
@@ -238,7 +238,7 @@ def _stream_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSource
     from sowctl.spark.reading.journalstream import RefusedStream
 
     try:
-        with carried():
+        with carry_errors():
             return make()
     except CarriedError as error:
         return RefusedStream(str(error))
@@ -246,7 +246,7 @@ def _stream_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSource
 
 def _refuse_stream() -> NoReturn:
     raise UsageError(
-        OTHER_SOURCE,
+        OTHER_SOURCE_CODE,
         "the data source sow does not support streams",
         hint="use readStream.format('sow-journal') for the entries of a topic, with changes=true "
         "for changes of records",
@@ -255,7 +255,7 @@ def _refuse_stream() -> NoReturn:
 
 def _refuse_rows() -> NoReturn:
     raise UsageError(
-        OTHER_SOURCE,
+        OTHER_SOURCE_CODE,
         "the data source sow-journal does not support writing",
         hint="write with format('sow'), config and topic, which publishes the rows",
     )
@@ -277,96 +277,102 @@ def _schema(
     ``sample`` gives messages of a ``query``, from which fields that are not declared are inferred."""
     given, table = dict(source.options), None
     if new := is_new_table(given):
-        given = options_of_table(given)
-        table = mark_of(source.name(), given)
-    found = [Options(source.name(), one, known[0], known[1] if new else (), WHOSE) for one in each_path(given)]
+        given = select_table_options(given)
+        table = format_mark_column(source.name(), given)
+    found = [
+        Options(source.name(), one, known[0], known[1] if new else (), OPTION_OWNERS) for one in split_paths(given)
+    ]
     options = found[0]
-    payload, comment = declared_payload(options), None
-    if payload == "" or (payload is not None and options.flag("mergeSchema")):
+    payload, comment = read_payload_schema(options), None
+    if payload == "" or (payload is not None and options.read_flag("mergeSchema")):
         count = _samples(options)
         messages = chain.from_iterable(sample(query(one), count) for one in found)
         seen = Inference()
         seen.add(messages if count is None else islice(messages, count))
         # What is declared may be narrower than what messages hold: only a type that was inferred as a whole loses none.
-        payload, comment = (evolved(payload, seen.members()), MERGED) if payload else (distinct(seen), INFERRED)
+        payload, comment = (
+            (merge_ddl(payload, seen.build_members()), MERGED_COMMENT)
+            if payload
+            else (build_distinct_ddl(seen), INFERRED_COMMENT)
+        )
     elif new:
         # a table that could never be read is refused when it is made
         query(options)
-    if "changes" in known[0] and options.flag("changes"):
+    if "changes" in known[0] and options.read_flag("changes"):
         columns = CHANGE_COLUMNS
-    return ddl(_columns(options, columns), options.words("columns"), payload, comment=comment, table=table)
+    return build_ddl(_columns(options, columns), options.read_words("columns"), payload, comment=comment, table=table)
 
 
 def _columns(options: Options, columns: Mapping[str, str]) -> Mapping[str, str]:
     """The columns that may be asked for; those that are seldom filled are there only where they are named."""
-    rule = malformed_of(options)
-    named = rule.column in (options.words("columns") or ())
-    return with_corrupt(columns, rule.column) if rule.asked or named else columns
+    rule = parse_malformed_rule(options)
+    named = rule.column in (options.read_words("columns") or ())
+    return add_corrupt_column(columns, rule.column) if rule.asked or named else columns
 
 
 def _samples(options: Options) -> int | None:
-    """How many messages are looked at for a schema, None for all."""
-    if (options.text("samples") or "").lower() == "all":
+    """Return how many messages are looked at for a schema, None for all."""
+    if (options.read_text("samples") or "").lower() == "all":
         return None
-    return options.number("samples", SAMPLES, 1)
+    return options.read_number("samples", DEFAULT_SAMPLE_MESSAGES, 1)
 
 
 def _store_query(options: Options) -> StoreQuery:
-    from sowctl.spark.reading.pinning import pinned
+    from sowctl.spark.reading.pinned_state import pin_state
     from sowctl.spark.reading.storereader import StoreQuery
 
     try:
         origin = find_origin(options)
     except SowError as error:
-        raise read_otherwise(error) from None
+        raise add_reading_hint(error) from None
     query = StoreQuery(
         origin,
-        read_moment(options.text("at"), options.clock()).of(origin.instance()),
-        options.text("filter"),
-        options.number("numPartitions", None, 1),
-        malformed_of(options),
+        parse_moment(options.read_text("at"), options.build_clock()).resolve_time(origin.build_instance()),
+        options.read_text("filter"),
+        options.read_number("numPartitions", None, 1),
+        parse_malformed_rule(options),
     )
-    pin = options.path("pin")
+    pin = options.read_path("pin")
     # ``at`` is dropped because the pinned file is the state at that instant already.
-    return query if pin is None else replace(query, origin=pinned(query.origin, query.at, pin), at=None)
+    return query if pin is None else replace(query, origin=pin_state(query.origin, query.at, pin), at=None)
 
 
 def _write_request(options: Options, *, overwrite: bool, client: str | None = None) -> WriteRequest:
     from sowctl.engine.bulk.staging import OPERATION_FLAGS, Operation
     from sowctl.engine.options import PublishOptions
-    from sowctl.spark.writing.attempts import find_staging
+    from sowctl.spark.writing.staging import find_staging
     from sowctl.spark.writing.writers import WriteRequest
 
-    if config_of(options) is None:
+    if find_config(options) is None:
         # Of a table that is made of rows (CREATE TABLE ... AS SELECT) Spark passes on no options: it looks like this.
         hint = "give config and topic; for a table, use CREATE TABLE name USING sow OPTIONS (...), without "
         hint += "columns and without AS SELECT, then INSERT INTO name to publish rows"
         raise UsageError("SOW-SPK-012", "no destination is given", hint=hint)
     origin = find_origin(options)
-    operation = options.text("operation")
+    operation = options.read_text("operation")
     if operation is not None:
-        operation = options.choice("operation", tuple(OPERATION_FLAGS), "publish")
-    skip = options.choice("onError", ("abort", "skip"), "abort") == "skip"
+        operation = options.read_choice("operation", tuple(OPERATION_FLAGS), "publish")
+    skip = options.read_choice("onError", ("abort", "skip"), "abort") == "skip"
     publish = PublishOptions(
         on_error="skip" if skip else "abort",
-        max_errors=options.number("maxErrors"),
-        expiration=options.seconds("expiration"),
-        allow_null_key=options.flag("allowNullKey"),
-        allow_volatile=options.flag("allowVolatile"),
+        max_errors=options.read_number("maxErrors"),
+        expiration=options.read_seconds("expiration"),
+        allow_null_key=options.read_flag("allowNullKey"),
+        allow_volatile=options.read_flag("allowVolatile"),
         client=client,
-        delta_null="set" if options.flag("deltaNull") else "ignore",
-        update_only=options.flag("updateOnly"),
+        delta_null="set" if options.read_flag("deltaNull") else "ignore",
+        update_only=options.read_flag("updateOnly"),
     )
     return WriteRequest(
         origin,
-        find_staging(origin, client, options.place("staging")),
+        find_staging(origin, client, options.read_place("staging")),
         publish,
         cast("Operation | None", operation),
         overwrite=overwrite,
-        keep_stamps=options.choice("stamps", ("new", "keep"), "new") == "keep",
+        keep_stamps=options.read_choice("stamps", ("new", "keep"), "new") == "keep",
         client=client,
-        rejects=options.path("rejects"),
-        report=options.path("report"),
+        rejects=options.read_path("rejects"),
+        report=options.read_path("report"),
     )
 
 
@@ -374,7 +380,7 @@ def _require_whole(topic: str | None, options: Options) -> None:
     """Raise UsageError where a feed of changes is asked of several topics, or of a part of the operations."""
     if topic is None:
         raise UsageError("SOW-SPK-013", "a change feed requires a topic", hint="add option topic")
-    if options.text("operation") is not None:
+    if options.read_text("operation") is not None:
         raise UsageError(
             "SOW-SPK-130",
             "a change feed has all operations, but option operation is given",
@@ -393,7 +399,7 @@ def _require_records(query: JournalQuery) -> None:
         )
 
 
-def _known_journal(options: Options) -> JournalQuery:
+def _build_known_query(options: Options) -> JournalQuery:
     """The query of a stream, a new table, or a schema that is inferred. Raises as :func:`require_entries`.
 
     A stream or table may be made before anything was published, so the topic need not have entries yet.
@@ -408,7 +414,7 @@ def _journal_query(options: Options) -> JournalQuery:
     from sowctl.spark.reading.journalbatches import JournalQuery
 
     origin = find_journal(options)
-    topic, message_type = options.text("topic"), options.text("messageType")
+    topic, message_type = options.read_text("topic"), options.read_text("messageType")
     # A type tells topics of one name apart; by itself it names none.
     if message_type is not None and topic is None:
         raise UsageError("SOW-SPK-013", "option messageType requires a topic", hint="add option topic")
@@ -417,18 +423,18 @@ def _journal_query(options: Options) -> JournalQuery:
         found = [one for one in origin.config.topics if one.name == topic]
         # With one entry of that name the type is known, and blocks without the topic can be passed over unread.
         message_type = found[0].message_type if len(found) == 1 else None
-    changes = options.flag("changes")
+    changes = options.read_flag("changes")
     if changes:
         _require_whole(topic, options)
     return JournalQuery(
         origin,
         topic,
         message_type,
-        options.choice("operation", ("publish", "delete", "all"), "all"),
-        options.text("filter"),
-        NumberRange(options.number("fromTxid"), options.number("toTxid")),
-        NumberRange(options.instant("fromTime"), options.instant("toTime")),
-        options.size("partitionBytes"),
-        malformed_of(options),
+        options.read_choice("operation", ("publish", "delete", "all"), "all"),
+        options.read_text("filter"),
+        NumberRange(options.read_number("fromTxid"), options.read_number("toTxid")),
+        NumberRange(options.read_instant("fromTime"), options.read_instant("toTime")),
+        options.read_size("partitionBytes"),
+        parse_malformed_rule(options),
         changes,
     )

@@ -1,6 +1,6 @@
 """Building a store under a temporary name and putting it in place (``sow-store(5)``, "Replacing a store").
 
-Replay, compaction, snapshots and creation build here. Until :meth:`StoreBuilder.put_in_place` nothing of it can be
+Replay, compaction, snapshots and creation build here. Until :meth:`StoreBuilder.install` nothing of it can be
 seen; a builder that dies leaves a file that the next one removes.
 """
 
@@ -22,13 +22,13 @@ import lmdb
 from sowctl.directories import make_directories, sync_directory
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import explained
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
-from sowctl.store.opening.access import refuse_irregular
-from sowctl.store.opening.environment import DEFAULT_MAP, MAX_DATABASES, create_databases
-from sowctl.store.opening.handle import Handle, Identity
-from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, record_inode
-from sowctl.store.opening.proof.transaction import begin_proven
+from sowctl.store.opening.access import require_regular_file
+from sowctl.store.opening.environment import MAX_DATABASES, MIN_WRITER_MAP_BYTES, create_databases
+from sowctl.store.opening.handle import FileIdentity, Handle
+from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, write_gate_inode
+from sowctl.store.opening.proof.transaction import begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.write import WriteTxn
 
@@ -40,7 +40,7 @@ _numbers = count()
 
 
 class StoreBuilder:
-    """A store under construction. Made by :func:`build`; keys must come in ascending order."""
+    """A store under construction. Made by :func:`build_store`; keys must come in ascending order."""
 
     def __init__(self, files: StoreFiles, meta: StoreMeta, seam: Seam, command: str) -> None:
         self.files = files
@@ -53,8 +53,8 @@ class StoreBuilder:
         self._handle: Handle | None = None
         self._meta = meta
         # Asked before anything is made: a directory or a device at this place would only be noticed by the rename.
-        refuse_irregular(files.path)
-        with explained(files.path, "build a store"):
+        require_regular_file(files.path)
+        with translate_errors(files.path, "build a store"):
             make_directories(files.directory, seam)
             _remove_stale(files)
             # The descriptor stays open and locked until the end: it shows other builders that this one lives.
@@ -76,15 +76,20 @@ class StoreBuilder:
         # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
         env = self._seam.call(
-            "lmdb.open", lmdb.open, os.fsencode(self.path), map_size=DEFAULT_MAP, max_dbs=MAX_DATABASES, **options
+            "lmdb.open",
+            lmdb.open,
+            os.fsencode(self.path),
+            map_size=MIN_WRITER_MAP_BYTES,
+            max_dbs=MAX_DATABASES,
+            **options,
         )
         txn = pages = None
         try:
             pages = PageFile(self.path, env.stat()["psize"], self._seam, place=self.files.path)
             begin = partial(self._seam.call, "lmdb.begin", env.begin, write=True)
-            txn = begin_proven(begin, pages, write=True)
+            txn = begin_proven_transaction(begin, pages, write=True)
             databases = create_databases(env, txn)
-            handle = Handle(self.files, env, pages, databases, Identity(0, 0), self._seam)
+            handle = Handle(self.files, env, pages, databases, FileIdentity(0, 0), self._seam)
             if meta is not None:
                 WriteTxn.create(handle, txn, meta)
             else:
@@ -100,7 +105,7 @@ class StoreBuilder:
             raise
         return handle
 
-    def append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def append_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add records: encoded values under ascending keys, each greater than all before. Raises ValueError."""
         self._keys += keys
         self._values += values
@@ -125,19 +130,19 @@ class StoreBuilder:
 
         def add(txn: WriteTxn) -> None:
             if keys:
-                txn.bulk_append(keys, values)
+                txn.append_records(keys, values)
             if versions:
                 txn.append_versions(versions)
 
         # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
         if keys or versions:
-            self.change(add, pending=pending + 64 * (len(keys) + len(versions)))
+            self.run_transaction(add, pending=pending + 64 * (len(keys) + len(versions)))
 
     def open_tables(self, names: Sequence[str]) -> None:
-        """Make further tables of a derived store, for :meth:`change`."""
-        self.change(lambda txn: txn.open_tables(names))
+        """Make further tables of a derived store, for :meth:`run_transaction`."""
+        self.run_transaction(lambda txn: txn.open_tables(names))
 
-    def change(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
+    def run_transaction(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
         """Run ``fn`` on the unfinished store in a transaction of its own (position, sequences, last time)."""
         handle = self._handle
         if handle is None:
@@ -145,22 +150,22 @@ class StoreBuilder:
         # The map follows the file instead of being reserved in advance: address space may be limited.
         target = handle.env.info()["last_pgno"] * handle.env.stat()["psize"] + 4 * pending
         while True:
-            if handle.map_size() < target:
-                handle.resize(max(target, 2 * handle.map_size()))
+            if handle.read_map_size() < target:
+                handle.resize_map(max(target, 2 * handle.read_map_size()))
             try:
                 self._commit_transaction(handle, fn)
                 return
             # The transaction was undone as a whole, so it can run again in a map twice as large.
             except lmdb.MapFullError:
-                target = 2 * handle.map_size()
+                target = 2 * handle.read_map_size()
 
     def _commit_transaction(self, handle: Handle, fn: Callable[[WriteTxn], None]) -> None:
-        txn = handle.begin(write=True)
+        txn = handle.begin_transaction(write=True)
         try:
             work = WriteTxn(handle, txn)
             fn(work)
             work.finish()
-            with explained(self.files.path, "write a new store"):
+            with translate_errors(self.files.path, "write a new store"):
                 self._seam.call("lmdb.commit", txn.commit)
             self._meta = work.meta
         except BaseException:
@@ -172,7 +177,7 @@ class StoreBuilder:
         """Write everything so far to the disk, so that little is left to write at the end. Raises StorageError."""
         self.flush()
         if self._handle is not None:
-            with explained(self.files.path, "write a new store"):
+            with translate_errors(self.files.path, "write a new store"):
                 self._seam.call("lmdb.sync", self._handle.env.sync, True)
 
     def finish(self) -> None:
@@ -180,20 +185,22 @@ class StoreBuilder:
         if self._handle is None:
             return
         self.flush()
-        with explained(self.files.path, "write a new store"):
+        with translate_errors(self.files.path, "write a new store"):
             # All content is on disk before the rename: a crash must not leave the store's name on a file with holes.
             self._seam.call("lmdb.sync", self._handle.env.sync, True)
         self._handle.close()
         self._handle = None
 
-    def leave(self, path: Path) -> None:
-        """Finish the file and leave it at ``path``, for another builder to :meth:`take`. Raises StorageError."""
+    def hand_over_file(self, path: Path) -> None:
+        """Finish the file and leave it at ``path``, for another builder to :meth:`take_over_file`. Raises
+        StorageError.
+        """
         self.finish()
-        with explained(path, "write a new store"):
+        with translate_errors(path, "write a new store"):
             self._seam.call("file.rename", os.rename, self.path, path)
         self._release_file()
 
-    def take(self, path: Path) -> None:
+    def take_over_file(self, path: Path) -> None:
         """Go on with what another builder has left at ``path``, in place of the empty store that this one has begun.
 
         The other one had the same definition, lineage and position. Raises StorageError.
@@ -201,7 +208,7 @@ class StoreBuilder:
         if self._handle is not None:
             self._handle.close()
             self._handle = None
-        with explained(self.files.path, "build a store"):
+        with translate_errors(self.files.path, "build a store"):
             fd = self._seam.call("file.open", os.open, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 # Locked before it has the name by which others see that it is being built.
@@ -219,7 +226,7 @@ class StoreBuilder:
                 self._guard = fd
         self._handle = self._open_file(None)
 
-    def put_in_place(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
+    def install(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
         """Make this the store, atomically, for this and all other processes.
 
         ``lock`` is the store's writer lock if the caller holds it already; else it is taken within ``wait`` seconds.
@@ -231,9 +238,9 @@ class StoreBuilder:
         with (
             # Order of locks: writer lock, then gate, as everywhere. The writer lock keeps out writers of the old file,
             # the gate those that open it.
-            writer.held(wait),
-            Gate(files, seam, wait).held(exclusive=True) as gate,
-            explained(files.path, "put a new store in place"),
+            writer.hold(wait),
+            Gate(files, seam, wait).hold(exclusive=True) as gate,
+            translate_errors(files.path, "put a new store in place"),
         ):
             if files.path.exists():
                 if new:
@@ -248,11 +255,11 @@ class StoreBuilder:
             if files.lock.exists():
                 seam.call("file.unlink", os.unlink, files.lock)
             sync_directory(files.directory, seam)
-            record_inode(gate, inode, seam)
+            write_gate_inode(gate, inode, seam)
         self._release_file()
 
     def discard(self) -> None:
-        """Close and remove what was built; after :meth:`put_in_place` there is nothing left to remove."""
+        """Close and remove what was built; after :meth:`install` there is nothing left to remove."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -297,8 +304,8 @@ def _list_unfinished(files: StoreFiles) -> list[Path]:
 
 
 def is_being_built(store: str | os.PathLike[str]) -> bool:
-    """Whether a living process builds what is to take the place of a store."""
-    for path in _list_unfinished(StoreFiles.of(store)):
+    """Return whether a living process builds what is to take the place of a store."""
+    for path in _list_unfinished(StoreFiles.from_path(store)):
         with suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -328,7 +335,7 @@ def _remove_stale(files: StoreFiles) -> None:
 
 
 @contextmanager
-def build(
+def build_store(
     path: str | os.PathLike[str],
     definition: Definition,
     *,
@@ -343,7 +350,7 @@ def build(
     ``now`` (microseconds) becomes its creation time. Raises StorageError.
     """
     meta = StoreMeta(definition, lineage=lineage, applied=applied, created=now)
-    builder = StoreBuilder(StoreFiles.of(path), meta, seam, command)
+    builder = StoreBuilder(StoreFiles.from_path(path), meta, seam, command)
     try:
         yield builder
     finally:
@@ -367,5 +374,7 @@ def create_store(
     Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
     """
     # Built aside like any other store: an empty store is complete or is not there.
-    with build(path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command) as builder:
-        builder.put_in_place(lock=lock, wait=lock_wait, new=True)
+    with build_store(
+        path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command
+    ) as builder:
+        builder.install(lock=lock, wait=lock_wait, new=True)

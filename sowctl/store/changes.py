@@ -17,7 +17,7 @@ from sowctl.errors import DamageError
 from sowctl.store.codec import KEY_SIZE
 from sowctl.store.lmdberrors import REBUILD_HINT
 
-MAX_ENTRIES = 256
+MAX_CHANGE_ENTRIES = 256
 """Entries above which the older half becomes one."""
 MIN_LISTED_KEYS = 4096
 """So many keys are listed at least, whatever the number of records. A bound, not measured: 32 KiB. No fewer than those
@@ -33,14 +33,14 @@ _CHECKSUM_SEED = crc32(b"changes")
 """What checksums begin with, so that its pages where records belong are not taken for sound ones."""
 
 
-def encode_entry(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
+def encode_change(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
     """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a checksum over all."""
     key = _NUMBER.pack(number)
     body = _HEAD.pack(before.to_bytes(16, "little"), after.to_bytes(16, "little")) + keys
     return key, body + _CRC.pack(_checksum_entry(key, body))
 
 
-def decode_entry(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
+def decode_change(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
     """``(before, after, keys)`` of an entry; None for a damaged one."""
     size = len(value) - _HEAD.size - _CRC.size
     if size < 0 or size % KEY_SIZE:
@@ -55,7 +55,7 @@ def _checksum_entry(key: bytes, body: bytes) -> int:
     return crc32(body, crc32(key, _CHECKSUM_SEED))
 
 
-def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int, place: str) -> None:
+def append_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int, place: str) -> None:
     """Add an entry within ``txn`` and forget what is not worth its room; ``records`` is how many the store has.
 
     Raises DamageError ``SOW-STO-055``, with ``place``, where the last entry is damaged: its page may be another's.
@@ -71,18 +71,18 @@ def note_change(txn: Any, database: Any, before: int, after: int, keys: bytes, r
     if cursor.last():
         # Checked before the list is written on: a damaged last entry shows that this page may belong to another
         # sub-database, and writing to it would destroy records.
-        if decode_entry(cursor.key(), cursor.value()) is None:
+        if decode_change(cursor.key(), cursor.value()) is None:
             message = "an entry of the change list is damaged: its checksum does not match"
             raise DamageError("SOW-STO-055", message, place=place, hint=REBUILD_HINT)
         number += _NUMBER.unpack(cursor.key())[0]
-    cursor.put(*encode_entry(number, before, after, keys))
+    cursor.put(*encode_change(number, before, after, keys))
     held = txn.stat(database)
     # The list stays at about twice the largest useful entry. Forgetting half at a time keeps the cost per transaction
     # constant.
     if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:
         _delete_entries(cursor, held["entries"] // 2)
-    elif held["entries"] > MAX_ENTRIES:
-        _merge_entries(cursor, MAX_ENTRIES // 2)
+    elif held["entries"] > MAX_CHANGE_ENTRIES:
+        _merge_entries(cursor, MAX_CHANGE_ENTRIES // 2)
 
 
 def _delete_entries(cursor: Any, entries: int) -> None:
@@ -95,12 +95,12 @@ def _merge_entries(cursor: Any, entries: int) -> None:
     """Make one entry of the oldest ones, if they follow one another; else they are of no use."""
     cursor.first()
     pairs = list(islice(cursor.iternext(), entries))
-    way = _find_path([decode_entry(*pair) for pair in pairs])
+    way = _find_path([decode_change(*pair) for pair in pairs])
     _delete_entries(cursor, entries)
     if way is not None:
         # The merged entry takes the number of its last part, so that numbers still ascend without renumbering the rest.
         before, after, keys = way
-        cursor.put(*encode_entry(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
+        cursor.put(*encode_change(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
 
 
 def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, list[bytes]] | None:
@@ -119,14 +119,14 @@ def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, i
     return (start, end, keys) if end >= 0 else None
 
 
-def changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | None:
+def find_changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | None:
     """The keys touched between the digests ``since`` and ``now``; None if the list does not lead there."""
     if since == now:
         return set()
     found = []
     # From the newest back: the state sought is nearly always a recent one.
     for key, value in txn.cursor(database).iterprev():
-        entry = decode_entry(key, value)
+        entry = decode_change(key, value)
         if entry is None:
             return None
         found.append(entry)

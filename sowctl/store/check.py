@@ -22,20 +22,19 @@ from msgspec.structs import asdict
 from sowctl.errors import SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import REBUILD_HINT, explained, missing
-from sowctl.store.opening.access import StoreFiles, may_lock
-from sowctl.store.opening.unlocked import Watch
+from sowctl.store.lmdberrors import REBUILD_HINT, missing_store_error, translate_errors
+from sowctl.store.opening.access import StoreFiles, can_lock
+from sowctl.store.opening.unlocked_watch import StateWatch
 
 _CHECK_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from sowctl.store.examine import main; main(*sys.argv[2:])"
 _PARTIAL_CHECK_PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); from sowctl.store.upkeep.partial import main; main(*sys.argv[2:])"
+    "import sys; sys.path.append(sys.argv[1]); from sowctl.store.repair.partial import main; main(*sys.argv[2:])"
 )
 
 
-class Reading(Struct, frozen=True):
-    """How much of a store's data is read besides its structure: a ``share`` (0 to 1), ``part`` number n of t, as much
-    as ``seconds`` allow; nothing where none of them is given. ``now`` is noted as the time of what was read
-    (microseconds).
+class CheckScope(Struct, frozen=True):
+    """The data that a check reads: a ``share`` (0 to 1), ``part`` n of t, or for ``seconds``; none without these.
+    ``now`` is noted as the time of what was read (microseconds).
     """
 
     now: int
@@ -45,7 +44,7 @@ class Reading(Struct, frozen=True):
 
 
 class StoreCoverage(Struct, frozen=True):
-    """How much a check has read: entries, bytes of keys and values, and in words what it could not verify.
+    """The amount that a check has read: entries, bytes of keys and values, and what it could not verify.
 
     ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:
     whether it read without locks. Of a check of a part: ``pages`` of its structure, the ``share`` of data that was
@@ -67,8 +66,8 @@ class StoreCoverage(Struct, frozen=True):
     record: tuple[tuple[int, int], ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """Whether everything that a reader can see was verified."""
+    def is_complete(self) -> bool:
+        """True if everything that a reader can see was verified."""
         return not self.not_verified
 
 
@@ -80,7 +79,7 @@ class StoreCheck(Iterator[Finding]):
         path: Path,
         seam: Seam,
         no_lock: bool,
-        reading: Reading | None = None,
+        reading: CheckScope | None = None,
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
         self.coverage = StoreCoverage(not_verified=("all data: the check has not finished",))
@@ -122,7 +121,7 @@ class StoreCheck(Iterator[Finding]):
             pipe, null = subprocess.PIPE, subprocess.DEVNULL
             return subprocess.Popen(command, stdin=null, stdout=pipe, stderr=errors)
 
-        with explained(self._path, "start the check"):
+        with translate_errors(self._path, "start the check"):
             try:
                 return self._seam.call("file.open", start)
             except PermissionError as problem:
@@ -160,10 +159,10 @@ class StoreCheck(Iterator[Finding]):
                 if child.wait() or not ended:
                     # Killed while no writer overtook it: then damage did it. Otherwise pages written again may have,
                     # which proves nothing about the file.
-                    if watch is None or watch.holds():
+                    if watch is None or watch.is_state_untouched():
                         yield self._report_child_death(child.returncode, where, _last_line(errors))
                     else:
-                        yield self._convert_overtaken(watch.error())
+                        yield self._convert_overtaken(watch.overtaken_error())
             finally:
                 if watch is not None:
                     watch.close()
@@ -174,16 +173,16 @@ class StoreCheck(Iterator[Finding]):
                 if child.stdout is not None:
                     child.stdout.close()
 
-    def _open_watch(self) -> Watch | None:
-        """What tells, where the child reads without locks, whether writers made LMDB end it."""
-        files = StoreFiles.of(self._path)
-        if may_lock(files) and not self._no_lock:
+    def _open_watch(self) -> StateWatch | None:
+        """Open a watch that tells, if the child reads without locks, whether writers made LMDB end it."""
+        files = StoreFiles.from_path(self._path)
+        if can_lock(files) and not self._no_lock:
             return None
         try:
-            watch = Watch(files, self._seam)
+            watch = StateWatch(files, self._seam)
         except OSError:
             return None  # the child meets the same error, and reports it
-        watch.begin()
+        watch.begin_state()
         return watch
 
     def _convert_overtaken(self, error: SowError) -> Finding:
@@ -214,7 +213,7 @@ def check_store(
     *,
     seam: Seam = SEAM,
     no_lock: bool = False,
-    reading: Reading | None = None,
+    reading: CheckScope | None = None,
     on_read: Callable[[int, int], None] | None = None,
 ) -> StoreCheck:
     """Read all of a store and yield what is wrong with it; ``.coverage`` of the result says how much was read.
@@ -226,5 +225,5 @@ def check_store(
     """
     real = Path(path).resolve()
     if not real.exists():
-        raise missing(real)
+        raise missing_store_error(real)
     return StoreCheck(real, seam, no_lock, reading, on_read)

@@ -24,30 +24,30 @@ from msgspec import Struct
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 
-USER_KEY = 1
-CORRELATION = 2
-LOGICAL_TOPIC = 4
-TOMBSTONE = 8
-LOSSY = 16
-OPTIONAL_PARTS = USER_KEY | CORRELATION | LOGICAL_TOPIC
-ALL_FLAGS = OPTIONAL_PARTS | TOMBSTONE | LOSSY
+USER_KEY_FLAG = 1
+CORRELATION_FLAG = 2
+LOGICAL_TOPIC_FLAG = 4
+TOMBSTONE_FLAG = 8
+LOSSY_FLAG = 16
+OPTIONAL_PART_FLAGS = USER_KEY_FLAG | CORRELATION_FLAG | LOGICAL_TOPIC_FLAG
+ALL_FLAGS = OPTIONAL_PART_FLAGS | TOMBSTONE_FLAG | LOSSY_FLAG
 
 # A CRC over data and its own CRC has a value that depends on nothing but the polynomial: verifying needs no slicing and
 # no comparison with a stored number.
 CRC_RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
-HEADER = struct.Struct("<HHQqq8s")
-HEADER_SIZE = HEADER.size
+HEADER_LAYOUT = struct.Struct("<HHQqq8s")
+HEADER_SIZE = HEADER_LAYOUT.size
 CRC_SIZE = 4
 KEY_CHECK_SLICE = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
 VALUE_OVERHEAD_BYTES = HEADER_SIZE + CRC_SIZE
 """Bytes of a value that are neither optional parts nor payload."""
 # Flags and size of the optional parts, both zero.
-PLAIN_FLAGS = bytes(4)
+PLAIN_PREFIX = bytes(4)
 """The beginning of a value without flags and optional parts: its payload stands right behind the header."""
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
-MAX_PART = 0xFFFF
+MAX_PART_BYTES = 0xFFFF
 
 # The header with flags and size of the optional parts as one number, which is 0 for a plain record.
 _PLAIN = struct.Struct("<IQqq8s")
@@ -82,23 +82,23 @@ class Record(Struct):
     value: bytes
 
     @property
-    def tombstone(self) -> bool:
-        """Whether this version says that the key was deleted."""
-        return bool(self.flags & TOMBSTONE)
+    def is_tombstone(self) -> bool:
+        """True if this version says that the key was deleted."""
+        return bool(self.flags & TOMBSTONE_FLAG)
 
     @property
-    def lossy(self) -> bool:
-        """Whether versions after this one were dropped by the granularity rule."""
-        return bool(self.flags & LOSSY)
+    def is_lossy(self) -> bool:
+        """True if versions after this one were dropped by the granularity rule."""
+        return bool(self.flags & LOSSY_FLAG)
 
 
-def next_key(key: bytes) -> bytes | None:
+def compute_next_key(key: bytes) -> bytes | None:
     """Return the key after ``key`` in key order, or None for the highest key."""
     number = int.from_bytes(key, "big") + 1
     return number.to_bytes(KEY_SIZE, "big") if number < 1 << 8 * KEY_SIZE else None
 
 
-def encode(
+def encode_record(
     key: bytes,
     check: bytes,
     txid: int,
@@ -116,23 +116,27 @@ def encode(
     """
     extra = b""
     # A flag and its part can never disagree: the flags of parts are set only where a part is written.
-    flags &= TOMBSTONE | LOSSY
+    flags &= TOMBSTONE_FLAG | LOSSY_FLAG
     # Parts stand in the order of their flags, each behind two bytes of its length; an empty part is there, a missing
     # one is not.
-    for flag, part in ((USER_KEY, user_key), (CORRELATION, correlation_id), (LOGICAL_TOPIC, logical_topic)):
+    for flag, part in (
+        (USER_KEY_FLAG, user_key),
+        (CORRELATION_FLAG, correlation_id),
+        (LOGICAL_TOPIC_FLAG, logical_topic),
+    ):
         if part is not None:
             flags |= flag
-            if len(part) > MAX_PART:
-                raise ValueError(f"an optional part of {len(part)} bytes is longer than {MAX_PART}")
+            if len(part) > MAX_PART_BYTES:
+                raise ValueError(f"an optional part of {len(part)} bytes is longer than {MAX_PART_BYTES}")
             extra += _LENGTH.pack(len(part)) + part
-    if len(extra) > MAX_PART:
-        raise ValueError(f"optional parts of {len(extra)} bytes together are longer than {MAX_PART}")
+    if len(extra) > MAX_PART_BYTES:
+        raise ValueError(f"optional parts of {len(extra)} bytes together are longer than {MAX_PART_BYTES}")
     # The key is in the checksum, though not in the value: a sound value under another key is found to be damaged.
-    body = HEADER.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
+    body = HEADER_LAYOUT.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
     return body + _CRC.pack(crc32(body, crc32(key)))
 
 
-def encode_plain(
+def encode_plain_records(
     keys: Sequence[bytes],
     checks: Iterable[bytes],
     txids: Iterable[int],
@@ -148,29 +152,31 @@ def encode_plain(
     return list(map(add, bodies, map(_CRC.pack, map(crc32, bodies, map(crc32, keys)))))
 
 
-def with_flags(key: bytes, value: bytes, flags: int) -> bytes:
+def replace_flags(key: bytes, value: bytes, flags: int) -> bytes:
     """``value`` with TOMBSTONE and LOSSY as in ``flags`` and a new checksum; everything else is kept."""
     # All flags fit into the low byte of the 16-bit field; the high byte is 0.
-    kept = value[0] & OPTIONAL_PARTS | flags & (TOMBSTONE | LOSSY)
+    kept = value[0] & OPTIONAL_PART_FLAGS | flags & (TOMBSTONE_FLAG | LOSSY_FLAG)
     body = _LENGTH.pack(kept) + value[2:-CRC_SIZE]
     return body + _CRC.pack(crc32(body, crc32(key)))
 
 
 def is_sound(key: bytes, value: bytes) -> bool:
-    """Whether the checksum of ``value`` under its 8-byte ``key`` is right."""
+    """Return whether the checksum of ``value`` under its 8-byte ``key`` is right."""
     # An entry of the expiry index leaves the same residue; its size shows that it is no record.
     return crc32(value, crc32(key)) == CRC_RESIDUE and len(value) >= VALUE_OVERHEAD_BYTES
 
 
-def decode(key: bytes, value: bytes) -> Record:
+def decode_record(key: bytes, value: bytes) -> Record:
     """Take a value apart. Raises :class:`DamageError` SOW-STO-001 (checksum) or SOW-STO-002 (parts that do not fit)."""
     # Checksum first: behind it, what does not fit is an error of the writer and not of the disk, and says so
     # (SOW-STO-002).
     if not is_sound(key, value):
-        raise damaged_record(key)
-    flags, extra, txid, time, expiration, check = HEADER.unpack_from(value)
+        raise damaged_record_error(key)
+    flags, extra, txid, time, expiration, check = HEADER_LAYOUT.unpack_from(value)
     start = HEADER_SIZE + extra
-    parts = _read_optional_parts(key, value, flags, start) if extra or flags & OPTIONAL_PARTS else (None, None, None)
+    parts = (
+        _read_optional_parts(key, value, flags, start) if extra or flags & OPTIONAL_PART_FLAGS else (None, None, None)
+    )
     # A flag that this version does not know may mean parts that it cannot find: refused, not guessed.
     if start > len(value) - CRC_SIZE or flags & ~ALL_FLAGS:
         raise _key_mismatch_error(key)
@@ -183,7 +189,7 @@ def _read_optional_parts(
     found: list[bytes | None] = []
     at = HEADER_SIZE
     try:
-        for flag in (USER_KEY, CORRELATION, LOGICAL_TOPIC):
+        for flag in (USER_KEY_FLAG, CORRELATION_FLAG, LOGICAL_TOPIC_FLAG):
             if not flags & flag:
                 found.append(None)
                 continue
@@ -199,20 +205,20 @@ def _read_optional_parts(
     return found[0], found[1], found[2]
 
 
-def logical_topic(value: bytes) -> bytes | None:
+def read_logical_topic(value: bytes) -> bytes | None:
     """The logical topic of a verified value, without taking the rest apart; None where it has none."""
     flags = value[0]
     # The value is verified, so its lengths can be followed without asking.
-    if not flags & LOGICAL_TOPIC:
+    if not flags & LOGICAL_TOPIC_FLAG:
         return None
     at = HEADER_SIZE
-    for flag in (USER_KEY, CORRELATION):
+    for flag in (USER_KEY_FLAG, CORRELATION_FLAG):
         if flags & flag:
             at += 2 + _LENGTH.unpack_from(value, at)[0]
     return value[at + 2 : at + 2 + _LENGTH.unpack_from(value, at)[0]]
 
 
-def damaged_record(key: bytes, place: str | None = None) -> DamageError:
+def damaged_record_error(key: bytes, place: str | None = None) -> DamageError:
     """The error for a value whose checksum is wrong."""
     return DamageError(
         "SOW-STO-001",
@@ -233,86 +239,88 @@ Numbers: TypeAlias = Any
 
 
 class Offsets(NamedTuple):
-    """Where values lie: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
+    """The places of values: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
 
     starts: Numbers
     sizes: Numbers
     sums: bytes
 
-    def part(self, start: int, stop: int) -> Offsets:
+    def select_range(self, start: int, stop: int) -> Offsets:
         """Some of them."""
         return Offsets(self.starts[start:stop], self.sizes[start:stop], self.sums[CRC_SIZE * start : CRC_SIZE * stop])
 
 
-class Uncut(Sequence[bytes]):
+class LazyValues(Sequence[bytes]):
     """Values that are cut out one by one when they are asked for, while all payloads are at hand already."""
 
     __slots__ = ()
 
     @abstractmethod
-    def payloads(self) -> list[bytes]:
+    def list_payloads(self) -> list[bytes]:
         """The payloads of all values; not to be changed."""
 
     @abstractmethod
-    def chosen(self, places: Sequence[int]) -> Sequence[bytes]:
+    def select_values(self, places: Sequence[int]) -> Sequence[bytes]:
         """Some of the values."""
 
 
-def payloads(values: Iterable[bytes]) -> list[bytes]:
+def extract_payloads(values: Iterable[bytes]) -> list[bytes]:
     """The payloads of many values, unchecked (their reader has verified them)."""
-    if isinstance(values, Uncut):
-        return values.payloads()
+    if isinstance(values, LazyValues):
+        return values.list_payloads()
     values = list(values)
     # One test for the whole batch: without flags every payload stands at the same place.
     if not any(map(_FLAGS, values)):  # and so without optional parts
         return list(map(_PLAIN_PAYLOAD, values))
     return [
-        value[HEADER_SIZE:-CRC_SIZE] if value[2:4] == b"\0\0" else value[HEADER_SIZE + extra_length(value) : -CRC_SIZE]
+        value[HEADER_SIZE:-CRC_SIZE]
+        if value[2:4] == b"\0\0"
+        else value[HEADER_SIZE + count_optional_bytes(value) : -CRC_SIZE]
         for value in values
     ]
 
 
 def has_payload(value: bytes, payload: bytes) -> bool:
-    """Whether ``payload`` is the payload of a value, without copying it."""
+    """Return whether ``payload`` is the payload of a value, without copying it."""
     # Compared in place: unchanged payloads are frequent, and copying each to compare it would double the cost.
-    start = HEADER_SIZE + extra_length(value)
+    start = HEADER_SIZE + count_optional_bytes(value)
     return len(value) == start + len(payload) + CRC_SIZE and value.startswith(payload, start)
 
 
-def extra_length(value: bytes) -> int:
+def count_optional_bytes(value: bytes) -> int:
     """Bytes of the optional parts of a value."""
     return int.from_bytes(value[2:4], "little")
 
 
-def stamps(value: bytes) -> tuple[int, int]:
+def read_stamps(value: bytes) -> tuple[int, int]:
     """``(txid, time)`` of a value."""
     return _STAMPS.unpack_from(value, 4)
 
 
-def all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
-    """:func:`stamps` of many values."""
+def read_all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
+    """:func:`read_stamps` of many values."""
     return list(map(_STAMPS.unpack_from, values, repeat(4)))
 
 
-def plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+def read_plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
     """Txids, times and expirations of many values; None where one has flags or optional parts, or there is none."""
     columns = tuple(zip(*_PLAIN.iter_unpack(b"".join(map(_HEAD, values))), strict=True))
     return (columns[1], columns[2], columns[3]) if columns and not any(columns[0]) else None
 
 
-def raw_stamps(values: Iterable[bytes]) -> bytes:
+def extract_raw_stamps(values: Iterable[bytes]) -> bytes:
     """Txid (u64) and time (i64) of many values end to end, little-endian as they are stored."""
     return b"".join(map(_RAW_STAMPS, values))
 
 
-def expiration_of(value: bytes) -> int:
+def read_expiration(value: bytes) -> int:
     """The expiration of a value, microseconds; 0 is none."""
     return int.from_bytes(value[20:28], "little", signed=True)
 
 
-def history_key_of(key: bytes, value: bytes) -> bytes:
+def build_history_key(key: bytes, value: bytes) -> bytes:
     """The history key of a version whose value is ``value``."""
-    txid, time = stamps(value)
+    txid, time = read_stamps(value)
     # Big-endian and offset: bytes then sort as (key, time, txid) does, which is the order in which versions are read.
     return _HISTORY.pack(key, time + TIME_OFFSET, txid)
 
@@ -323,21 +331,21 @@ def split_history_key(history: bytes) -> tuple[bytes, int, int]:
     return key, time - TIME_OFFSET, txid
 
 
-def expiry_key(expiration: int, key: bytes) -> bytes:
+def encode_expiry_key(expiration: int, key: bytes) -> bytes:
     """The 16-byte key of the expiry index: expiration (positive, microseconds), SOW key."""
     return expiration.to_bytes(8, "big") + key
 
 
-def expiry_value(entry: bytes) -> bytes:
+def encode_expiry_value(entry: bytes) -> bytes:
     """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`CRC_RESIDUE` verifies it too."""
     # An index entry has no content of its own; the checksum is there so that a page of another sub-database is told
     # from one of this.
     return crc32(entry).to_bytes(4, "little")
 
 
-def damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+def find_damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     """Indexes of the damaged entries of the expiry index."""
     # The same residue as for values: one pass over all entries, and a look at each only where something is wrong.
     if not keys or set(map(crc32, values, map(crc32, keys))) == {CRC_RESIDUE}:
         return []
-    return [index for index, key in enumerate(keys) if values[index] != expiry_value(key)]
+    return [index for index, key in enumerate(keys) if values[index] != encode_expiry_value(key)]

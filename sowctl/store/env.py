@@ -14,11 +14,11 @@ import lmdb
 
 from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import explained, given_up, translate
+from sowctl.store.lmdberrors import build_failed_commit_errors, build_store_error, translate_errors
 from sowctl.store.meta import Definition, StoreMeta
-from sowctl.store.opening.access import refuse_irregular
-from sowctl.store.opening.current import Current
-from sowctl.store.opening.environment import DEFAULT_MAP, Mode
+from sowctl.store.opening.access import require_regular_file
+from sowctl.store.opening.current_handle import CurrentHandle
+from sowctl.store.opening.environment import MIN_WRITER_MAP_BYTES, OpenMode
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 from sowctl.store.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Store:
     def __init__(
         self,
         files: StoreFiles,
-        mode: Mode,
+        mode: OpenMode,
         seam: Seam,
         definition: Definition | None,
         command: str,
@@ -47,10 +47,10 @@ class Store:
         self._mode = mode
         self._seam = seam
         self._failure: StorageError | None = None
-        self._current = Current(files, self.lock, mode, seam)
+        self._current = CurrentHandle(files, self.lock, mode, seam)
         try:
             # A first look proves that the file is a store of the right definition before anything is done with it.
-            with self.snapshot() as snapshot:
+            with self.open_snapshot() as snapshot:
                 self._definition = snapshot.meta.definition
                 self._check_definition(definition)
         except BaseException:
@@ -81,9 +81,9 @@ class Store:
         """
         if write and no_lock:
             raise ValueError("a store is not written without locks")
-        mode = Mode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
-        files = StoreFiles.of(path)
-        refuse_irregular(files.path)  # before a lock file is made beside it
+        mode = OpenMode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
+        files = StoreFiles.from_path(path)
+        require_regular_file(files.path)  # before a lock file is made beside it
         return cls(files, mode, seam, definition, command, notify)
 
     @property
@@ -92,8 +92,8 @@ class Store:
         return str(self.files.path)
 
     @property
-    def unlocked(self) -> bool:
-        """Whether it is read without locks, because this process may not use them."""
+    def is_unlocked(self) -> bool:
+        """True if it is read without locks, because this process may not use them."""
         handle = self._current.handle
         return handle is not None and handle.watch is not None
 
@@ -110,7 +110,7 @@ class Store:
             f"the store has another definition: {self._definition} in the file, expected: {expected}",
             place=self.path,
             hint="move the file away and rebuild it with sowctl replay, or give the topic another FileName",
-            differences=expected.differences(self._definition),
+            differences=expected.list_differences(self._definition),
         )
 
     def __enter__(self) -> Store:
@@ -123,30 +123,30 @@ class Store:
         """Close the file as soon as its last snapshot ends."""
         self._current.close()
 
-    def snapshot(self) -> Snapshot:
+    def open_snapshot(self) -> Snapshot:
         """Begin a read transaction; use it in a ``with`` statement. Raises as :meth:`open` does."""
-        return Snapshot(self._current.begin_reading)
+        return Snapshot(self._current.begin_read)
 
-    def meta(self) -> StoreMeta:
+    def read_meta(self) -> StoreMeta:
         """Definition and state as of now."""
-        with self.snapshot() as snapshot:
+        with self.open_snapshot() as snapshot:
             return snapshot.meta
 
-    def file_size(self) -> int:
+    def read_file_size(self) -> int:
         """Bytes of the data file."""
         return self.files.path.stat().st_size
 
-    def reader_table(self) -> str:
-        """Who reads the store, as LMDB lists it: a line of headings, then process, thread and transaction of each."""
-        with self._current.mutex, explained(self.files.path, "list readers"):
+    def read_reader_table(self) -> str:
+        """Read LMDB's list of readers: a line of headings, then process, thread and transaction of each."""
+        with self._current.mutex, translate_errors(self.files.path, "list readers"):
             return str(self._current.open().env.readers())
 
-    def writer_lock(self, wait: float | None = None) -> AbstractContextManager[None]:
+    def hold_writer_lock(self, wait: float | None = None) -> AbstractContextManager[None]:
         """Hold the writer lock over several writes (``wait`` seconds; None: the store's ``lock_wait``).
 
         Raises LockedError SOW-STO-030 that names the holder.
         """
-        return self.lock.held(self._mode.lock_wait if wait is None else wait)
+        return self.lock.hold(self._mode.lock_wait if wait is None else wait)
 
     def write(self, fn: Callable[[WriteTxn], T], *, pending: int = 0) -> T:
         """Run ``fn`` in one transaction and commit it; gives what ``fn`` gives. What ``fn`` raises undoes everything.
@@ -157,36 +157,36 @@ class Store:
         """
         if not self._mode.write:
             raise RefusedError("SOW-STO-026", "the store is opened read-only", place=self.path)
-        with self.writer_lock():
+        with self.hold_writer_lock():
             grow = 0
             # Twice at most in practice: when the map is too small, all of the transaction is run again in a larger one.
             while True:
                 if self._failure is not None:
                     raise self._failure
-                handle = self._with_room(pending, grow)
+                handle = self._open_with_room(pending, grow)
                 try:
                     return self._commit_transaction(handle, fn)
                 except lmdb.MapFullError:
-                    grow = 2 * handle.map_size()
+                    grow = 2 * handle.read_map_size()
 
     def open_tables(self, names: Sequence[str]) -> None:
         """Open further tables for :meth:`write`, and make those that are missing; the writer lock is held."""
         self.write(lambda txn: txn.open_tables(names))
 
-    def _with_room(self, pending: int, grow: int) -> Handle:
+    def _open_with_room(self, pending: int, grow: int) -> Handle:
         """The current handle with its map raised; ``grow`` is the size without which it cannot go on, 0 is none."""
         with self._current.mutex:
             handle = self._open_for_writing()
-            size = self.file_size()
+            size = self.read_file_size()
             # Copy on write: changed pages are written beside the old ones, so a file takes up to its own size once
             # more. Four times the pending bytes leave room for pages that are filled half and for branch pages.
-            target = max(DEFAULT_MAP, 2 * size, size + 4 * pending, grow)
+            target = max(MIN_WRITER_MAP_BYTES, 2 * size, size + 4 * pending, grow)
             # A map must not move while transactions of this process run. Without need it is left; with need (grow)
             # resize() refuses with an error that says what to do.
-            if handle.map_size() >= target or (handle.users and not grow):
+            if handle.read_map_size() >= target or (handle.users and not grow):
                 return handle
             try:
-                handle.resize(target)
+                handle.resize_map(target)
                 return handle
             except StorageError:
                 # A larger map than needed at once failed for want of address space: the write is tried in the old one.
@@ -199,7 +199,7 @@ class Store:
         before = self._current.handle
         handle = self._current.open(writing=True)
         if handle is not before:
-            with self.snapshot() as snapshot:
+            with self.open_snapshot() as snapshot:
                 found = snapshot.meta.definition
             # The file was replaced meanwhile: if the topic's definition changed with it, this writer must not add to
             # it.
@@ -210,11 +210,11 @@ class Store:
     def _commit_transaction(self, handle: Handle, fn: Callable[[WriteTxn], T]) -> T:
         from sowctl.store.write import WriteTxn
 
-        txn = handle.begin(write=True)
+        txn = handle.begin_transaction(write=True)
         try:
             # Asked within the transaction, when no other writer can commit: after a failed commit it tells which state
             # is the old one.
-            before = handle.last_txnid()
+            before = handle.read_last_txnid()
             work = WriteTxn(handle, txn)
             result = fn(work)
             # A transaction that changed nothing is not committed: the file stays as it is, byte for byte.
@@ -241,22 +241,22 @@ class Store:
         The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
         """
         # LMDB's memory may name the transaction that failed as done. Closed and opened again, the meta pages decide.
-        cause = translate(problem, self.files.path, action)
-        self._current.drop(handle)
+        cause = build_store_error(problem, self.files.path, action)
+        self._current.drop_handle(handle)
         if handle.users:
             state, stored = "the file was not read again, because a snapshot is open", None
         else:
             state, stored = self._find_outcome(before)
-        error, self._failure = given_up(cause, self.files.path, state, stored)
+        error, self._failure = build_failed_commit_errors(cause, self.files.path, state, stored)
         return error
 
     def _find_outcome(self, before: int) -> tuple[str, bool | None]:
         try:
-            with self.snapshot() as snapshot:
+            with self.open_snapshot() as snapshot:
                 # All records are read: that the meta page was written does not prove that the pages below it did.
-                for _ in snapshot.scan():
+                for _ in snapshot.scan_records():
                     pass
-                shown, newest = snapshot.transaction, self._current.open().last_txnid()
+                shown, newest = snapshot.txnid, self._current.open().read_last_txnid()
         except SowError as trouble:
             return f"and reading the file again failed: {trouble.message}", None
         if shown != newest:
@@ -272,7 +272,7 @@ class Store:
         Raises StorageError; the store writes no more then.
         """
         # Lock order: the writer lock first, then the mutex of the handle, as in write().
-        with self.writer_lock(), self._current.mutex:
+        with self.hold_writer_lock(), self._current.mutex:
             if self._failure is not None:
                 raise self._failure
             handle = self._open_for_writing()
@@ -280,7 +280,9 @@ class Store:
                 # True forces the sync even where commits are not durable by themselves.
                 self._seam.call("lmdb.sync", handle.env.sync, True)
             except (lmdb.Error, OSError) as problem:
-                raise self._recover_after_failure(handle, problem, handle.last_txnid(), "sync the store") from problem
+                raise self._recover_after_failure(
+                    handle, problem, handle.read_last_txnid(), "sync the store"
+                ) from problem
 
 
 def _abort_transaction(txn: Any) -> None:

@@ -23,22 +23,22 @@ from sowctl.errors import DamageError, LockedError, SowError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec, integrity
-from sowctl.store.changes import decode_entry
+from sowctl.store.changes import decode_change
 from sowctl.store.check import StoreCoverage
-from sowctl.store.codec import damaged_entries, history_key_of, split_history_key
-from sowctl.store.lmdberrors import REBUILD_HINT, translate
+from sowctl.store.codec import build_history_key, find_damaged_entries, split_history_key
+from sowctl.store.lmdberrors import REBUILD_HINT, build_store_error
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
-from sowctl.store.opening.environment import Mode, open_handle
+from sowctl.store.opening.environment import OpenMode, open_handle
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.locks import StoreFiles
-from sowctl.store.opening.pages import spare_page
-from sowctl.store.opening.unlocked import WATCH_INTERVAL_RECORDS
-from sowctl.store.read import COMPACTED, lost_write
-from sowctl.store.write import expiry_entries, payload_size
+from sowctl.store.opening.meta_pages import read_spare_meta
+from sowctl.store.opening.unlocked_watch import WATCH_INTERVAL_RECORDS
+from sowctl.store.read import COMPACTED_TXNID, describe_lost_write
+from sowctl.store.write import build_expiry_entries, count_payload_bytes
 
 # Pairs looked at together: enough for one checksum over many, few enough that a finding names its neighbourhood.
 EXAMINE_BATCH_RECORDS = 2000
-PROGRESS_EVERY = 25
+PROGRESS_INTERVAL_BATCHES = 25
 """Batches between two notes of how far the reading has come."""
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
@@ -59,9 +59,9 @@ class StoreExamination:
         self.highest_txid = 0
         self.skipped: list[str] = []
         self._page_faults: set[str] = set()
-        self.progress: Callable[[int, int], None] = untold
+        self.progress: Callable[[int, int], None] = ignore_progress
 
-    def run(self) -> Iterator[Finding]:
+    def iter_findings(self) -> Iterator[Finding]:
         """Everything that is wrong."""
         # In this order: what explains most comes first, and totals are compared last, when all has been read.
         yield from self._read_spare_page()
@@ -87,19 +87,19 @@ class StoreExamination:
         if self.meta is not None and not self.skipped:
             yield from self._check_totals(self.meta)
 
-    def steady(self) -> None:
+    def require_one_state(self) -> None:
         """Go on only with what is of one state. Raises LockedError SOW-STO-061 where it is read without locks."""
         if self._watch is not None:
-            self._watch.verify(self._state)
+            self._watch.verify_state(self._state)
 
-    def tell(self) -> None:
+    def report_progress(self) -> None:
         """Say how many of the entries that the file counts are read; of the expiry index it keeps no count."""
         meta = self.meta
         if meta is not None:
             self.progress(self.records + self.versions, meta.records + meta.versions)
 
-    def coverage(self) -> StoreCoverage:
-        """What was read."""
+    def build_coverage(self) -> StoreCoverage:
+        """Build the coverage of what was read."""
         return StoreCoverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
 
     def _build_finding(self, code: str, message: str, element: str) -> Finding:
@@ -108,7 +108,7 @@ class StoreExamination:
     def _damaged_page(self, problem: Exception, where: str, element: str) -> Iterator[Finding]:
         """The finding for a page that cannot be followed; none where it was found before, nor for what LMDB refuses to
         read in the same transaction after that, which is the same fault."""
-        error = translate(problem, Path(self.path), "read")
+        error = build_store_error(problem, Path(self.path), "read")
         if error.message in self._page_faults or (self._page_faults and isinstance(problem, lmdb.BadTxnError)):
             return
         self._page_faults.add(error.message)
@@ -121,12 +121,12 @@ class StoreExamination:
         next for which it was this page's turn.
         """
         # Read with plain reads: LMDB shows the page in use alone.
-        found = spare_page(Path(self.path), SEAM)
+        found = read_spare_meta(Path(self.path), SEAM)
         if found is None:
             return
         page, value = found
         fault = page.fault
-        if value is not None and page.txnid > COMPACTED:
+        if value is not None and page.txnid > COMPACTED_TXNID:
             with suppress(SowError):
                 # Pages take turns, so this page's next transaction is two further on; its meta record betrays that its
                 # write had begun.
@@ -173,14 +173,14 @@ class StoreExamination:
                     yield self._build_finding("SOW-STO-003", f"keys out of order after {_format_key(last)}", name)
                     self.skipped.append(f"{name} after {_format_key(last)}")
                     return
-                self.steady()
+                self.require_one_state()
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 yield from look(keys, values)
                 last, batches = keys[-1], batches + 1
-                if batches % PROGRESS_EVERY == 0:
+                if batches % PROGRESS_INTERVAL_BATCHES == 0:
                     self.note(f"{name} after {_format_key(last)}")
-                    self.tell()
-            self.tell()
+                    self.report_progress()
+            self.report_progress()
         except (lmdb.Error, DamageError) as problem:
             yield from self._damaged_page(problem, f", after {_format_key(last)}", name)
             self.skipped.append(f"{name} after {_format_key(last)}")
@@ -188,40 +188,40 @@ class StoreExamination:
     def _take_chunk(self, pairs: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         if self._watch is None:
             return list(islice(pairs, EXAMINE_BATCH_RECORDS))
-        self.steady()
+        self.require_one_state()
         return list(islice(pairs, WATCH_INTERVAL_RECORDS))
 
     def _check_records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._check_values(keys, values, "record")
         self.records += len(keys)
-        self.payload_bytes += payload_size(values)
-        for entry in expiry_entries(keys, values):
+        self.payload_bytes += count_payload_bytes(values)
+        for entry in build_expiry_entries(keys, values):
             self.expiry_sum += xxh3_64_intdigest(entry)
 
     def _check_values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
         # A damaged value is reported and not taken apart: its parts would be errors of their own.
-        damaged = set(integrity.verify(keys, values))
+        damaged = set(integrity.find_damaged_values(keys, values))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
                 yield self._build_finding("SOW-STO-001", "the checksum does not match", f"{what} {_format_key(key)}")
             elif value[:4] != b"\0\0\0\0":
                 try:
-                    record = codec.decode(key, value)
+                    record = codec.decode_record(key, value)
                 except SowError as problem:
                     yield self._build_finding(problem.code, problem.message, f"{what} {_format_key(key)}")
                     continue
-                if record.tombstone and (record.payload or what == "record"):
+                if record.is_tombstone and (record.payload or what == "record"):
                     yield self._build_finding("SOW-STO-053", "an unexpected tombstone", f"{what} {_format_key(key)}")
         # The digest is a sum, so records and versions are added in whatever order they come.
-        self.digest += integrity.digest_sum(keys, values)
-        txids = (codec.stamps(value)[0] for value in values if len(value) >= codec.VALUE_OVERHEAD_BYTES)
+        self.digest += integrity.compute_digest_sum(keys, values)
+        txids = (codec.read_stamps(value)[0] for value in values if len(value) >= codec.VALUE_OVERHEAD_BYTES)
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
 
     def _check_history(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         short = [key[:8] for key in keys]
         yield from self._check_values(short, values, "version of")
         self.versions += len(keys)
-        self.version_bytes += payload_size(values)
+        self.version_bytes += count_payload_bytes(values)
         before: tuple[bytes, int] = (b"", 0)
         for key, value in zip(keys, values, strict=True):
             if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.VALUE_OVERHEAD_BYTES:
@@ -229,7 +229,7 @@ class StoreExamination:
                     "SOW-STO-004", "the key of a version has a wrong length", f"version of {_format_key(key)}"
                 )
                 continue
-            if history_key_of(key[:8], value) != key:
+            if build_history_key(key[:8], value) != key:
                 place = f"version of {_format_key(key[:8])}"
                 yield self._build_finding("SOW-STO-004", "the key and the value of a version do not match", place)
             txid = split_history_key(key)[2]
@@ -245,20 +245,20 @@ class StoreExamination:
         """No version may be newer than the current record of its key."""
         # The current record is the newest version; `newest` holds the last version of each key of this batch.
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
-            if newest[key] > history_key_of(key, value):
+            if newest[key] > build_history_key(key, value):
                 message = "a version is newer than the current record"
                 yield self._build_finding("SOW-STO-053", message, f"version of {_format_key(key)}")
 
     def _check_expiry(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         self.expiries += len(keys)
         self.expiry_sum += sum(map(xxh3_64_intdigest, keys))
-        if damaged_entries(keys, values):
+        if find_damaged_entries(keys, values):
             yield self._build_finding(
                 "SOW-STO-052", "an entry of the expiry index does not match its checksum", "expiry"
             )
 
     def _check_changes(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
-        if None in map(decode_entry, keys, values):
+        if None in map(decode_change, keys, values):
             yield self._build_finding(
                 "SOW-STO-055", "an entry of the change list does not match its checksum", "changes"
             )
@@ -295,15 +295,15 @@ class StoreExamination:
                 "SOW-STO-051", "the digest of the records does not match the digest in the file", "meta"
             )
         # A meta record of another transaction: its page is older than the roots that lead to it.
-        if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED:
-            yield self._build_finding("SOW-STO-054", lost_write(meta.transaction, self.txn.id()), "meta")
+        if meta.transaction != self.txn.id() and self.txn.id() > COMPACTED_TXNID:
+            yield self._build_finding("SOW-STO-054", describe_lost_write(meta.transaction, self.txn.id()), "meta")
         # A record above the applied position would be applied a second time by the next catch-up.
         if meta.has_journal and self.highest_txid > meta.applied:
             message = f"a record has txid {self.highest_txid}, but the position of the store is txid {meta.applied}"
             yield self._build_finding("SOW-STO-051", message, "meta")
 
 
-def untold(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Nobody wants to know how far the reading has come."""
 
 
@@ -311,26 +311,26 @@ def _format_key(key: bytes) -> str:
     return str(int.from_bytes(key[:8], "big")) if key else "the start"
 
 
-Told = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told how many entries of how many are read."""
-Make = Callable[[Handle, Any], StoreExamination]
+ExaminationFactory = Callable[[Handle, Any], StoreExamination]
 """Makes what is run over a store, of its handle and a read transaction."""
 
 
-def examine(
+def examine_store(
     path: str,
     no_lock: bool,
     note: Callable[[str], None],
-    make: Make | None = None,
-    progress: Told = untold,
+    make: ExaminationFactory | None = None,
+    progress: ProgressCallback = ignore_progress,
 ) -> Iterator[Finding | StoreCoverage]:
     """Findings of the store at ``path``, at last the coverage. ``note`` is told where the reading is, ``progress`` how
     many entries of how many are read."""
     note("the start of the file")
     try:
         # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
-        handle = open_handle(StoreFiles.of(path), Mode(False, True, no_lock, 0.0), SEAM)
-        txn = handle.begin(write=False)
+        handle = open_handle(StoreFiles.from_path(path), OpenMode(False, True, no_lock, 0.0), SEAM)
+        txn = handle.begin_transaction(write=False)
         examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
         examination.progress = progress
     except SowError as problem:
@@ -338,10 +338,10 @@ def examine(
         return
     unlocked = handle.watch is not None
     try:
-        for finding in examination.run():
-            examination.steady()  # what is found in a mixture of two states is no damage
+        for finding in examination.iter_findings():
+            examination.require_one_state()  # what is found in a mixture of two states is no damage
             yield finding
-        examination.steady()
+        examination.require_one_state()
     except LockedError as problem:
         yield from _build_unread_finding(
             path, problem, "the checked data: another process wrote to the store during the check"
@@ -350,7 +350,7 @@ def examine(
     finally:
         examination.txn.abort()
         handle.close()
-    yield replace(examination.coverage(), unlocked=unlocked)
+    yield replace(examination.build_coverage(), unlocked=unlocked)
 
 
 def _build_unread_finding(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
@@ -364,10 +364,12 @@ def _build_unread_finding(path: str, problem: SowError, what: str) -> Iterator[F
 
 def main(path: str, locks: str = "") -> None:
     """The child process. ``locks`` is ``no-lock`` to read without any."""
-    serve(lambda note, progress: examine(path, locks == "no-lock", note, progress=progress))
+    write_findings(lambda note, progress: examine_store(path, locks == "no-lock", note, progress=progress))
 
 
-def serve(examined: Callable[[Callable[[str], None], Told], Iterator[Finding | StoreCoverage]]) -> None:
+def write_findings(
+    examined: Callable[[Callable[[str], None], ProgressCallback], Iterator[Finding | StoreCoverage]],
+) -> None:
     """Write what is found, one JSON object a line, to standard output."""
     # LMDB may abort on damage, which is expected here: no core file is left behind for it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

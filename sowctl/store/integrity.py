@@ -1,4 +1,4 @@
-"""Whether many values are as they were written: checksums in runs, marks in runs, and the digest (``sow-store(5)``).
+"""Proof that many values are sound: checksums in runs, marks in runs, and the digest (``sow-store(5)``).
 
 Called where records are read or written in numbers: scans, transactions, the check, the digests of ``info`` and
 ``replay``. The bytes themselves are packed and unpacked by :mod:`sowctl.store.codec` alone. Ruled by "How to read" and
@@ -19,20 +19,20 @@ from pathlib import Path
 from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import CRC_RESIDUE, VALUE_OVERHEAD_BYTES, damaged_record, is_sound
+from sowctl.store.codec import CRC_RESIDUE, VALUE_OVERHEAD_BYTES, damaged_record_error, is_sound
 
 CRC_RESTART = bytes.fromhex("81d59d4c")
 """Four bytes after which a CRC-32 that stood at :data:`CRC_RESIDUE` is 0 again, as before the first byte."""
-JOINED_BYTES = 4 << 20
+MAX_RUN_BYTES = 4 << 20
 """Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128
-SECRET_SIZE = 12
+SECRET_BYTES = 12
 """Random bytes of a mark: a payload must not be able to contain a mark on purpose."""
 _MARK_BYTE = b"\xff"
 """Is no part of any character, so that a search for the mark behind a place seldom halts before it."""
 # A CRC register can be steered to any state by the four bytes that come next: they are the state wanted, combined with
 # the state that is. RESIDUE is what a sound value leaves.
-CRC_RESTORED = int.from_bytes(CRC_RESTART, "little") ^ CRC_RESIDUE
+CRC_RESTART_MASK = int.from_bytes(CRC_RESTART, "little") ^ CRC_RESIDUE
 """With a checksum, the four bytes that restart it."""
 
 
@@ -44,7 +44,7 @@ class Marks:
     """
 
     def __init__(self, secret: bytes) -> None:
-        """``secret``: :data:`SECRET_SIZE` random bytes, which no value holds but by a chance of 2**-96."""
+        """``secret``: :data:`SECRET_BYTES` random bytes, which no value holds but by a chance of 2**-96."""
         self._start = _MARK_BYTE + secret
         self._parts: list[bytes] = []
         rest = b"".join(b"\\x%02x" % byte for byte in secret)
@@ -52,29 +52,29 @@ class Marks:
         # passed as well.
         self.behind = rb"(?:[^\xff]++|\xff(?!%b))*+\xff%b([\x00-\xff]{4})" % (rest, rest)
 
-    def parts(self, count: int) -> list[bytes]:
+    def build_parts(self, count: int) -> list[bytes]:
         """Parts of a run of ``count`` values: two empty ones, for key and value, before every mark."""
         # Made once for the largest batch so far and used for every batch of a scan.
         for number in range(len(self._parts) // 3, count):
             mark = self._start + number.to_bytes(4, sys.byteorder)
             # The register stands at RESIDUE behind a sound value; these four bytes take it from behind the number to 0.
-            back = crc32(mark, CRC_RESIDUE) ^ CRC_RESTORED
+            back = crc32(mark, CRC_RESIDUE) ^ CRC_RESTART_MASK
             self._parts += [b"", b"", mark + back.to_bytes(4, "little")]
         return self._parts[: 3 * count]
 
-    def joined(self, values: Sequence[bytes]) -> bytes:
+    def join_values(self, values: Sequence[bytes]) -> bytes:
         """A run of ``values`` that have been verified already."""
-        parts = self.parts(len(values))
+        parts = self.build_parts(len(values))
         parts[1::3] = values
         return b"".join(parts)
 
 
-def numbers_of(groups: bytes) -> list[int]:
+def decode_mark_numbers(groups: bytes) -> list[int]:
     """The numbers that a search with :attr:`Marks.behind` found, end to end."""
     return memoryview(groups).cast("I").tolist()
 
 
-def sound_run(
+def build_sound_run(
     keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False, marks: Marks | None = None
 ) -> bytes | None:
     """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
@@ -82,9 +82,9 @@ def sound_run(
     One checksum runs over all of it: behind every sound value stands :data:`CRC_RESTART`, which takes the register from
     where such a value leaves it (:data:`CRC_RESIDUE`) to where a checksum begins, so that at the end nothing is
     left. Wrong bits in several values cannot cancel out: the polynomial is irreducible. None says nothing: a value
-    may be damaged, or they are too large to be copied; :func:`verify` tells.
+    may be damaged, or they are too large to be copied; :func:`find_damaged_values` tells.
 
-    ``small``: the caller knows that they are not too large, and asks :func:`refuse_short` of those that matter.
+    ``small``: the caller knows that they are not too large, and asks :func:`require_full_length` of those that matter.
     ``marks``: behind every value stands its mark.
     """
     if not small:
@@ -92,10 +92,10 @@ def sound_run(
         sizes = set(map(len, values))
         if min(sizes, default=0) < VALUE_OVERHEAD_BYTES:
             return None
-        if max(sizes) * len(values) > JOINED_BYTES and sum(map(len, values)) > JOINED_BYTES:
+        if max(sizes) * len(values) > MAX_RUN_BYTES and sum(map(len, values)) > MAX_RUN_BYTES:
             return None
     # Key, value, restart, over and over; two slice assignments fill the columns without a loop.
-    parts = [CRC_RESTART] * (3 * len(values)) if marks is None else marks.parts(len(values))
+    parts = [CRC_RESTART] * (3 * len(values)) if marks is None else marks.build_parts(len(values))
     parts[0::3], parts[1::3] = keys, values
     run = b"".join(parts)
     # The register is 0 behind each RESTART if all values before it are sound, so it is 0 at the end. A damaged value
@@ -103,9 +103,9 @@ def sound_run(
     return run if crc32(run) == 0 else None
 
 
-def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+def find_damaged_values(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     """Indexes of the damaged among ``values``; ``keys`` are 8-byte SOW keys in the same order."""
-    if not values or sound_run(keys, values) is not None:
+    if not values or build_sound_run(keys, values) is not None:
         return []
     # Too large for one run, or one of them is damaged: a checksum for each tells which.
     if set(map(crc32, values, map(crc32, keys))) == {CRC_RESIDUE} and min(map(len, values)) >= VALUE_OVERHEAD_BYTES:
@@ -113,27 +113,27 @@ def verify(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
     return [index for index, (key, value) in enumerate(zip(keys, values, strict=True)) if not is_sound(key, value)]
 
 
-def refuse_damaged(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
+def require_sound_values(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
     """Raise :class:`DamageError` SOW-STO-001 with the key of the first damaged one among ``values``."""
-    if damaged := verify(keys, values):
-        raise damaged_record(keys[damaged[0]], str(path))
+    if damaged := find_damaged_values(keys, values):
+        raise damaged_record_error(keys[damaged[0]], str(path))
 
 
-def refuse_short(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+def require_full_length(keys: Sequence[bytes], values: Sequence[bytes]) -> None:
     """Raise :class:`DamageError` SOW-STO-001 if one of ``values`` has a checksum, but less than a value must have."""
     if min(map(len, values), default=VALUE_OVERHEAD_BYTES) < VALUE_OVERHEAD_BYTES:
-        raise damaged_record(
+        raise damaged_record_error(
             next(key for key, value in zip(keys, values, strict=True) if len(value) < VALUE_OVERHEAD_BYTES)
         )
 
 
-def digest_term(key: bytes, value: bytes) -> int:
-    """What one record or version adds to the store's digest: xxh3-128 over key and value."""
+def compute_digest_term(key: bytes, value: bytes) -> int:
+    """Return the share of one record or version in the store's digest: xxh3-128 over key and value."""
     return int(xxh3_128_intdigest(key + value))
 
 
-def digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
-    """The sum of :func:`digest_term` over many, not yet reduced modulo 2**128."""
+def compute_digest_sum(keys: Iterable[bytes], values: Iterable[bytes]) -> int:
+    """The sum of :func:`compute_digest_term` over many, not yet reduced modulo 2**128."""
     # A sum does not depend on the order, so that a change adds the new term and takes the old one off without reading
     # the rest.
     return sum(map(xxh3_128_intdigest, map(add, keys, values)))

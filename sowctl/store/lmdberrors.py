@@ -17,7 +17,7 @@ from sowctl.errors import DamageError, LockedError, MissingError, SowError, Stor
 
 REBUILD_HINT = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
 # Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
-_DAMAGE = (
+_DAMAGE_ERRORS = (
     lmdb.InvalidError,
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
@@ -30,11 +30,11 @@ _DAMAGE = (
     lmdb.PageFullError,
     lmdb.KeyExistsError,
 )
-_FULL_BYTES = 1 << 16
+_FULL_DISK_BYTES = 1 << 16
 """With less room than this for ordinary users, an unexplained write error is a full disk."""
 
 
-def missing(path: Path) -> MissingError:
+def missing_store_error(path: Path) -> MissingError:
     """There is no store at ``path``."""
     return MissingError(
         "SOW-STO-020",
@@ -44,7 +44,7 @@ def missing(path: Path) -> MissingError:
     )
 
 
-def translate(problem: Exception, path: Path, action: str) -> SowError:
+def build_store_error(problem: Exception, path: Path, action: str) -> SowError:
     """The error to raise for ``problem``, met while doing ``action`` (an infinitive) on the store ``path``."""
     # Already ours: an error of a deeper layer keeps its code.
     if isinstance(problem, SowError):
@@ -53,8 +53,8 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
         return LockedError(
             "SOW-STO-032", "no reader slot is free", place=str(path), hint="end some readers, then try again"
         )
-    if isinstance(problem, _DAMAGE):
-        return damaged_page(problem, path)
+    if isinstance(problem, _DAMAGE_ERRORS):
+        return damaged_page_error(problem, path)
     # py-lmdb keeps the number of the system's error in `code` of its own classes.
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "code", 0)
     text = _describe_reason(problem)
@@ -66,7 +66,7 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
             hint="increase the limit on virtual memory (ulimit -v)",
         )
     if number == errno.ENOENT:
-        return missing(path)
+        return missing_store_error(path)
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StorageError(
             "SOW-STO-041",
@@ -80,14 +80,14 @@ def translate(problem: Exception, path: Path, action: str) -> SowError:
         )
     # LMDB reports a write that was cut short as EIO, whatever cut it: limit and free space are asked to tell the
     # reason.
-    if number == errno.EFBIG or (number == errno.EIO and _limit_reached(path)):
+    if number == errno.EFBIG or (number == errno.EIO and _has_reached_limit(path)):
         return StorageError(
             "SOW-STO-040",
             f"file size limit reached: cannot {action}",
             place=str(path),
             hint="increase the limit on file sizes (ulimit -f)",
         )
-    if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and disk_is_full(path)):
+    if number in (errno.ENOSPC, errno.EDQUOT) or (number == errno.EIO and is_disk_full(path)):
         message = f"disk full: cannot {action}"
         return StorageError("SOW-STO-040", message, place=str(path), hint="free space on the disk")
     return StorageError("SOW-STO-042", f"cannot {action}: {text}", place=str(path))
@@ -99,14 +99,16 @@ def _describe_reason(problem: Exception) -> str:
     return str(getattr(problem, "reason", "") or problem)
 
 
-def damaged_page(problem: Exception, path: Path) -> DamageError:
+def damaged_page_error(problem: Exception, path: Path) -> DamageError:
     """LMDB found something that it did not write."""
     return DamageError(
         "SOW-STO-023", f"LMDB found a damaged page: {_describe_reason(problem)}", place=str(path), hint=REBUILD_HINT
     )
 
 
-def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tuple[SowError, StorageError]:
+def build_failed_commit_errors(
+    cause: SowError, path: Path, state: str, stored: bool | None
+) -> tuple[SowError, StorageError]:
     """The error for a commit or sync that failed because of ``cause``, and the one that later writes raise.
 
     ``state`` are words for what the file holds now; ``stored``: whether that includes the transaction, None unknown.
@@ -130,17 +132,17 @@ def given_up(cause: SowError, path: Path, state: str, stored: bool | None) -> tu
     return error, later
 
 
-def disk_is_full(path: Path) -> bool:
-    """Whether the file system of ``path`` has practically no room. LMDB reports a full disk as an I/O error."""
+def is_disk_full(path: Path) -> bool:
+    """Return whether the file system of ``path`` has practically no room. LMDB reports a full disk as an I/O error."""
     try:
         stat = os.statvfs(path.parent)
     except OSError:
         return False
-    return stat.f_bavail * stat.f_frsize < _FULL_BYTES
+    return stat.f_bavail * stat.f_frsize < _FULL_DISK_BYTES
 
 
-def _limit_reached(path: Path) -> bool:
-    """Whether a store, or one that is built for its place, has grown to the limit on the size of files.
+def _has_reached_limit(path: Path) -> bool:
+    """Return whether a store, or its replacement under construction, has grown to the limit on file size.
 
     A write that crosses the limit is cut there, which LMDB reports as an I/O error; the next one fails with EFBIG.
     """
@@ -157,7 +159,7 @@ def _limit_reached(path: Path) -> bool:
 
 
 @contextmanager
-def explained(path: Path, action: str) -> Iterator[None]:
+def translate_errors(path: Path, action: str) -> Iterator[None]:
     """Turn every LMDB and operating system error inside into ours. MapFull and MapResized pass: they are answered."""
     try:
         yield
@@ -165,4 +167,4 @@ def explained(path: Path, action: str) -> Iterator[None]:
     except (lmdb.MapFullError, lmdb.MapResizedError):
         raise
     except (lmdb.Error, OSError, MemoryError) as problem:
-        raise translate(problem, path, action) from problem
+        raise build_store_error(problem, path, action) from problem

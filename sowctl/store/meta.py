@@ -1,4 +1,4 @@
-"""What a store says of itself: its definition and its state (``sow-store(5)``, "The meta record").
+"""The meta record of a store: its definition and its state (``sow-store(5)``, "The meta record").
 
 One binary record with its own magic, version and checksum, rewritten in every transaction that changes anything, so
 that counts, digest, journal position and records always belong together. Only the store reads and writes it.
@@ -57,7 +57,7 @@ class Definition(Struct, frozen=True):
         domain = "" if self.key_domain is None else f", key domain {self.key_domain!r}"
         return f"instance {self.instance!r}, topic {self.topic!r} ({self.message_type}), {keys}{domain}"
 
-    def differences(self, other: Definition) -> list[str]:
+    def list_differences(self, other: Definition) -> list[str]:
         """Names of the parts in which ``other`` is different."""
         names = ("instance", "topic", "message_type", "key_mode", "key_fields", "key_domain")
         return [name for name in names if getattr(self, name) != getattr(other, name)]
@@ -90,10 +90,10 @@ class StoreMeta(Struct, frozen=True):
 
     @property
     def has_journal(self) -> bool:
-        """Whether the records follow a journal."""
+        """True if the records follow a journal."""
         return self.lineage != NO_LINEAGE
 
-    def changed(self, **parts: Any) -> StoreMeta:
+    def replace_parts(self, **parts: Any) -> StoreMeta:
         """A copy with some parts replaced."""
         return replace(self, **parts)
 
@@ -215,7 +215,7 @@ def _decode_texts(body: bytes, at: int, count: int) -> tuple[list[str], int]:
     return found, at
 
 
-def sequence_key(publisher: int) -> bytes:
+def encode_sequence_key(publisher: int) -> bytes:
     """The key in ``meta`` under which a publisher's highest sequence number stands."""
     return SEQUENCE_PREFIX + publisher.to_bytes(8, "big")
 
@@ -224,7 +224,7 @@ def encode_sequence(publisher: int, sequence: int) -> bytes:
     """The value there: the number and a CRC-32 over key and number."""
     raw = _SEQUENCE.pack(sequence)
     # The key is covered: a number that came to stand under another publisher is found out.
-    return raw + _CRC.pack(crc32(raw, crc32(sequence_key(publisher))))
+    return raw + _CRC.pack(crc32(raw, crc32(encode_sequence_key(publisher))))
 
 
 def decode_sequence(publisher: int, data: bytes, place: str) -> int:

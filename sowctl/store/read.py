@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
-from sowctl.store.changes import changed_keys, decode_entry
-from sowctl.store.codec import Offsets, damaged_entries, history_key_of, split_history_key
-from sowctl.store.integrity import Marks, refuse_damaged
-from sowctl.store.lmdberrors import REBUILD_HINT, explained
-from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, sequence_key
-from sowctl.store.opening.environment import CHANGES, NAMES
+from sowctl.store.changes import decode_change, find_changed_keys
+from sowctl.store.codec import Offsets, build_history_key, find_damaged_entries, split_history_key
+from sowctl.store.integrity import Marks, require_sound_values
+from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, encode_sequence_key
+from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
 from sowctl.store.opening.handle import Handle
-from sowctl.store.ordered import Batch, Found, Ordered, inconsistent
+from sowctl.store.ordered_entries import Batch, Found, OrderedEntries, inconsistent_store_error
 
 if TYPE_CHECKING:
-    from sowctl.store.raw.lined import LinedPages, PageLines
-    from sowctl.store.raw.offsets import DataFile
-    from sowctl.store.raw.whole import Whole
+    from sowctl.store.raw.line_pages import LinePages, PageLines
+    from sowctl.store.raw.offset_read import DataFile
+    from sowctl.store.raw.record_offsets import RecordOffsets
     from sowctl.store.tables import Table
 
 Run = tuple[list[bytes], list[bytes], bytes | None]
@@ -34,15 +34,15 @@ Version = tuple[int, int, bytes]
 """Time, txid, value."""
 RecordLines: TypeAlias = "PageLines"
 """Records in the order of their keys, with their payloads as lines of text."""
-LinedBatch: TypeAlias = "tuple[PageLines | None, Batch]"
+LineBatch: TypeAlias = "tuple[PageLines | None, Batch]"
 """Records as lines; or, where these are None, as keys and values."""
-AllRecords: TypeAlias = "Whole"
+AllRecords: TypeAlias = "RecordOffsets"
 """All records of a state by their places, to be read without LMDB."""
-COMPACTED = 1
+COMPACTED_TXNID = 1
 """LMDB's own compacting copy starts transaction numbers again, at 1."""
 
 
-def lost_write(recorded: int, committed: int) -> str:
+def describe_lost_write(recorded: int, committed: int) -> str:
     """Words for a meta record that is not the one which the last transaction wrote."""
     return (
         f"the meta record was written by LMDB transaction {recorded}, but the file is at "
@@ -65,7 +65,7 @@ class Reader:
         self._handle = handle
         self._txn = txn
         self._path = handle.files.path
-        with explained(self._path, "read the meta record"):
+        with translate_errors(self._path, "read the meta record"):
             self._meta = self._load_meta()
 
     @property
@@ -79,27 +79,27 @@ class Reader:
         return self._meta
 
     @property
-    def transaction(self) -> int:
+    def txnid(self) -> int:
         """The number of the LMDB transaction whose state this is."""
         return int(self._txn.id())
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
         """Number of records."""
         return self.meta.records
 
-    def leaf_pages(self) -> tuple[int, int]:
-        """How many leaf pages the records and the expiry index have."""
+    def count_leaf_pages(self) -> tuple[int, int]:
+        """Count the leaf pages of the records and of the expiry index."""
         databases = self._handle.databases
-        with explained(self._path, "read the size of pages"):
+        with translate_errors(self._path, "read the size of pages"):
             records, expiry = (self._txn.stat(one) for one in (databases.records, databases.expiry))
         return records["leaf_pages"], expiry["leaf_pages"]
 
-    def table(self, name: str) -> Table | None:
+    def open_table(self, name: str) -> Table | None:
         """A further table of a derived store; None where it has none of this name."""
-        from sowctl.store.tables import table_of
+        from sowctl.store.tables import find_table
 
-        return table_of(self._handle, self._txn, name)
+        return find_table(self._handle, self._txn, name)
 
     def _load_meta(self) -> StoreMeta:
         # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
@@ -109,9 +109,12 @@ class Reader:
         # The meta record is written in every transaction, with its number. Another number shows that its page is an
         # older one, which a lost write leaves, or that a program wrote that does not keep it.
         committed = self._txn.id() - self.COMMITS_AFTER
-        if meta.transaction != committed and committed > COMPACTED:
+        if meta.transaction != committed and committed > COMPACTED_TXNID:
             raise DamageError(
-                "SOW-STO-054", lost_write(meta.transaction, committed), place=str(self._path), hint=REBUILD_HINT
+                "SOW-STO-054",
+                describe_lost_write(meta.transaction, committed),
+                place=str(self._path),
+                hint=REBUILD_HINT,
             )
         for what, database, counted in (
             ("records", databases.records, meta.records),
@@ -121,18 +124,18 @@ class Reader:
             # not agree.
             entries = self._txn.stat(database)["entries"]
             if entries != counted:
-                raise inconsistent(f"LMDB has {entries} {what}, but the counter is {counted}", self._path)
+                raise inconsistent_store_error(f"LMDB has {entries} {what}, but the counter is {counted}", self._path)
         return meta
 
-    def get(self, key: bytes) -> codec.Record | None:
+    def read_record(self, key: bytes) -> codec.Record | None:
         """The current record of an 8-byte key, verified. Raises :class:`DamageError`."""
-        value = self.get_many((key,)).get(key)
-        return None if value is None else codec.decode(key, value)
+        value = self.read_values((key,)).get(key)
+        return None if value is None else codec.decode_record(key, value)
 
-    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def read_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend."""
         found: dict[bytes, bytes] = {}
-        with explained(self._path, "read records"):
+        with translate_errors(self._path, "read records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
             # neighbours are looked at.
@@ -141,7 +144,7 @@ class Reader:
                 # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
                 # its absence is proven by the pages in which it would be.
                 there: dict[bytes, bytes] = dict(pairs)
-                refuse_damaged(list(there), list(there.values()), self._path)
+                require_sound_values(list(there), list(there.values()), self._path)
                 if len(there) < len(asked):
                     absent += [key for key in asked if key not in there]
                 found |= there
@@ -149,46 +152,46 @@ class Reader:
                 cursor.verify_absence(absent, codec.KEY_SIZE, codec.KEY_SIZE)
         return found
 
-    def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
-        """As :meth:`get_many`, for keys whose values lay at ``offsets`` when they were last written.
+    def read_values_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
+        """As :meth:`read_values`, for keys whose values lay at ``offsets`` when they were last written.
 
         What does not lie there any more is looked up: pages move when a record beside it changes.
         """
-        from sowctl.store.raw.offsets import read_at
+        from sowctl.store.raw.offset_read import read_records_at
 
-        return read_at(self._get_data_file(), keys, offsets, self.get_many)
+        return read_records_at(self._get_data_file(), keys, offsets, self.read_values)
 
-    def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
-        """Where all values lie in the file (see :func:`sowctl.store.raw.tree.locate`); None where that cannot be told.
+    def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
+        """Return offset, size and last four bytes of all values in the file; None where that is not known.
 
         ``keys`` are those of all records, end to end. Raises ImportError without numpy.
         """
-        from sowctl.store.raw.offsets import locate_all
+        from sowctl.store.raw.offset_read import locate_records
 
-        return locate_all(self._get_data_file(), self._txn.id(), keys)
+        return locate_records(self._get_data_file(), self._txn.id(), keys)
 
-    def whole(self) -> AllRecords | None:
+    def read_record_offsets(self) -> AllRecords | None:
         """All records by their places in the file; None where that cannot be told. Raises ImportError without numpy."""
-        from sowctl.store.raw.whole import whole_of
+        from sowctl.store.raw.record_offsets import read_record_offsets
 
-        return whole_of(self._get_data_file(), self._txn.id(), self.meta.records)
+        return read_record_offsets(self._get_data_file(), self._txn.id(), self.meta.records)
 
-    def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
-        """What :meth:`scan` gives of all records, as lines wherever the pages of the file show them at once.
+    def scan_lines(self, batch: int = 1000) -> Iterator[LineBatch] | None:
+        """Scan all records in verified batches, as lines wherever the pages of the file show them at once.
 
         None where they show nothing. Raises ImportError without numpy.
         """
-        from sowctl.store.raw.lined import lined_pages
+        from sowctl.store.raw.line_pages import open_line_pages
 
-        pages = lined_pages(self._get_data_file(), self._txn.id())
+        pages = open_line_pages(self._get_data_file(), self._txn.id())
         return None if pages is None else self._scan_page_lines(pages, batch)
 
-    def _scan_page_lines(self, pages: LinedPages, batch: int) -> Iterator[LinedBatch]:
-        from sowctl.store.raw.tree import Astray
+    def _scan_page_lines(self, pages: LinePages, batch: int) -> Iterator[LineBatch]:
+        from sowctl.store.raw.tree import StaleTree
 
         seen, start = 0, None
         try:
-            for keys, lines in pages.parts():
+            for keys, lines in pages.iter_parts():
                 behind = _encode_record_key(int.from_bytes(keys[-codec.KEY_SIZE :], "big") + 1)
                 if lines is not None:
                     seen += len(lines.messages)
@@ -198,7 +201,7 @@ class Reader:
                         seen += len(one[0])
                         yield None, one
                 start = behind
-        except Astray:
+        except StaleTree:
             # Behind the highest of all keys nothing follows.
             if start is not None or not seen:
                 for one in self._scan_part(start, None, batch):
@@ -206,63 +209,63 @@ class Reader:
                     yield None, one
         # The count proves what checksums cannot: that no page was left out.
         if seen != self.meta.records:
-            for _ in self.scan():
+            for _ in self.scan_records():
                 pass
-            raise inconsistent(f"{seen} records found, but the counter is {self.meta.records}", self._path)
+            raise inconsistent_store_error(f"{seen} records found, but the counter is {self.meta.records}", self._path)
 
     def _scan_part(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
-        """A part of :meth:`scan`. What is damaged is named as by all of it."""
+        """A part of :meth:`scan_records`. What is damaged is named as by all of it."""
         try:
-            yield from self.scan(start, stop, batch)
+            yield from self.scan_records(start, stop, batch)
         except DamageError as problem:
             # The ends of a part are verified by themselves: a record there would be called otherwise. Behind an error
             # of its own LMDB reads no more.
             if problem.code in ("SOW-STO-003", "SOW-STO-023"):
-                for _ in self.scan(batch=batch):
+                for _ in self.scan_records(batch=batch):
                     pass
             raise
 
     def _get_data_file(self) -> DataFile | None:
         # The inode of the open environment: at the same path another file may lie by now, with other records at these
         # offsets.
-        from sowctl.store.raw.offsets import data_file
+        from sowctl.store.raw.offset_read import open_data_file
 
-        return data_file(self._path, self._handle.identity.data, self._handle.seam)
+        return open_data_file(self._path, self._handle.identity.data, self._handle.seam)
 
-    def scan(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
+    def scan_records(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
 
         Raises :class:`DamageError` with the key of the record. Nothing may be written in this transaction meanwhile.
         """
-        for keys, values, _ in self.runs(start, stop, batch):
-            integrity.refuse_short(keys, values)
+        for keys, values, _ in self.scan_runs(start, stop, batch):
+            integrity.require_full_length(keys, values)
             yield keys, values
 
-    def runs(
+    def scan_runs(
         self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """What :meth:`scan` yields, with the bytes that were verified in one run (:func:`integrity.sound_run`).
+        """Yield records in verified batches, with the bytes that were verified in one run.
 
         Without ``marks`` it cannot be told what stands where in a run, and none is given. The caller asks
-        :func:`integrity.refuse_short` of the values that it takes apart; asking all costs a twentieth of a scan.
+        :func:`integrity.require_full_length` of the values that it takes apart; asking all costs a twentieth of a scan.
         """
         seen = 0
-        with explained(self._path, "read the size of pages"):
+        with translate_errors(self._path, "read the size of pages"):
             pages = self._txn.stat(self._handle.databases.records)
         # Without overflow pages each value lies within a page, so a batch cannot exceed batch * page size: the sizes
         # need not be summed.
-        small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.JOINED_BYTES
-        for keys, values in self._ordered_records().walk(start, stop, batch):
+        small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.MAX_RUN_BYTES
+        for keys, values in self._open_ordered_records().walk(start, stop, batch):
             # One checksum over the batch in the usual case; only if it fails are values looked at one by one, to name
             # the damaged one.
-            run = integrity.sound_run(keys, values, small=small, marks=marks)
+            run = integrity.build_sound_run(keys, values, small=small, marks=marks)
             if run is None:
-                refuse_damaged(keys, values, self._path)
+                require_sound_values(keys, values, self._path)
             seen += len(keys)
             yield keys, values, None if marks is None else run
         # A scan of all must have met every record: the count proves what checksums cannot, that no page was left out.
         if start is None and stop is None and seen != self.meta.records:
-            raise inconsistent(f"{seen} records found, but the counter is {self.meta.records}", self._path)
+            raise inconsistent_store_error(f"{seen} records found, but the counter is {self.meta.records}", self._path)
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
@@ -270,75 +273,75 @@ class Reader:
         ``start`` and ``stop`` may be SOW keys or whole history keys;
         :func:`~sowctl.store.codec.split_history_key` takes keys apart.
         """
-        yield from _scan_versions(self._ordered_history(), self._path, self.meta.versions, start, stop, batch)
+        yield from _scan_versions(self._open_ordered_history(), self._path, self.meta.versions, start, stop, batch)
 
-    def versions(self, key: bytes) -> list[Version]:
+    def read_versions(self, key: bytes) -> list[Version]:
         """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
-        return _versions_of(self._ordered_history(), self._path, key)
+        return _read_versions(self._open_ordered_history(), self._path, key)
 
-    def _open_ordered(self, database: Any, length: int, covered: int) -> Ordered:
-        return Ordered(self._txn, database, length, covered, self._path)
+    def _open_ordered(self, database: Any, length: int, covered: int) -> OrderedEntries:
+        return OrderedEntries(self._txn, database, length, covered, self._path)
 
-    def _ordered_records(self) -> Ordered:
+    def _open_ordered_records(self) -> OrderedEntries:
         return self._open_ordered(self._handle.databases.records, codec.KEY_SIZE, codec.KEY_SIZE)
 
-    def _ordered_history(self) -> Ordered:
+    def _open_ordered_history(self) -> OrderedEntries:
         return self._open_ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
 
-    def expired(self, now: int) -> Iterator[bytes]:
+    def iter_expired_keys(self, now: int) -> Iterator[bytes]:
         """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
         entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         yield from _iterate_expired(entries, self._path, now)
 
-    def next_expiry(self, now: int) -> int | None:
+    def find_next_expiry(self, now: int) -> int | None:
         """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
         entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
             return int.from_bytes(keys[0][:8], "big")
         return None
 
-    def changed_since(self, digest: int) -> set[bytes] | None:
+    def find_changed_keys(self, digest: int) -> set[bytes] | None:
         """Keys of the records that differ, or may, from the state with ``digest``; None where the store cannot tell."""
         changes = self._handle.databases.changes
         if changes is None:
             return set() if digest == self.meta.digest else None
-        with explained(self._path, "read the change list"):
-            return changed_keys(self._txn, changes, digest, self.meta.digest)
+        with translate_errors(self._path, "read the change list"):
+            return find_changed_keys(self._txn, changes, digest, self.meta.digest)
 
-    def sequences(self) -> dict[int, int]:
+    def read_sequences(self) -> dict[int, int]:
         """The highest sequence numbers by publisher id. Raises DamageError SOW-STO-013, SOW-STO-003."""
-        with explained(self._path, "read sequences"):
+        with translate_errors(self._path, "read sequences"):
             pairs = self._txn.cursor(self._handle.databases.meta).iternext()
             known = {key[len(SEQUENCE_PREFIX) :]: data for key, data in pairs if key.startswith(SEQUENCE_PREFIX)}
         # Each proves itself by its checksum; that none is missing is proven by their count.
         if len(known) != self.meta.sequences:
             counted = self.meta.sequences
-            raise inconsistent(f"{len(known)} sequences found, but the counter is {counted}", self._path)
+            raise inconsistent_store_error(f"{len(known)} sequences found, but the counter is {counted}", self._path)
         numbers = {int.from_bytes(key, "big"): data for key, data in known.items()}
         return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
 
-    def table_names(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         """The names of the further tables of a derived store."""
-        with explained(self._path, "list tables"):
-            return sorted(name.decode() for name in set(self._txn.names) - {*NAMES, CHANGES})
+        with translate_errors(self._path, "list tables"):
+            return sorted(name.decode() for name in set(self._txn.names) - {*DATABASE_NAMES, CHANGES_DATABASE})
 
-    def changes(self) -> list[tuple[bytes, bytes]]:
+    def read_changes(self) -> list[tuple[bytes, bytes]]:
         """The entries of the change list, as they are stored; none where one of them is damaged."""
         changes = self._handle.databases.changes
         if changes is None:
             return []
-        with explained(self._path, "read the change list"):
+        with translate_errors(self._path, "read the change list"):
             entries = list(self._txn.cursor(changes).iternext())
-        return [] if None in (decode_entry(key, value) for key, value in entries) else entries
+        return [] if None in (decode_change(key, value) for key, value in entries) else entries
 
-    def sequence(self, publisher: int) -> int | None:
+    def read_sequence(self, publisher: int) -> int | None:
         """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""
-        with explained(self._path, "read sequences"):
-            data = self._txn.get(sequence_key(publisher), db=self._handle.databases.meta)
+        with translate_errors(self._path, "read sequences"):
+            data = self._txn.get(encode_sequence_key(publisher), db=self._handle.databases.meta)
         if data is None and self.meta.sequences:
             # Taken for one that never published, a publisher could repeat its messages: its absence is proven by all
             # that are there. A session asks for a publisher once.
-            self.sequences()
+            self.read_sequences()
         return None if data is None else decode_sequence(publisher, data, str(self._path))
 
 
@@ -348,7 +351,7 @@ def _encode_record_key(number: int) -> bytes | None:
 
 
 def _scan_versions(
-    history: Ordered, path: Path, counted: int, start: bytes | None, stop: bytes | None, batch: int
+    history: OrderedEntries, path: Path, counted: int, start: bytes | None, stop: bytes | None, batch: int
 ) -> Iterator[Batch]:
     """Versions in verified batches; of a scan of all, ``counted`` is how many there must be. Raises DamageError."""
     seen = 0
@@ -357,10 +360,10 @@ def _scan_versions(
         seen += len(keys)
         yield keys, values
     if start is None and stop is None and seen != counted:
-        raise inconsistent(f"{seen} versions found, but the counter is {counted}", path)
+        raise inconsistent_store_error(f"{seen} versions found, but the counter is {counted}", path)
 
 
-def _versions_of(history: Ordered, path: Path, key: bytes) -> list[Version]:
+def _read_versions(history: OrderedEntries, path: Path, key: bytes) -> list[Version]:
     """The versions of one key, oldest first. Raises DamageError."""
     # The key after this one ends the range; behind the highest key, nine bytes, there is none.
     following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
@@ -375,19 +378,19 @@ def _versions_of(history: Ordered, path: Path, key: bytes) -> list[Version]:
 def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
     """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are sound and filed where they belong."""
     short = [key[:8] for key in keys]
-    refuse_damaged(short, values, path)
+    require_sound_values(short, values, path)
     # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
-    if list(map(history_key_of, short, values)) != list(keys):
+    if list(map(build_history_key, short, values)) != list(keys):
         raise DamageError(
             "SOW-STO-004", "the key and the value of a version do not match", place=str(path), hint=REBUILD_HINT
         )
 
 
-def _iterate_expired(expiry: Ordered, path: Path, now: int) -> Iterator[bytes]:
+def _iterate_expired(expiry: OrderedEntries, path: Path, now: int) -> Iterator[bytes]:
     """SOW keys of the entries at or before ``now`` (microseconds), oldest first. Raises DamageError SOW-STO-052."""
     stop = max(now + 1, 0).to_bytes(8, "big")
     for keys, values in expiry.walk(None, stop, 1000):
-        if damaged_entries(keys, values):
+        if find_damaged_entries(keys, values):
             message = "an entry of the expiry index is damaged: its checksum does not match"
             raise DamageError("SOW-STO-052", message, place=str(path), hint=REBUILD_HINT)
         for key in keys:

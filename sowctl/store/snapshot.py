@@ -1,8 +1,8 @@
 """One state of a store for as long as it is read: a read transaction, which can be ended and begun again.
 
-Made by ``Store.snapshot`` and closed by its caller; what can be read in it is in :mod:`sowctl.store.read`. Here is what
-a reader without locks needs in addition: every answer is proven to be of one state. Ruled by ``sow-store(5)``, "How to
-read" and "Without locks".
+Made by ``Store.open_snapshot`` and closed by its caller; what can be read in it is in :mod:`sowctl.store.read`. Here is
+what a reader without locks needs in addition: every answer is proven to be of one state. Ruled by ``sow-store(5)``,
+"How to read" and "Without locks".
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from sowctl.store.codec import Offsets
 from sowctl.store.integrity import Marks
-from sowctl.store.lmdberrors import explained
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.opening.handle import Handle
-from sowctl.store.opening.unlocked import WATCH_INTERVAL_RECORDS
-from sowctl.store.ordered import Batch, Found
-from sowctl.store.read import LinedBatch, Reader, Run, Version
+from sowctl.store.opening.unlocked_watch import WATCH_INTERVAL_RECORDS
+from sowctl.store.ordered_entries import Batch, Found
+from sowctl.store.read import LineBatch, Reader, Run, Version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,9 +64,9 @@ class Snapshot(Reader):
         if self._open:
             self._open = False
             self._txn.abort()
-            self._handle.release()
+            self._handle.release_read()
 
-    def copy_through(self, take: Callable[[int], R]) -> R:
+    def copy_to_pipe(self, take: Callable[[int], R]) -> R:
         """Copy this state, without free pages: ``take`` reads the bytes of a data file from a pipe, at its own pace.
 
         Whoever writes meanwhile is not kept waiting. Gives what ``take`` gives. Raises what it raises, StorageError,
@@ -90,7 +90,7 @@ class Snapshot(Reader):
         from threading import Thread
 
         thread = Thread(target=copy, daemon=True)
-        with explained(handle.files.path, "copy the store"):
+        with translate_errors(handle.files.path, "copy the store"):
             try:
                 handle.seam.call("lmdb.copy", thread.start)
                 taken = take(source)
@@ -106,18 +106,18 @@ class Snapshot(Reader):
         return taken
 
     def _read_steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What ``read`` gives, of one state. Damage that was met in a mixture of two is none."""
+        """Return the result of ``read``, of one state. Damage that was met in a mixture of two is none."""
         watch = self._handle.watch
         if watch is None:
             return read(*args, **kwargs)
         # Before: pages that were overwritten could lead LMDB anywhere. After: what was read may have been overwritten
         # while it was read. The second look also runs on an exception, because damage found in a mixture of two states
         # is none.
-        watch.verify(self._state)
+        watch.verify_state(self._state)
         try:
             return read(*args, **kwargs)
         finally:
-            watch.verify(self._state)
+            watch.verify_state(self._state)
 
     def _iterate_steady(self, steps: Iterator[R]) -> Iterator[R]:
         """The steps of an iterator, each of them verified before it is handed out."""
@@ -130,48 +130,48 @@ class Snapshot(Reader):
         # Small steps keep the time between two looks short, in which LMDB could follow a page that was overwritten.
         return batch if self._handle.watch is None else min(batch, WATCH_INTERVAL_RECORDS)
 
-    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def read_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """See :class:`Reader`."""
-        return self._read_steady(super().get_many, keys)
+        return self._read_steady(super().read_values, keys)
 
-    def get_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
+    def read_values_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
         """See :class:`Reader`."""
-        return self._read_steady(super().get_at, keys, offsets)
+        return self._read_steady(super().read_values_at, keys, offsets)
 
-    def located(self, keys: bytes) -> tuple[Any, Any, Any] | None:
+    def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """See :class:`Reader`."""
-        return self._read_steady(super().located, keys)
+        return self._read_steady(super().locate_values, keys)
 
-    def runs(
+    def scan_runs(
         self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
     ) -> Iterator[Run]:
         """See :class:`Reader`."""
-        return self._iterate_steady(super().runs(start, stop, self._verify_step(batch), marks))
+        return self._iterate_steady(super().scan_runs(start, stop, self._verify_step(batch), marks))
 
-    def lined(self, batch: int = 1000) -> Iterator[LinedBatch] | None:
+    def scan_lines(self, batch: int = 1000) -> Iterator[LineBatch] | None:
         """See :class:`Reader`. None also where the store is read without locks: pages may be written meanwhile."""
-        return super().lined(batch) if self._handle.watch is None else None
+        return super().scan_lines(batch) if self._handle.watch is None else None
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """See :class:`Reader`."""
         return self._iterate_steady(super().scan_history(start, stop, self._verify_step(batch)))
 
-    def versions(self, key: bytes) -> list[Version]:
+    def read_versions(self, key: bytes) -> list[Version]:
         """See :class:`Reader`."""
-        return self._read_steady(super().versions, key)
+        return self._read_steady(super().read_versions, key)
 
-    def expired(self, now: int) -> Iterator[bytes]:
+    def iter_expired_keys(self, now: int) -> Iterator[bytes]:
         """See :class:`Reader`."""
-        return self._iterate_steady(super().expired(now))
+        return self._iterate_steady(super().iter_expired_keys(now))
 
-    def next_expiry(self, now: int) -> int | None:
+    def find_next_expiry(self, now: int) -> int | None:
         """See :class:`Reader`."""
-        return self._read_steady(super().next_expiry, now)
+        return self._read_steady(super().find_next_expiry, now)
 
-    def changed_since(self, digest: int) -> set[bytes] | None:
+    def find_changed_keys(self, digest: int) -> set[bytes] | None:
         """See :class:`Reader`."""
-        return self._read_steady(super().changed_since, digest)
+        return self._read_steady(super().find_changed_keys, digest)
 
-    def sequence(self, publisher: int) -> int | None:
+    def read_sequence(self, publisher: int) -> int | None:
         """See :class:`Reader`."""
-        return self._read_steady(super().sequence, publisher)
+        return self._read_steady(super().read_sequence, publisher)

@@ -25,9 +25,9 @@ from pathlib import Path
 from sowctl.checksum import crc32
 from sowctl.errors import SowError
 from sowctl.seam import Seam
-from sowctl.store.codec import KEY_SIZE, TOMBSTONE, stamps
-from sowctl.store.integrity import verify
-from sowctl.store.lmdberrors import explained
+from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, read_stamps
+from sowctl.store.integrity import find_damaged_values
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.meta import StoreMeta, decode_meta, encode_meta
 from sowctl.store.opening.access import StoreFiles
 
@@ -36,7 +36,7 @@ VERSION = 1
 _HEAD = struct.Struct("<8sHHIQQQQII")
 """Magic, version, kind, bytes of the state, txid behind which it begins, changes, deletions, bytes of values, checksums
 of the keys and of the ends."""
-NEWEST, EVERY = 0, 1
+NEWEST_CHANGES_KIND, EVERY_CHANGE_KIND = 0, 1
 """Kinds: the newest change of every key, where a deletion has no value; every change, a deletion as its tombstone."""
 _CRC = struct.Struct("<I")
 # Columns begin at a multiple of 8, so that their numbers are read in place.
@@ -45,7 +45,7 @@ COUNT_BATCH_KEYS = 1_000_000
 """Keys that are counted at once."""
 MIN_NUMPY_KEYS = 256
 """From so many keys on, numpy finds them together, in runs whose ``arrays`` are set."""
-_NAME = re.compile(r"([0-9]+)-([0-9]+)\.run")
+_RUN_NAME_PATTERN = re.compile(r"([0-9]+)-([0-9]+)\.run")
 
 Changes = tuple[list[bytes], list[bytes | None]]
 """Keys in order and their stored values, in parallel; None is a deletion."""
@@ -55,40 +55,45 @@ class BadRun(Exception):
     """A file that is of no use: damaged, cut, of another version, or of a machine with another byte order."""
 
 
-def runs_directory(store: Path) -> Path:
-    """Where the runs of the store at ``store`` lie; links are followed, as for its locks."""
-    real = StoreFiles.of(store).path
+def build_runs_directory(store: Path) -> Path:
+    """Return the directory of the runs of the store at ``store``; links are followed, as for its locks."""
+    real = StoreFiles.from_path(store).path
     return real.with_name(f"{real.name}-runs")
 
 
-def runs_beside(store: Path) -> dict[tuple[int, int], Path]:
+def find_run_files(store: Path) -> dict[tuple[int, int], Path]:
     """The files that are runs of a store by their names: the txid behind which each begins and the one it leads to."""
-    directory = runs_directory(store)
+    directory = build_runs_directory(store)
     try:
         paths = list(directory.iterdir())
     except OSError:
         return {}  # the usual case: there is no such directory
     found = {}
     for path in paths:
-        if match := _NAME.fullmatch(path.name):
+        if match := _RUN_NAME_PATTERN.fullmatch(path.name):
             found[int(match[1]), int(match[2])] = path
     return found
 
 
 def write_run(
-    store: Path, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int = NEWEST
+    store: Path,
+    state: StoreMeta,
+    base: int,
+    count: int,
+    parts: Iterable[Changes],
+    seam: Seam,
+    kind: int = NEWEST_CHANGES_KIND,
 ) -> Path:
     """Write the changes that lead a store from txid ``base`` to ``state``; returns the file. Raises StorageError.
 
-    ``parts`` have ``count`` ascending keys together, each once (of the kind :data:`EVERY`: equal ones in txid order,
-    and deletions as tombstones). ``state`` says definition, lineage, position, block and
-    last time of a store that has them. Nothing is synced: the journal has the entries, and checksums tell what a crash
-    took away.
+    ``parts`` have ``count`` ascending keys together, each once (of the kind :data:`EVERY_CHANGE_KIND`: equal ones in
+    txid order, and deletions as tombstones). ``state`` says definition, lineage, position, block and last time of a
+    store that has them. Nothing is synced: the journal has the entries, and checksums tell what a crash took away.
     """
-    directory = runs_directory(store)
+    directory = build_runs_directory(store)
     path = directory / f"{base}-{state.applied}.run"
     temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
-    with explained(Path(store), "write a sorted run"):
+    with translate_errors(Path(store), "write a sorted run"):
         with suppress(FileExistsError):
             seam.call("dir.make", os.mkdir, directory, 0o750)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -107,7 +112,7 @@ def write_run(
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a living process writes the file at ``path``, which is no run yet."""
+    """Return whether a living process writes the file at ``path``, which is no run yet."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -133,8 +138,8 @@ def _fill_run(
         if None in values:
             deletions += values.count(None)
         filled = [value or b"" for value in values]
-        if kind == EVERY:
-            deletions += sum(value[0] & TOMBSTONE == TOMBSTONE for value in filled)
+        if kind == EVERY_CHANGE_KIND:
+            deletions += sum(value[0] & TOMBSTONE_FLAG == TOMBSTONE_FLAG for value in filled)
         numbers = array("Q", b"".join(keys))
         numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
         ends = array("Q", accumulate(map(len, filled), initial=size))[1:]
@@ -191,7 +196,7 @@ class SortedRun:
         view = memoryview(self._map)
         magic, version, kind, length, self.base, count, self.deletions, size, *crcs = _HEAD.unpack_from(view)
         end = _HEAD.size + length
-        if magic != MAGIC or version != VERSION or kind not in (NEWEST, EVERY):
+        if magic != MAGIC or version != VERSION or kind not in (NEWEST_CHANGES_KIND, EVERY_CHANGE_KIND):
             raise BadRun("another format")
         if end + _CRC.size > self.bytes or crc32(view[:end]) != _CRC.unpack_from(view, end)[0]:
             raise BadRun("the header is damaged")
@@ -201,7 +206,7 @@ class SortedRun:
             raise BadRun("it is not as long as its header says")
         if [crc32(view[start:middle]), crc32(view[middle:values])] != crcs:
             raise BadRun("keys or ends are damaged")
-        self.every = kind == EVERY
+        self.every = kind == EVERY_CHANGE_KIND
         """Whether it has every change, and not only the newest of each key."""
         try:
             self.state = decode_meta(bytes(view[_HEAD.size : end]), str(path))
@@ -214,23 +219,23 @@ class SortedRun:
         )
 
     def __len__(self) -> int:
-        """How many changes it has."""
+        """Return the number of changes."""
         return len(self._keys)
 
     @property
-    def upto(self) -> int:
+    def last_txid(self) -> int:
         """The txid that it leads to."""
         return self.state.applied
 
-    def rank(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
+    def find_place(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
         """The place of the first key from ``low`` on that is not before ``key``; with ``after``, that is behind it."""
         return (bisect_right if after else bisect_left)(self._keys, int.from_bytes(key, "big"), low)
 
-    def key(self, place: int) -> bytes:
+    def key_at(self, place: int) -> bytes:
         """The key at a place."""
         return self._keys[place].to_bytes(KEY_SIZE, "big")
 
-    def part(self, start: int, stop: int) -> Changes:
+    def read_changes(self, start: int, stop: int) -> Changes:
         """The changes at the places from ``start`` to ``stop`` (exclusive), verified; None for a deletion.
 
         Of several changes of one key the newest comes last. Raises BadRun.
@@ -238,11 +243,11 @@ class SortedRun:
         keys, values = self._slice_values(start, stop)
         return keys, self._verify_values(keys, values)
 
-    def all(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
-        """As :meth:`part`, of a run that has every change; a deletion is a tombstone."""
+    def read_all_changes(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
+        """As :meth:`read_changes`, of a run that has every change; a deletion is a tombstone."""
         assert self.every
         keys, values = self._slice_values(start, stop)
-        if verify(keys, values):
+        if find_damaged_values(keys, values):
             raise BadRun("a value is damaged")
         return keys, values
 
@@ -258,7 +263,7 @@ class SortedRun:
         piece = bytes(self._values[first : first + ends[-1]])
         return keys, [piece[at:end] for at, end in pairwise((0, *ends))]
 
-    def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+    def find_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
         """The newest values of those ``keys``, in order, that changed. Raises BadRun."""
         places = self._find_places(keys)
         if not places:
@@ -282,7 +287,7 @@ class SortedRun:
         places: list[tuple[int, int]] = []
         at = 0
         for number, key in enumerate(keys):
-            at = self.rank(key, at, after=True)
+            at = self.find_place(key, at, after=True)
             if at and self._keys[at - 1] == int.from_bytes(key, "big"):
                 places.append((number, at - 1))
         return places
@@ -290,13 +295,13 @@ class SortedRun:
     def _verify_values(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
         """``values`` with None for deletions; all that are not empty are proven to be sound."""
         if self.every or not self.deletions:
-            if verify(keys, values):
+            if find_damaged_values(keys, values):
                 raise BadRun("a value is damaged")
             if self.deletions:
-                return [None if value[0] & TOMBSTONE else value for value in values]
+                return [None if value[0] & TOMBSTONE_FLAG else value for value in values]
             return values  # type: ignore[return-value]  # a list of bytes, which nobody adds to
         live = [(key, value) for key, value in zip(keys, values, strict=True) if value]
-        if live and verify(*zip(*live, strict=True)):
+        if live and find_damaged_values(*zip(*live, strict=True)):
             raise BadRun("a value is damaged")
         return [value or None for value in values]
 
@@ -305,17 +310,17 @@ class SortedRun:
         last: tuple[bytes, int] = b"", 0
         for start in range(0, len(self), size):
             stop = min(start + size, len(self))
-            keys, values = self.all(start, stop) if self.every else self.part(start, stop)
+            keys, values = self.read_all_changes(start, stop) if self.every else self.read_changes(start, stop)
             # Changes of one key come in txid order; where a key stands once, all count as one.
-            txids = [stamps(value)[0] for value in values if value] if self.every else [0] * len(keys)
+            txids = [read_stamps(value)[0] for value in values if value] if self.every else [0] * len(keys)
             places = [last, *zip(keys, txids, strict=True)]
             if any(after <= before for before, after in pairwise(places)):
                 raise BadRun("its keys do not ascend")
             last = places[-1]
 
 
-def distinct(runs: Sequence[SortedRun]) -> int:
-    """How many keys some runs have together, each counted once. Loads numpy."""
+def count_distinct_keys(runs: Sequence[SortedRun]) -> int:
+    """Count the different keys of some runs together. Loads numpy."""
     import numpy as np
 
     columns = [np.frombuffer(run._keys, dtype="<u8") for run in runs if len(run)]
@@ -332,14 +337,14 @@ def distinct(runs: Sequence[SortedRun]) -> int:
 
 
 __all__ = [
-    "EVERY",
-    "NEWEST",
+    "EVERY_CHANGE_KIND",
+    "NEWEST_CHANGES_KIND",
     "BadRun",
     "Changes",
     "SortedRun",
-    "distinct",
+    "build_runs_directory",
+    "count_distinct_keys",
+    "find_run_files",
     "is_being_written",
-    "runs_beside",
-    "runs_directory",
     "write_run",
 ]

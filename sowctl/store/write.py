@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
-from sowctl.store.changes import note_change
-from sowctl.store.codec import expiry_key, expiry_value, history_key_of
-from sowctl.store.lmdberrors import explained
-from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, sequence_key
+from sowctl.store.changes import append_change
+from sowctl.store.codec import build_history_key, encode_expiry_key, encode_expiry_value
+from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, encode_sequence_key
 from sowctl.store.opening.handle import Handle
 from sowctl.store.read import Reader, verify_versions
 
@@ -26,26 +26,26 @@ _EXTRA, _EXPIRATION = itemgetter(slice(2, 4)), itemgetter(slice(20, 28))
 _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}
 
 
-def payload_size(values: Sequence[bytes]) -> int:
+def count_payload_bytes(values: Sequence[bytes]) -> int:
     """Payload bytes of many values together."""
     size = sum(map(len, values)) - codec.VALUE_OVERHEAD_BYTES * len(values)
     if values and set(map(_EXTRA, values)) != _NO_EXTRA:
-        size -= sum(map(codec.extra_length, values))
+        size -= sum(map(codec.count_optional_bytes, values))
     return size
 
 
-def ascending(keys: Sequence[bytes]) -> bool:
-    """Whether every key is greater than the one before."""
+def is_ascending(keys: Sequence[bytes]) -> bool:
+    """Return whether every key is greater than the one before."""
     return all(map(lt, keys, keys[1:]))
 
 
-def expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
+def build_expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
     """The entries that these records have in the expiry index."""
     # The usual batch expires never: eight bytes of each value tell, and the index is not touched.
     if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
-    pairs = zip(map(codec.expiration_of, values), keys, strict=True)
-    return {expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
+    pairs = zip(map(codec.read_expiration, values), keys, strict=True)
+    return {encode_expiry_key(expiration, key) for expiration, key in pairs if expiration > 0}
 
 
 def _iterate_replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
@@ -72,37 +72,39 @@ class WriteTxn(Reader):
         self._lists = True
 
     def _change_meta(self, **parts: object) -> None:
-        self._meta = self._meta.changed(**parts)
+        self._meta = self._meta.replace_parts(**parts)
         self.changed = True
 
-    def put(self, keys: Sequence[bytes], values: Sequence[bytes], olds: Mapping[bytes, bytes] | None = None) -> None:
+    def put_records(
+        self, keys: Sequence[bytes], values: Sequence[bytes], olds: Mapping[bytes, bytes] | None = None
+    ) -> None:
         """Insert or replace records. ``keys`` ascend strictly; ``values`` are encoded records in the same order.
 
-        ``olds`` is what :meth:`get_many` of this transaction gave for at least these keys, unless something was put
+        ``olds`` is what :meth:`read_values` of this transaction gave for at least these keys, unless something was put
         since; it saves looking them up again. Raises ValueError on keys out of order.
         """
         # Ascending keys let LMDB go on from the page of the key before; equal ones would make the counts wrong.
-        if not ascending(keys) or len(keys) != len(values):
+        if not is_ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
         # The old values are needed for digest, bytes and the expiry index, whose terms of them are taken off. They are
         # verified: a damaged one would make the digest wrong for ever.
         if olds is None:
-            olds = self.get_many(keys)
+            olds = self.read_values(keys)
         known, previous = _iterate_replaced(keys, olds)
-        with explained(self._path, "write records"):
+        with translate_errors(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
             self._update_accounts(keys, values, known, previous)
         self._touched += b"".join(keys)
 
-    def bulk_append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def append_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise.
 
         The change list says nothing of them: it begins when a store is complete.
         """
-        if not ascending(keys) or len(keys) != len(values):
+        if not is_ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
-        with explained(self._path, "write records"):
+        with translate_errors(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             pairs = zip(keys, values, strict=True)
             # Append mode fills pages without a search and leaves them full; LMDB itself refuses a key that is not above
@@ -114,11 +116,11 @@ class WriteTxn(Reader):
         # Records that came without an entry: the list could not lead across this transaction, so it is left alone.
         self._lists = False
 
-    def delete(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    def delete_records(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Remove records; gives those that were there, with their values."""
         wanted = sorted(set(keys))
-        found = self.get_many(wanted)
-        with explained(self._path, "delete records"):
+        found = self.read_values(wanted)
+        with translate_errors(self._path, "delete records"):
             self._remove_keys(self._handle.databases.records, list(found))
             self._update_accounts((), (), list(found), list(found.values()))
         self._touched += b"".join(found)
@@ -132,59 +134,63 @@ class WriteTxn(Reader):
     ) -> None:
         # Differences of sets: a record that keeps its expiration changes nothing in the index. Sorted, because LMDB
         # writes in key order fastest.
-        added, removed = expiry_entries(keys, values), expiry_entries(old_keys, old_values)
+        added, removed = build_expiry_entries(keys, values), build_expiry_entries(old_keys, old_values)
         expiry = self._handle.databases.expiry
         if gone := sorted(removed - added):
             self._remove_keys(expiry, gone)
         if fresh := sorted(added - removed):
             cursor = self._txn.cursor(expiry)
-            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, expiry_value(key)) for key in fresh])
+            self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, encode_expiry_value(key)) for key in fresh])
         meta = self._meta
         # Every change of records passes here, so that counts, bytes, digest and index can only change together.
-        digest = meta.digest + integrity.digest_sum(keys, values) - integrity.digest_sum(old_keys, old_values)
+        digest = (
+            meta.digest
+            + integrity.compute_digest_sum(keys, values)
+            - integrity.compute_digest_sum(old_keys, old_values)
+        )
         self._change_meta(
             records=meta.records + len(keys) - len(old_keys),
-            payload_bytes=meta.payload_bytes + payload_size(values) - payload_size(old_values),
+            payload_bytes=meta.payload_bytes + count_payload_bytes(values) - count_payload_bytes(old_values),
             digest=digest % integrity.DIGEST_MODULUS,
         )
 
     def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
         # A replay may file the same version twice: one key, one version, the later one of the batch.
-        fresh = {history_key_of(key, value): value for key, value in items}
+        fresh = {build_history_key(key, value): value for key, value in items}
         keys = sorted(fresh)
         values = [fresh[key] for key in keys]
-        olds = self._old_versions(keys)
-        with explained(self._path, "write versions"):
+        olds = self._read_old_versions(keys)
+        with translate_errors(self._path, "write versions"):
             cursor = self._txn.cursor(self._handle.databases.history)
             self._handle.seam.call("lmdb.put", cursor.putmulti, zip(keys, values, strict=True))
             self._account_versions(keys, values, olds)
 
     def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
         """File versions that come after every version in the store, by key, time, txid. Raises ValueError otherwise."""
-        keys = [history_key_of(key, value) for key, value in items]
+        keys = [build_history_key(key, value) for key, value in items]
         values = [value for _, value in items]
-        with explained(self._path, "write versions"):
+        with translate_errors(self._path, "write versions"):
             cursor = self._txn.cursor(self._handle.databases.history)
             pairs = zip(keys, values, strict=True)
             _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
-            if added != len(keys) or not ascending(keys):
+            if added != len(keys) or not is_ascending(keys):
                 raise ValueError("versions to append must ascend and come after every version in the store")
             self._account_versions(keys, values, {})
 
     def delete_versions(self, history_keys: Iterable[bytes]) -> int:
-        """Remove versions by their 24-byte keys (:func:`~sowctl.store.codec.history_key_of`).
+        """Remove versions by their 24-byte keys (:func:`~sowctl.store.codec.build_history_key`).
 
         Returns how many were there.
         """
-        olds = self._old_versions(sorted(set(history_keys)))
-        with explained(self._path, "delete versions"):
+        olds = self._read_old_versions(sorted(set(history_keys)))
+        with translate_errors(self._path, "delete versions"):
             self._remove_keys(self._handle.databases.history, list(olds))
             self._account_versions((), (), olds)
         return len(olds)
 
-    def _old_versions(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        with explained(self._path, "read versions"):
+    def _read_old_versions(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        with translate_errors(self._path, "read versions"):
             found = dict(self._txn.cursor(self._handle.databases.history).getmulti(keys))
         verify_versions(list(found), list(found.values()), self._path)
         return found
@@ -192,15 +198,15 @@ class WriteTxn(Reader):
     def _account_versions(self, keys: Sequence[bytes], values: Sequence[bytes], olds: dict[bytes, bytes]) -> None:
         meta = self._meta
         old_values = list(olds.values())
-        digest = meta.digest + integrity.digest_sum([key[:8] for key in keys], values)
-        digest -= integrity.digest_sum([key[:8] for key in olds], old_values)
+        digest = meta.digest + integrity.compute_digest_sum([key[:8] for key in keys], values)
+        digest -= integrity.compute_digest_sum([key[:8] for key in olds], old_values)
         self._change_meta(
             versions=meta.versions + len(keys) - len(olds),
-            version_bytes=meta.version_bytes + payload_size(values) - payload_size(old_values),
+            version_bytes=meta.version_bytes + count_payload_bytes(values) - count_payload_bytes(old_values),
             digest=digest % integrity.DIGEST_MODULUS,
         )
 
-    def set_applied(self, lineage: bytes, txid: int, block: AppliedBlock | None = None) -> None:
+    def set_applied_position(self, lineage: bytes, txid: int, block: AppliedBlock | None = None) -> None:
         """Say up to which txid of which log (16 bytes; zero: none) the records are complete.
 
         ``block`` is the journal's block that ends with ``txid``, None where the caller does not know it.
@@ -219,17 +225,17 @@ class WriteTxn(Reader):
         if clock > self._meta.removal_mark:
             self._change_meta(removal_mark=clock)
 
-    def take_state(self, meta: StoreMeta) -> None:
+    def copy_state(self, meta: StoreMeta) -> None:
         """Take over position, times and removal mark of another store of the same records."""
         parts = {"lineage", "applied", "block", "last_time", "removal_mark"}
         self._change_meta(**{name: getattr(meta, name) for name in parts})
 
-    def take_changes(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+    def copy_changes(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Take over the change list of another store with the same digest, in the place of its own."""
         changes = self._handle.databases.changes
         if changes is None:
             return
-        with explained(self._path, "write the change list"):
+        with translate_errors(self._path, "write the change list"):
             self._txn.drop(changes)
             cursor = self._txn.cursor(changes)
             self._handle.seam.call("lmdb.put", cursor.putmulti, entries, append=True)
@@ -237,8 +243,8 @@ class WriteTxn(Reader):
 
     def set_sequence(self, publisher: int, sequence: int) -> None:
         """Set the highest sequence number of a publisher id (64 bits each)."""
-        key = sequence_key(publisher)
-        with explained(self._path, "write sequences"):
+        key = encode_sequence_key(publisher)
+        with translate_errors(self._path, "write sequences"):
             meta = self._handle.databases.meta
             # Counted, so that a sequence that is lost is noticed by the check.
             fresh = self._txn.get(key, db=meta) is None
@@ -252,14 +258,14 @@ class WriteTxn(Reader):
         The transaction does nothing else: a handle that an aborted transaction opened must not be used.
         """
         tables, env = self._handle.tables, self._handle.env
-        with explained(self._path, "open a table"):
+        with translate_errors(self._path, "open a table"):
             for name in names:
                 if name not in tables:
                     tables[name] = self._txn.open(env, name.encode(), create=True)
                     # Making one changes the file, and every transaction that does so writes the meta record.
                     self.changed = True
 
-    def table(self, name: str) -> Table:
+    def open_table(self, name: str) -> Table:
         """A further table, which :meth:`open_tables` has opened; it may be changed."""
         from sowctl.store.tables import Table
 
@@ -271,7 +277,7 @@ class WriteTxn(Reader):
         """Write the change list and the meta record; the store calls it before the commit."""
         # Change list first: the meta record is written last and describes everything else.
         self._list_changes()
-        self._put_meta(self._meta.changed(transaction=self._txn.id()))
+        self._put_meta(self._meta.replace_parts(transaction=self._txn.id()))
 
     def _list_changes(self) -> None:
         changes, after = self._handle.databases.changes, self._meta.digest
@@ -279,9 +285,9 @@ class WriteTxn(Reader):
         if changes is None or not self._lists or after == self._before:
             return
         touched = bytes(self._touched)
-        with explained(self._path, "write the change list"):
+        with translate_errors(self._path, "write the change list"):
             entry = self._before, after, touched, self._meta.records, str(self._path)
-            self._handle.seam.call("lmdb.put", note_change, self._txn, changes, *entry)
+            self._handle.seam.call("lmdb.put", append_change, self._txn, changes, *entry)
 
     @classmethod
     def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:
@@ -296,6 +302,6 @@ class WriteTxn(Reader):
         # number anyway.
         if min(meta.records, meta.versions, meta.payload_bytes, meta.version_bytes) < 0:
             raise DamageError("SOW-STO-003", "the counts of the store are damaged", place=str(self._path))
-        with explained(self._path, "write the meta record"):
+        with translate_errors(self._path, "write the meta record"):
             database = self._handle.databases.meta
             self._handle.seam.call("lmdb.put", self._txn.put, META_KEY, encode_meta(meta), db=database)

@@ -2,11 +2,11 @@
 
 * ``paths``: field identifiers as steps
 * ``fields``: the contract between message types and expressions: slots asked for, values handed over
-* ``compare``: scalars: NULL, numeric reading, text, truth, comparison
+* ``scalars``: scalars: NULL, numeric reading, text, truth, comparison
 * ``order``: the common reading of a set, and sort keys
 * ``jsontree``: JSON text as values that keep what it says; ``differences``: what differs between two of them
 * ``rawmembers``: the members of a JSON object with their bytes
 * ``times``: instants to text and back, and the clock
 * ``units``: intervals, sizes, counts and switches as they are written
-* ``human``: durations, ages, sizes, rates and numbers as people read them
+* ``display``: durations, ages, sizes, rates and numbers as people read them
 """

@@ -1,4 +1,4 @@
-"""What differs between two messages, field by field: the one place where messages are compared.
+"""Differences between two messages, field by field: the one place where messages are compared.
 
 ``diff`` asks here about two records of one key, ``history --diff`` about a version and its forerunner, ``blame`` about
 each entry and the one before it. Messages come as their JSON views (``MessageType.members_view``). The rules:
@@ -23,10 +23,10 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.values.compare import numeric_reading
-from sowctl.values.jsontree import NumberText, loads, member
+from sowctl.values.jsontree import NumberText, parse_json, parse_member
 from sowctl.values.paths import Path, Step, parse_path
-from sowctl.values.rawmembers import raw_members
+from sowctl.values.rawmembers import read_raw_members
+from sowctl.values.scalars import parse_number
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 """Names of members and positions of items, from the outermost object on; empty for the message itself."""
@@ -50,49 +50,49 @@ class FieldChange(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The field as filters write it, such as ``/legs[0]/qty``."""
-        return path_text(self.path)
+        return format_path(self.path)
 
 
-def tree_of(view: bytes) -> Any:
+def parse_view(view: bytes) -> Any:
     """The value of a message's JSON view; of a view that is no JSON, its text, so that it compares with any other."""
     text = view.decode("utf-8", "surrogateescape")
     try:
-        return loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError):
         return text
 
 
-def view_differences(before: bytes, after: bytes, *, loose: bool = False) -> list[FieldChange]:
-    """What :func:`differences` finds between two JSON views, without reading members whose bytes are the same."""
+def compare_views(before: bytes, after: bytes, *, loose: bool = False) -> list[FieldChange]:
+    """List the changes between two JSON views, without reading members whose bytes are the same."""
     if before == after:
         return []
-    old, new = raw_members(before), raw_members(after)
+    old, new = read_raw_members(before), read_raw_members(after)
     if old is None or new is None:
-        return differences(tree_of(before), tree_of(after), loose=loose)
+        return compare_trees(parse_view(before), parse_view(after), loose=loose)
     found: list[FieldChange] = []
     try:
         for name, raw in old.items():
             other = new.get(name)
             if other is None:
-                found.append(FieldChange((name,), member(raw), MISSING))
+                found.append(FieldChange((name,), parse_member(raw), MISSING))
             elif bytes(raw) != bytes(other):
-                found += _compare_values((name,), member(raw), member(other), loose)
-        found += [FieldChange((name,), MISSING, member(raw)) for name, raw in new.items() if name not in old]
+                found += _compare_values((name,), parse_member(raw), parse_member(other), loose)
+        found += [FieldChange((name,), MISSING, parse_member(raw)) for name, raw in new.items() if name not in old]
     except (ValueError, RecursionError):
         # A value that is not UTF-8, or too deep: the messages are texts then, as for every other reader.
-        return differences(tree_of(before), tree_of(after), loose=loose)
+        return compare_trees(parse_view(before), parse_view(after), loose=loose)
     return found
 
 
-def differences(before: Any, after: Any, *, loose: bool = False) -> list[FieldChange]:
-    """What differs between two values of :mod:`sowctl.values.jsontree`, in the order of ``before``; then what is new.
+def compare_trees(before: Any, after: Any, *, loose: bool = False) -> list[FieldChange]:
+    """List the changes between two JSON trees, in the order of ``before``; then what is new.
 
     ``loose``: numbers of one value are the same.
     """
     return list(_compare_values((), before, after, loose))
 
 
-def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
+def apply_changes(changes: Sequence[FieldChange], tree: Any) -> Any:
     """``tree`` with the values that the changes have after them; it is copied, not changed."""
     from copy import deepcopy
 
@@ -109,24 +109,24 @@ def applied(changes: Sequence[FieldChange], tree: Any) -> Any:
     return result
 
 
-def leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+def iterate_leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """The fields of a value that hold no further fields, with their paths: what a change can change by itself."""
     if isinstance(tree, dict) and tree:
         for name, value in tree.items():
             # Most members are scalars, which cost no generator of their own.
             if isinstance(value, (dict, list)):
-                yield from leaves(value, (*front, name))
+                yield from iterate_leaves(value, (*front, name))
             else:
                 yield (*front, name), value
-    elif isinstance(tree, list) and _is_rows(tree):
+    elif isinstance(tree, list) and _are_objects(tree):
         for place, value in enumerate(tree):
-            yield from leaves(value, (*front, place))
+            yield from iterate_leaves(value, (*front, place))
     else:
         yield front, tree
 
 
 @lru_cache(4096)
-def path_text(path: FieldPath) -> str:
+def format_path(path: FieldPath) -> str:
     """A path as the expression language writes it, such as ``/legs[0]/qty``; names that it cannot write, in quotes."""
     text, steps = "", list[Step]()
     for part in path:
@@ -138,14 +138,14 @@ def path_text(path: FieldPath) -> str:
             steps[-1:] = [Step(steps[-1].name, part)] if steps else []
     if not path:
         return "/"
-    if steps and _is_written(text, steps):
+    if steps and _can_write_path(text, steps):
         return text
-    if steps and _is_written(text := str(Path(tuple(steps))), steps):
+    if steps and _can_write_path(text := str(Path(tuple(steps))), steps):
         return text
     return "".join(f"/{json.dumps(part)}" if isinstance(part, str) else f"[{part}]" for part in path)
 
 
-def _is_written(text: str, steps: Sequence[Step]) -> bool:
+def _can_write_path(text: str, steps: Sequence[Step]) -> bool:
     try:
         return parse_path(text).steps == tuple(steps)
     except UsageError:
@@ -153,7 +153,7 @@ def _is_written(text: str, steps: Sequence[Step]) -> bool:
 
 
 def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:
-    """Whether two values have the same members, items and scalars."""
+    """Return whether two values have the same members, items and scalars."""
     if isinstance(before, dict):
         return (
             isinstance(after, dict)
@@ -173,7 +173,7 @@ def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:
 
 
 def has_same_reading(before: Any, after: Any) -> bool:
-    """Whether two values differ only in how numbers are written, where texts with a numeric reading are numbers, too.
+    """Return whether two values differ only in how numbers are written, numeric texts included.
 
     For message types that do not tell numbers from texts: ``1.50`` and 1.5 have one reading.
     """
@@ -181,7 +181,7 @@ def has_same_reading(before: Any, after: Any) -> bool:
         return len(before) == len(after) and all(map(has_same_reading, before, after))
     if not isinstance(before, str) or not isinstance(after, str):
         return is_same(before, after)
-    if numeric_reading(before) is None or numeric_reading(after) is None:
+    if parse_number(before) is None or parse_number(after) is None:
         return before == after
     return _is_equal(before, after)
 
@@ -196,7 +196,7 @@ def _compare_values(path: FieldPath, before: Any, after: Any, loose: bool) -> It
         for name, value in after.items():
             if name not in before:
                 yield FieldChange((*path, name), MISSING, value)
-    elif isinstance(before, list) and isinstance(after, list) and _is_rows(before) and _is_rows(after):
+    elif isinstance(before, list) and isinstance(after, list) and _are_objects(before) and _are_objects(after):
         for place, (old, new) in enumerate(zip(before, after, strict=False)):
             yield from _compare_values((*path, place), old, new, loose)
         for place in range(len(after), len(before)):
@@ -207,8 +207,8 @@ def _compare_values(path: FieldPath, before: Any, after: Any, loose: bool) -> It
         yield FieldChange(path, before, after)
 
 
-def _is_rows(items: list[Any]) -> bool:
-    """Whether an array is a list of objects, whose fields differ one by one."""
+def _are_objects(items: list[Any]) -> bool:
+    """Return whether an array is a list of objects, whose fields differ one by one."""
     return bool(items) and all(isinstance(item, dict) for item in items)
 
 

@@ -9,10 +9,10 @@ slot value                           meaning
 ``None``                             NULL or absent; no container was dropped (only where ``listed`` is false)
 ``bool``, ``int``, ``float``         that value; ``int`` within -2**63 .. 2**64-1
 ``str`` or ``bytes``                 a String: the same bytes either way; ``str`` is always encodable as UTF-8.
-                                     The empty string is NULL everywhere (``values/compare.py``)
+                                     The empty string is NULL everywhere (``values/scalars.py``)
 :class:`Number`                      a number with its original text, where the slot asked for text; ``typed`` says
                                      whether the format tells numbers from texts
-:class:`Values`                      a value list of several values, or any list where ``listed`` is true, or a
+:class:`ValueList`                      a value list of several values, or any list where ``listed`` is true, or a
                                      list from which non-empty objects were dropped
 ===================================  =================================================================================
 """
@@ -27,7 +27,7 @@ from sowctl.values.paths import Path
 
 
 class Slot(Struct, frozen=True):
-    """One wanted field. ``text``: numbers keep their original text. ``listed``: answer always :class:`Values`."""
+    """One wanted field. ``text``: numbers keep their original text. ``listed``: answer always :class:`ValueList`."""
 
     path: Path
     text: bool = False
@@ -39,7 +39,8 @@ class Number:
     """A message number and its original text (ASCII, surrounding space included).
 
     ``typed`` is false where the message type says nothing of kinds (fix, nvfix, xml): the text may be an identifier
-    that only looks like a number, and :func:`sowctl.values.compare.choose_kind` decides what is written of it.
+    that only looks like a number, and :func:`sowctl.values.scalars.choose_written_scalar` decides what is written of
+    it.
     """
 
     __slots__ = ("text", "typed", "value")
@@ -67,7 +68,7 @@ Scalar: TypeAlias = bool | int | float | str | bytes | Number | None
 
 
 @final
-class Values:
+class ValueList:
     """A value list. ``dropped`` is true where a non-empty object stood among the values and was dropped."""
 
     __slots__ = ("dropped", "items")
@@ -80,13 +81,13 @@ class Values:
         return f"Values({self.items!r}, dropped={self.dropped})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Values) and (self.items, self.dropped) == (other.items, other.dropped)
+        return isinstance(other, ValueList) and (self.items, self.dropped) == (other.items, other.dropped)
 
     def __hash__(self) -> int:
         return hash((self.items, self.dropped))
 
 
-SlotValue: TypeAlias = Scalar | Values
+SlotValue: TypeAlias = Scalar | ValueList
 Row: TypeAlias = tuple[SlotValue, ...]
 
 
@@ -99,8 +100,8 @@ class Refusal(Struct, frozen=True):
     offset: int | None = None
 
 
-class Write(Struct, frozen=True):
-    """What is done to one message at one destination: ``value`` is written there, or the field is removed."""
+class FieldWrite(Struct, frozen=True):
+    """One change of one message: ``value`` is written at a destination, or the field there is removed."""
 
     destination: Path
     value: SlotValue

@@ -10,7 +10,7 @@ from typing import Any
 _SURROGATES_PATTERN = "[\ud800-\udfff]"
 
 
-def write_json_line(row: Mapping[str, Any]) -> str:
+def format_json_line(row: Mapping[str, Any]) -> str:
     """One line of JSON in ASCII, without a line feed; what JSON has no kind for is its text.
 
     Names of files and arguments may hold bytes that are no UTF-8, which Python has as halves of surrogate pairs. Alone

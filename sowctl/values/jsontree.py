@@ -35,34 +35,34 @@ def _refuse_constant(word: str) -> Any:
 
 # Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
 # long to be converted; NaN, which Python would take, is no JSON.
-loads = json.JSONDecoder(
+parse_json = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse_constant, object_pairs_hook=_keep_first_members
 ).decode
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
 
 
-loads_exact = json.JSONDecoder(
+parse_json_exact = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_keep_first_members
 ).decode
 """As :data:`loads`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
 
 
-def plain(tree: Any) -> Any:
+def convert_numbers(tree: Any) -> Any:
     """A value with int and float for its numbers, as :func:`json.loads` has them."""
     if isinstance(tree, NumberText):
         return float(tree) if tree.strip("-0123456789") else int(tree)
     if isinstance(tree, dict):
-        return {name: plain(inner) for name, inner in tree.items()}
-    return [plain(inner) for inner in tree] if isinstance(tree, list) else tree
+        return {name: convert_numbers(inner) for name, inner in tree.items()}
+    return [convert_numbers(inner) for inner in tree] if isinstance(tree, list) else tree
 
 
-def member(raw: Raw) -> Any:
-    """What :data:`loads` gives for the bytes of one value that a reader has accepted; scalars without a decoder."""
+def parse_member(raw: Raw) -> Any:
+    """Parse the bytes of one value that a reader has accepted; scalars without a decoder."""
     text = str(raw, "utf-8")
     head = text[0]
     if head == '"':
         # Without an escape a text is what stands between the quotes.
-        return text[1:-1] if "\\" not in text else loads(text)
+        return text[1:-1] if "\\" not in text else parse_json(text)
     if head in "-0123456789":
         return NumberText(text)
-    return _WORD_VALUES[text] if head in "tfn" else loads(text)
+    return _WORD_VALUES[text] if head in "tfn" else parse_json(text)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from sowctl.values.compare import first, numeric_reading, text_of
 from sowctl.values.fields import Number, SlotValue
+from sowctl.values.scalars import parse_number, to_scalar, to_text
 
-Component: TypeAlias = tuple[Any, ...]
+SortComponent: TypeAlias = tuple[Any, ...]
 """``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
 # The order of the kinds: NULL, NaN, numbers, then texts without a numeric reading.
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
@@ -20,41 +20,41 @@ _NUMBER_TYPES = frozenset((int, float, Number))
 _INVERTED_BYTES = bytes(255 - byte for byte in range(256))
 
 
-def has_number(value: SlotValue) -> bool:
-    """Whether the scalar is a number or Boolean, so that numeric texts of its set count as numbers."""
-    return isinstance(first(value), bool | int | float | Number)
+def is_numeric(value: SlotValue) -> bool:
+    """Return whether the scalar is a number or Boolean, so that numeric texts of its set count as numbers."""
+    return isinstance(to_scalar(value), bool | int | float | Number)
 
 
-def holds_numbers(column: Iterable[SlotValue]) -> bool:
-    """Whether a set of values is read as one that holds numbers."""
+def has_numbers(column: Iterable[SlotValue]) -> bool:
+    """Return whether a set of values is read as one that holds numbers."""
     values = list(column)
     # Most columns are Strings and NULLs alone, which their types tell without a look at each value.
-    return not set(map(type, values)) <= {str, type(None)} and any(map(has_number, values))
+    return not set(map(type, values)) <= {str, type(None)} and any(map(is_numeric, values))
 
 
-def component(value: SlotValue, mixed: bool, text: bool = False) -> Component:
+def build_component(value: SlotValue, mixed: bool, text: bool = False) -> SortComponent:
     """The ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set holds a number or Boolean."""
     # The two commonest kinds are answered before first() is called.
     if type(value) is str and (text or not mixed):
         return (_TEXT, value.encode()) if value else (_NULL,)
     if type(value) is int and not text:
         return (_NUMBER, value)
-    scalar = first(value)
+    scalar = to_scalar(value)
     if scalar is None:
         return (_NULL,)
     if text:
-        return (_TEXT, text_of(scalar) or b"")
+        return (_TEXT, to_text(scalar) or b"")
     if isinstance(scalar, str | bytes):
-        reading = numeric_reading(scalar) if mixed else None
+        reading = parse_number(scalar) if mixed else None
         if reading is None:
-            return (_TEXT, text_of(scalar) or b"")
+            return (_TEXT, to_text(scalar) or b"")
         return (_NUMBER, reading)
     number = scalar.value if isinstance(scalar, Number) else scalar
     return (_NAN,) if number != number else (_NUMBER, number)
 
 
-def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> list[Component]:
-    """:func:`component` of every value of a column, faster where they are of one kind."""
+def build_components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> list[SortComponent]:
+    """:func:`build_component` of every value of a column, faster where they are of one kind."""
     kinds = set(map(type, column))
     if kinds == {str} and (text or not mixed):
         texts = cast("Sequence[str]", column)
@@ -62,10 +62,10 @@ def components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> 
     if kinds <= _NUMBER_TYPES and not text:
         numbers = [value.value if type(value) is Number else value for value in cast("Sequence[Any]", column)]
         return [(_NUMBER, number) if number == number else (_NAN,) for number in numbers]
-    return [component(value, mixed, text) for value in column]
+    return [build_component(value, mixed, text) for value in column]
 
 
-def reverse(key: Component) -> Component:
+def reverse_component(key: SortComponent) -> SortComponent:
     """The component that sorts the other way round."""
     # NULL and NaN have no value to turn round, only their place: NULL comes last when descending.
     if len(key) == 1:
@@ -77,12 +77,12 @@ def reverse(key: Component) -> Component:
     return (-_NUMBER, -value)
 
 
-def reversed_components(keys: Iterable[Component]) -> list[Component]:
-    """:func:`reverse` of every component of a column, faster for numbers."""
-    return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse(key) for key in keys]
+def reverse_components(keys: Iterable[SortComponent]) -> list[SortComponent]:
+    """:func:`reverse_component` of every component of a column, faster for numbers."""
+    return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse_component(key) for key in keys]
 
 
-def not_behind(column: Sequence[SlotValue], limit: Component, text: bool) -> Sequence[int]:
+def find_at_or_before(column: Sequence[SlotValue], limit: SortComponent, text: bool) -> Sequence[int]:
     """The places in a column whose component, reversed where ``limit`` is, may be at or before ``limit``.
 
     Plain numbers are compared as they are: of many records only few are worth a component. Other columns stay whole.

@@ -13,9 +13,9 @@ from sowctl.errors import UsageError
 _STEP_PATTERN = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
 _BRACKET_PATTERN = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
 
-MOST_STEPS = 256
+MAX_PATH_STEPS = 256
 """Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""
-_LONGEST_INDEX = 18
+_MAX_INDEX_DIGITS = 18
 """Digits of a position; no list has so many items."""
 
 
@@ -61,16 +61,16 @@ def parse_path(text: str) -> Path:
     """Read one identifier such as ``/orderId``, ``/a/b[0]`` or ``[/odd name/x]``.
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-001`` for anything else, ``SOW-VAL-021`` for more than
-    :data:`MOST_STEPS` steps.
+    :data:`MAX_PATH_STEPS` steps.
     """
     path = _read_path(text)
-    if path is not None and len(path.steps) <= MOST_STEPS:
+    if path is not None and len(path.steps) <= MAX_PATH_STEPS:
         return path
     if path is not None:
         raise UsageError(
             "SOW-VAL-021",
             f"a path of {len(path.steps):,} steps: {text[:40]}...",
-            hint=f"the maximum is {MOST_STEPS} steps, the nesting limit of messages",
+            hint=f"the maximum is {MAX_PATH_STEPS} steps, the nesting limit of messages",
         )
     raise UsageError(
         "SOW-VAL-001",
@@ -79,9 +79,9 @@ def parse_path(text: str) -> Path:
     )
 
 
-def position_of(digits: str) -> int:
+def parse_position(digits: str) -> int:
     """The position that digits name. Python refuses to read very long integers, and no list is that long."""
-    return int(digits) if len(digits) <= _LONGEST_INDEX else 10**_LONGEST_INDEX
+    return int(digits) if len(digits) <= _MAX_INDEX_DIGITS else 10**_MAX_INDEX_DIGITS
 
 
 def _read_path(text: str) -> Path | None:
@@ -90,11 +90,11 @@ def _read_path(text: str) -> Path | None:
     if bracket is not None:
         names = bracket.group(1)[1:].split("/")
         if all(names):
-            index = position_of(bracket.group(2)) if bracket.group(2) is not None else None
+            index = parse_position(bracket.group(2)) if bracket.group(2) is not None else None
             return Path((*(Step(name) for name in names[:-1]), Step(names[-1], index)))
     elif _is_plain(text):
         return Path(
-            tuple(Step(m[1], position_of(m[2]) if m[2] is not None else None) for m in _STEP_PATTERN.finditer(text))
+            tuple(Step(m[1], parse_position(m[2]) if m[2] is not None else None) for m in _STEP_PATTERN.finditer(text))
         )
     return None
 

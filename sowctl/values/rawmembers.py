@@ -1,11 +1,10 @@
 """The members of a JSON object with the bytes of their values, at msgspec's speed.
 
 msgspec keeps the last of members with one name, where the first one counts; so an object is taken only if its length,
-or the number of its quotes, proves that each name is there once. A value is checked against the grammar, but for
-UTF-8 and depth, and is not made into an object. Objects of one shape are read together, as columns, which spares most
-of what one object costs. Called where payloads are shown (:mod:`sowctl.output.members`,
-:mod:`sowctl.output.texts`) and where fields of them are left out (:mod:`sowctl.messages.json.select`); what this reader
-will not judge goes to theirs.
+or the number of its quotes, proves that each name is there once. A value is checked against the grammar, but for UTF-8
+and depth, and is not made into an object. Objects of one shape are read together, as columns, which spares most of what
+one object costs. Called where payloads are shown (:mod:`sowctl.output.members`, :mod:`sowctl.output.text_columns`) and
+where fields of them are left out (:mod:`sowctl.messages.json.select`); what this reader will not judge goes to theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ RawColumns = dict[str, Sequence[msgspec.Raw]]
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-MIN_PARTED_BYTES = 1 << 20
+MIN_LONG_OBJECT_BYTES = 1 << 20
 """Bytes of an object that is worth reading in parts: the members of a shorter one take some megabytes at most."""
 _PART_BYTES = 8192
 """Bytes of a part, or those of one member."""
@@ -38,7 +37,7 @@ _STRING_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
-def raw_members(text: bytes) -> RawMembers | None:
+def read_raw_members(text: bytes) -> RawMembers | None:
     """Names and values of the outermost object in order; None where only an exact reader can tell."""
     # White space before the object may hide a value of another kind; nothing writes it.
     if text[:1] != b"{":
@@ -47,11 +46,12 @@ def raw_members(text: bytes) -> RawMembers | None:
         found = _decode_members(text)
     except (ValueError, RecursionError):
         return None
-    return found if _are_all(text, found) else None
+    return found if _has_only(text, found) else None
 
 
 class LongObject:
-    """A JSON object whose members are read some at a time, in order; each name is there once. Made by :func:`in_parts`.
+    """A JSON object whose members are read some at a time, in order; each name is there once. Made by
+    :func:`open_long_object`.
 
     ``count`` is the number of its members.
     """
@@ -62,17 +62,17 @@ class LongObject:
 
     def __iter__(self) -> Iterator[RawMembers]:
         for start, stop in pairwise(self._cuts):
-            yield _decode_members(_part_bytes(self._text, start, stop))
+            yield _decode_members(_build_part(self._text, start, stop))
 
 
-def in_parts(text: bytes) -> LongObject | None:
-    """An object of :data:`MIN_PARTED_BYTES` bytes or more; None for other values, and where only an exact reader can
-    tell.
+def open_long_object(text: bytes) -> LongObject | None:
+    """An object of :data:`MIN_LONG_OBJECT_BYTES` bytes or more; None for other values, and where only an exact reader
+    can tell.
 
     All of it is checked, UTF-8 as well: what is read of it afterwards raises nothing. A record of 2,000,000 members and
     51 MB went to msgpack in 140 MB of RssAnon so, where a dictionary of its members took 777.
     """
-    if len(text) < MIN_PARTED_BYTES or text[:1] != b"{":
+    if len(text) < MIN_LONG_OBJECT_BYTES or text[:1] != b"{":
         return None
     import numpy as np  # behind the length: few commands read an object as long as that
 
@@ -82,12 +82,12 @@ def in_parts(text: bytes) -> LongObject | None:
         # Any comma will do that has members on both sides. One behind which a name may begin mostly is such a one;
         # where it stands within a value, what is before it is no object, and another one is tried.
         found = None
-        for stop in _likely_cuts(text, start):
-            if (found := _decode_checked(text, start, stop)) is not None:
+        for stop in _iterate_likely_cuts(text, start):
+            if (found := _decode_part(text, start, stop)) is not None:
                 break
         else:
             stop = _find_cut(text, start)
-            found = _decode_checked(text, start, stop)
+            found = _decode_part(text, start, stop)
         if found is None:
             return None
         # Each part is an object of one member or more. So the parts, put together, are an object again, whose members
@@ -102,7 +102,7 @@ def in_parts(text: bytes) -> LongObject | None:
     return LongObject(text, cuts, len(ordered))
 
 
-def _likely_cuts(text: bytes, start: int) -> Iterator[int]:
+def _iterate_likely_cuts(text: bytes, start: int) -> Iterator[int]:
     """Some places for the cut behind ``start``: guesses, which are wrong within values."""
     comma = None
     for comma in islice(_MEMBER_COMMA_PATTERN.finditer(text, start + _PART_BYTES), _MAX_CUT_ATTEMPTS):
@@ -130,9 +130,9 @@ def _find_cut(text: bytes, start: int) -> int:
     return len(text)
 
 
-def _decode_checked(text: bytes, start: int, stop: int) -> RawMembers | None:
+def _decode_part(text: bytes, start: int, stop: int) -> RawMembers | None:
     """The members between two cuts; None where that is no object of some, or one is there twice, or is too deep."""
-    part = _part_bytes(text, start, stop)
+    part = _build_part(text, start, stop)
     try:
         part.decode()
         found = _decode_members(part)
@@ -141,7 +141,7 @@ def _decode_checked(text: bytes, start: int, stop: int) -> RawMembers | None:
     if not found:
         return None
     # Mostly the length or the quotes prove that each member is there once.
-    if len(part) <= 4 * _PART_BYTES and _are_all(part, found):
+    if len(part) <= 4 * _PART_BYTES and _has_only(part, found):
         return None if _is_deep(part) else found
     depth = members = 0
     for token in TOKEN_PATTERN.finditer(part):
@@ -158,7 +158,7 @@ def _decode_checked(text: bytes, start: int, stop: int) -> RawMembers | None:
     return found if len(found) == members + 1 else None
 
 
-def _part_bytes(text: bytes, start: int, stop: int) -> bytes:
+def _build_part(text: bytes, start: int, stop: int) -> bytes:
     """The members between two cuts, which are commas or the ends of the text, as an object."""
     front = b"{" if start else b""
     back = b"}" if stop < len(text) else b""
@@ -166,7 +166,7 @@ def _part_bytes(text: bytes, start: int, stop: int) -> bytes:
 
 
 def _is_deep(part: bytes) -> bool:
-    """Whether too many brackets stand within each other."""
+    """Return whether brackets are nested too deeply."""
     if part.count(b"{") + part.count(b"[") <= _MAX_BRACKET_DEPTH:
         return False
     depth = 0
@@ -177,22 +177,22 @@ def _is_deep(part: bytes) -> bool:
     return False
 
 
-def _are_all(text: bytes, found: RawMembers) -> bool:
-    """Whether an object surely has these members and no other one, each once."""
+def _has_only(text: bytes, found: RawMembers) -> bool:
+    """Return whether an object surely has these members and no other one, each once."""
     # The least that these members take: braces, and for each two quotes, a colon and a comma, the last one without. An
     # object of just this length has room for no other member.
     least = sum(map(len, found)) + sum(map(len, found.values())) + 4 * len(found) + 1
-    return len(text) == least or _each_once(text, found)
+    return len(text) == least or _has_each_once(text, found)
 
 
-def _each_once(text: bytes, found: RawMembers) -> bool:
-    """Whether an object with white space surely has each of its members once."""
+def _has_each_once(text: bytes, found: RawMembers) -> bool:
+    """Return whether an object with white space surely has each of its members once."""
     # Every member has two quotes around its name, and those of its value. So a member that was left out, however its
     # name is spelled, would leave at least two more; one count tells, whatever the number of members.
     return text.count(b'"') == 2 * len(found) + b"".join(found.values()).count(b'"')
 
 
-def raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) -> RawColumns | None:
+def read_raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) -> RawColumns | None:
     """The members of several objects by their names, in order, with a value of each object.
 
     None where the objects have not all the same names in one order, or none, or where only an exact reader can tell;
@@ -219,6 +219,6 @@ def raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = False) ->
     return columns if b"".join(texts).count(b'"') == quotes else None
 
 
-def raw_items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+def read_raw_items(text: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     """The items of an array that the grammar has accepted as part of something else."""
     return _decode_items(text)

@@ -42,8 +42,8 @@ _UNIT_DECIMAL_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 _FRACTION_PATTERN = r"[.,](\d{1,12})"
 """Digits behind the second, up to picoseconds."""
 _ZONE_PATTERN = r"(Z|z|[+-]\d\d(?::?\d\d)?)"
-_EPOCH_DIGITS = 400
-_EPOCH_EXPONENT = 30
+_MAX_EPOCH_DIGITS = 400
+_MAX_EPOCH_EXPONENT = 30
 """A number with more digits before its point lies beyond the year 9999 in every unit."""
 MAX_MICROS: Micros = 253402300799_999999
 """The last microsecond of year 9999: later stamps cannot be written as text."""
@@ -65,7 +65,7 @@ def system_clock() -> Micros:
     return time.time_ns() // 1000
 
 
-def fixed_clock(at: Micros) -> Clock:
+def build_fixed_clock(at: Micros) -> Clock:
     """A clock that stands still, for --now and SOWCTL_NOW."""
     return lambda: at
 
@@ -78,17 +78,17 @@ def format_time(at: Micros) -> str:
     """
     # Rounded down also before 1970, so that the microseconds are never negative.
     seconds, micros = divmod(min(max(at, MIN_MICROS), MAX_MICROS), MICROS_PER_SECOND)
-    return f"{_to_the_second(seconds)}.{micros:06}Z"
+    return f"{_format_whole_second(seconds)}.{micros:06}Z"
 
 
 @lru_cache(256)
-def _to_the_second(seconds: int) -> str:
+def _format_whole_second(seconds: int) -> str:
     # Kept: records that were published together have their second in common.
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
 
 
-def micros_of(at: datetime) -> Micros:
+def to_micros(at: datetime) -> Micros:
     """The instant of a datetime; one that names no zone is UTC, as a text without one is (behaviour 11.22)."""
     from datetime import UTC, datetime, timedelta
 
@@ -96,15 +96,15 @@ def micros_of(at: datetime) -> Micros:
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - since) // timedelta(microseconds=1)
 
 
-def format_end(at: Micros) -> str | None:
-    """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`ending`."""
+def format_expiry(at: Micros) -> str | None:
+    """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`compute_expiry`."""
     return format_time(at) if at and at <= MAX_MICROS else None
 
 
-def ending(at: Micros, lifetime: Micros) -> Micros:
+def compute_expiry(at: Micros, lifetime: Micros) -> Micros:
     """When a record ends that was published ``at``; 0 is never, and so is an end beyond the year 9999.
 
-    No clock gets there, and no text could say when it was. :func:`format_end` says the same of ends that are stored.
+    No clock gets there, and no text could say when it was. :func:`format_expiry` says the same of ends that are stored.
     """
     end = at + lifetime
     return end if end <= MAX_MICROS else 0
@@ -130,10 +130,10 @@ def parse_time(text: str, now: Clock) -> Micros:
         at = _read_time(text, now)
     except (OverflowError, ValueError):  # a number of more digits than a float, or than Python reads
         at = MAX_MICROS + 1
-    return bounded_time(at, text)
+    return require_time_in_range(at, text)
 
 
-def bounded_time(at: Micros, text: str) -> Micros:
+def require_time_in_range(at: Micros, text: str) -> Micros:
     """An instant within the years 1 to 9999; any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``,
     which shows ``text``."""
     if MIN_MICROS <= at <= MAX_MICROS:
@@ -205,19 +205,21 @@ def parse_epoch(text: str, unit: str) -> Micros:
     from decimal import Context, Decimal, InvalidOperation
 
     try:
-        number = Decimal(text.strip()) if len(text) <= _EPOCH_DIGITS and text.isascii() and "_" not in text else None
+        number = (
+            Decimal(text.strip()) if len(text) <= _MAX_EPOCH_DIGITS and text.isascii() and "_" not in text else None
+        )
     except InvalidOperation:
         number = None
-    if len(text) > _EPOCH_DIGITS and text.replace(".", "", 1).isdecimal():
-        return bounded_time(MAX_MICROS + 1, text)
+    if len(text) > _MAX_EPOCH_DIGITS and text.replace(".", "", 1).isdecimal():
+        return require_time_in_range(MAX_MICROS + 1, text)
     if number is None or not number.is_finite():
         words = f"{text[:60]!r} is not a number of {EPOCH_UNITS[unit]} since 1970"
         raise UsageError("SOW-VAL-010", words, hint="for example 1767323045.678901 with s, 1767323045678 with ms")
     # The exponent is asked first: a number of a million digits would not fit into the memory.
-    if number.adjusted() > _EPOCH_EXPONENT:
-        return bounded_time(MAX_MICROS + 1, text)
-    at = number.scaleb(_UNIT_DECIMAL_SHIFTS[unit], Context(prec=_EPOCH_DIGITS))
-    return bounded_time(int(at.to_integral_value("ROUND_FLOOR", Context(prec=_EPOCH_DIGITS))), text)
+    if number.adjusted() > _MAX_EPOCH_EXPONENT:
+        return require_time_in_range(MAX_MICROS + 1, text)
+    at = number.scaleb(_UNIT_DECIMAL_SHIFTS[unit], Context(prec=_MAX_EPOCH_DIGITS))
+    return require_time_in_range(int(at.to_integral_value("ROUND_FLOOR", Context(prec=_MAX_EPOCH_DIGITS))), text)
 
 
 def _parse_zone(text: str | None) -> timezone:

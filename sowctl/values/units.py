@@ -29,7 +29,7 @@ _WHOLE_NUMBER_PATTERN = re.compile("0*([0-9]{1,20})")  # 2**64 has 20 digits
 _SWITCH_VALUES = {"true": True, "false": False, "enabled": True, "disabled": False}
 
 
-def whole_number(text: str) -> int | None:
+def parse_whole_number(text: str) -> int | None:
     """An unsigned decimal below 2**64 in the digits 0 to 9, as SOW keys and txids are; None for any other text.
 
     Zeros before it do not matter. int() alone would also take signs, underscores, white space and other digits.

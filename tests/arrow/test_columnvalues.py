@@ -18,10 +18,10 @@ import msgpack
 import pyarrow as pa
 from pyarrow import ipc, lib, parquet
 
-from sowctl.arrow.columnvalues import EXTENSION_RULES, PARQUET_RULES, RULES
-from sowctl.arrow.rowmessages import MessageMaker, struct_array
+from sowctl.arrow.columnvalues import EXTENSION_RULES, PARQUET_RULES, TYPE_RULES
+from sowctl.arrow.rowmessages import MessageMaker, build_struct_array
 from sowctl.arrow.rows import TEXT_KINDS
-from sowctl.arrow.source import Made, column_source
+from sowctl.arrow.table_source import RowTarget, open_column_source
 from sowctl.errors import InputError
 from sowctl.messages.types import get_type
 from tests.arrow.samples import (
@@ -48,7 +48,7 @@ NO_TYPES = {"Type_MAX_ID"}
 
 def test_every_type_of_pyarrow_has_a_rule_and_samples() -> None:
     known = {name.removeprefix("Type_") for name in vars(lib) if name.startswith("Type_")} - NO_TYPES
-    assert known - RULES.keys() == set()
+    assert known - TYPE_RULES.keys() == set()
     tried = {one.array.type.id for one in SAMPLES} | {lib.Type_INTERVAL_MONTHS, lib.Type_INTERVAL_DAY_TIME}
     assert {name for name in known if getattr(lib, f"Type_{name}") not in tried} == set()
 
@@ -68,7 +68,7 @@ def test_the_page_has_the_rows_of_the_code() -> None:
     tables = dict[str, list[list[tuple[str, ...]]]]()
     for head, table in re.findall(r"\.TS\n[^\n]+\n\\fB([^\n]+)\\fR\t\\fBbecomes\\fR\n(.*?)\n\.TE", text, re.DOTALL):
         tables.setdefault(head, []).append([tuple(row.split("\t")) for row in table.splitlines()])
-    for rules, rows in zip((RULES, EXTENSION_RULES, PARQUET_RULES), tables["type"], strict=True):
+    for rules, rows in zip((TYPE_RULES, EXTENSION_RULES, PARQUET_RULES), tables["type"], strict=True):
         assert [row for row in rows if row[0] != "all others"] == list(
             dict.fromkeys((rule.page, rule.becomes) for rule in rules.values())
         )
@@ -142,13 +142,13 @@ WAYS: dict[str, Callable[[pa.Table], bytes]] = {"parquet": as_parquet, "file": a
 
 def rows_of(data: bytes, way: str, kind: str = "json", root: str | None = None) -> list[bytes | Refused]:
     """What ``publish --from`` makes of a file: for each row a message, or why there is none."""
-    made = Made(get_type(kind), root, by_user=False)
-    source = column_source("x", io.BytesIO(data), made, parquet=way == "parquet")
+    made = RowTarget(get_type(kind), root, by_user=False)
+    source = open_column_source("x", io.BytesIO(data), made, parquet=way == "parquet")
     found: dict[int, bytes | Refused] = {}
     while not source.ended:
         chunk = source.poll()
         if chunk is not None:
-            found |= {chunk.line(place): payload for place, payload in enumerate(chunk.payloads)}
+            found |= {chunk.find_line(place): payload for place, payload in enumerate(chunk.payloads)}
             found |= {one.line: Refused(one.message) for one in chunk.refused}
             assert all(one.code == "SOW-EXC-011" for one in chunk.refused)
     assert sorted(found) == list(range(1, len(found) + 1))
@@ -299,7 +299,7 @@ def test_a_value_of_every_type_within_every_other(sample: Sample, wrap: str) -> 
         for first, count in ((1, len(array) - 1), (0, len(array) - 1), (len(array) - 1, 1)):
             batch = pa.record_batch([array], ["v"]).slice(first, count)
             maker = MessageMaker(list(batch.schema), get_type("json"))
-            messages = maker.messages(struct_array(batch, ["v"]))
+            messages = maker.encode_rows(build_struct_array(batch, ["v"]))
             for made, wanted in zip(messages, expected[first : first + count], strict=True):
                 check(made if isinstance(made, bytes) else Refused(str(made)), wanted)
     assert tried or wrap == "dictionary"
@@ -351,7 +351,7 @@ def test_logical_types_of_parquet_that_pyarrow_keeps(leaf: str, array: pa.Array,
     fields = [pa.field("before", struct.type), pa.field("v", array.type)]
     leaves = ["STRING", leaf, leaf]
     maker = MessageMaker(fields, get_type("json"), leaves=leaves)
-    made = maker.messages(pa.StructArray.from_arrays([struct, array], fields=fields))
+    made = maker.encode_rows(pa.StructArray.from_arrays([struct, array], fields=fields))
     for one, wanted in zip(made, expected, strict=True):
         if is_refused(wanted):
             check(Refused(str(one)), wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.arrow.evolution import evolved
+from sowctl.arrow.evolution import merge_ddl
 from sowctl.arrow.inference import Inference
 from sowctl.errors import UsageError
 
@@ -14,7 +14,7 @@ MESSAGES = [b'{"id":1,"at":"now","who":{"name":"a","age":3},"lines":[{"n":1,"sku
 def merged(declared: str) -> str:
     found = Inference()
     found.add(MESSAGES)
-    return evolved(declared, found.members())
+    return merge_ddl(declared, found.build_members())
 
 
 @pytest.mark.parametrize(

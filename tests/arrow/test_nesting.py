@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.columnfiles import sound_batch
-from sowctl.arrow.rowmessages import MessageMaker, struct_array
+from sowctl.arrow.columnfiles import check_batch
+from sowctl.arrow.rowmessages import MessageMaker, build_struct_array
 from sowctl.messages.types import get_type
 from tests.support.examples import examples
 
@@ -129,8 +129,8 @@ def test_values_come_out_of_any_types_within_each_other(data: st.DataObject) -> 
     batch = pa.record_batch([array_of(shape, values, pad)], ["v"])
     first = data.draw(st.integers(0, len(values) - 1))
     maker = MessageMaker(list(batch.schema), get_type("json"))
-    for part, kept in ((sound_batch(batch), values), (batch.slice(first), values[first:])):
-        found = maker.messages(struct_array(part, ["v"]))
+    for part, kept in ((check_batch(batch), values), (batch.slice(first), values[first:])):
+        found = maker.encode_rows(build_struct_array(part, ["v"]))
         assert all(isinstance(one, bytes) for one in found)
         expected = [{} if one is None else {"v": written(shape, one)} for one in kept]
         assert [json.loads(one) for one in found if isinstance(one, bytes)] == expected

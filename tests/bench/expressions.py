@@ -64,33 +64,35 @@ def _evaluators(payloads: list[bytes], rounds: int) -> None:
     import numpy as np
 
     from sowctl.expressions.columns import ColumnProgram, SlotBatch
-    from sowctl.expressions.compile import compile_filter
+    from sowctl.expressions.compiler import compile_filter
     from sowctl.expressions.environment import Environment
     from sowctl.messages.types import get_type
 
     wanted = compile_filter(FILTER)
-    extract = get_type("json").extractor(wanted.slots)
+    extract = get_type("json").build_extractor(wanted.slots)
     env = Environment(lambda: 0)
     batches = [payloads[start : start + BATCH] for start in range(0, len(payloads), BATCH)]
     rows = [row for batch in batches for row in extract(batch)[0]]
     program = ColumnProgram(wanted)
-    columns = program.batch(rows).build()
+    columns = program.build_batch(rows).build_columns()
 
     def over_payloads() -> int:
-        return sum(len(wanted.matches(extract(batch)[0], env)) for batch in batches)
+        return sum(len(wanted.find_matches(extract(batch)[0], env)) for batch in batches)
 
     calls = {
         HAND: partial(_by_hand, payloads),
         ROWS: over_payloads,
-        "rows, built": lambda: len(wanted.matches(rows, env)),
-        COLUMNS: lambda: int(np.count_nonzero(program.mask(columns, env))),
-        "building columns from rows": lambda: SlotBatch.of_rows(rows, len(wanted.slots)).build().size and None,
+        "rows, built": lambda: len(wanted.find_matches(rows, env)),
+        COLUMNS: lambda: int(np.count_nonzero(program.evaluate_mask(columns, env))),
+        "building columns from rows": lambda: (
+            SlotBatch.from_rows(rows, len(wanted.slots)).build_columns().size and None
+        ),
     }
     counts = {name: call() for name, call in calls.items()}
     if len({count for count in counts.values() if count is not None}) != 1:
         raise Wrong(f"the results differ: {counts}")
-    if program.explanation():
-        raise Wrong(f"the columns fell back: {program.explanation()}")
+    if program.list_fallbacks():
+        raise Wrong(f"the columns fell back: {program.list_fallbacks()}")
     print(f"  {counts[HAND]:,} of {len(payloads):,} messages match")
     items = [Item(name, partial(_often if name == COLUMNS else timed, call)) for name, call in calls.items()]
     found = race(items, rounds)
@@ -139,8 +141,8 @@ def _parsers(rounds: int) -> None:
         )
         options = ["--start", "expression", str(grammar), "--out", str(module)]
         subprocess.run([sys.executable, "-m", "lark.tools.standalone", *options], check=True, cwd=ROOT)
-        ours = f"from sowctl.expressions.syntax.parse import parse_filter; parse_filter({FILTER!r})"
-        compiled = f"from sowctl.expressions.compile import compile_filter; compile_filter({FILTER!r})"
+        ours = f"from sowctl.expressions.syntax.parser import parse_filter; parse_filter({FILTER!r})"
+        compiled = f"from sowctl.expressions.compiler import compile_filter; compile_filter({FILTER!r})"
         at_run_time = (
             f"from lark import Lark; Lark(open({str(grammar)!r}).read(), parser='lalr', start='expression')"
             f".parse({FILTER!r})"

@@ -18,7 +18,7 @@ from unittest import mock
 import sowctl
 from sowctl.engine.api import TopicHandle
 from sowctl.engine.search import figures
-from sowctl.engine.sources.opening import open_now
+from sowctl.engine.sources.opener import open_present_source
 from tests.bench import data
 from tests.bench.place import Place
 from tests.bench.rounds import process
@@ -138,7 +138,7 @@ def _indexed(held: dict[int, Path], rounds: int) -> None:
 
     sizes = [size for size in held if 2000 <= size <= RECORDS]
     names = ["scan", "indexes, built first", "indexes that there are"]
-    _table("INDEXED: records of the store; a process", names, sizes, [scanned, built, indexed], rounds)
+    _table("INDEX_MIN_RECORDS: records of the store; a process", names, sizes, [scanned, built, indexed], rounds)
 
 
 def _most(config: Path, rounds: int) -> None:
@@ -147,11 +147,11 @@ def _most(config: Path, rounds: int) -> None:
 
         def taken(share: int, **asked: Any) -> float:
             asked["filter"] = f"/price > {100 - share}"
-            return _cpu(lambda: _read(topic, {"MOST": 1.0}, jobs=1, **asked))
+            return _cpu(lambda: _read(topic, {"INDEX_MAX_SHARE": 1.0}, jobs=1, **asked))
 
         names = ["memo index", "scan"]
         ways = [partial(taken, index_from=0), partial(taken, index_from=None)]
-        _table("MOST: percent of the records left", names, (10, 20, 30, 40, 50, 60, 80), ways, rounds)
+        _table("INDEX_MAX_SHARE: percent of the records left", names, (10, 20, 30, 40, 50, 60, 80), ways, rounds)
 
 
 def _first(config: Path, rounds: int) -> None:
@@ -159,11 +159,13 @@ def _first(config: Path, rounds: int) -> None:
         topic = opened.topic("orders")
 
         def taken(wanted: int, **asked: Any) -> float:
-            return _cpu(lambda: _read(topic, {"FIRST": NEVER}, order_by="/price", top_n=wanted, jobs=1, **asked))
+            return _cpu(
+                lambda: _read(topic, {"TOP_K_MAX_RECORDS": NEVER}, order_by="/price", top_n=wanted, jobs=1, **asked)
+            )
 
         names = ["order by index", "sorting all that match"]
         ways = [partial(taken, index_from=0), partial(taken, index_from=None)]
-        _table("FIRST: records wanted", names, (100, 1000, 10_000, 50_000, 100_000), ways, rounds)
+        _table("TOP_K_MAX_RECORDS: records wanted", names, (100, 1000, 10_000, 50_000, 100_000), ways, rounds)
 
 
 def _named(held: dict[int, Path], rounds: int) -> None:
@@ -174,7 +176,9 @@ def _named(held: dict[int, Path], rounds: int) -> None:
 
             def taken(size: int, named: int, topic: TopicHandle = topic) -> float:
                 keys = ", ".join(f"'k{number}'" for number in range(size))
-                return _cpu(lambda: _read(topic, {"NAMED": named}, filter=f"/seq[0] IN ({keys})", index_from=None))
+                return _cpu(
+                    lambda: _read(topic, {"KEY_LOOKUP_MAX_KEYS": named}, filter=f"/seq[0] IN ({keys})", index_from=None)
+                )
 
             ways = [partial(taken, named=0), partial(taken, named=NEVER)]
             sizes = (100, 1000, 10_000)
@@ -185,12 +189,14 @@ def _large(held: dict[int, Path], rounds: int) -> None:
     def taken(size: int, jobs: int) -> float:
         with sowctl.open(held[size]) as opened:
             begin = time.perf_counter()
-            _read(opened.topic("orders"), {"LARGE": 0}, filter="/price > 90", index_from=None, jobs=jobs)
+            _read(opened.topic("orders"), {"PARALLEL_MIN_RECORDS": 0}, filter="/price > 90", index_from=None, jobs=jobs)
             return time.perf_counter() - begin
 
     ways = [partial(taken, jobs=1), partial(taken, jobs=2)]
     sizes = (4000, 8000, 16_000, 32_000, 150_000, RECORDS)
-    _table("LARGE: records of the store; on the clock", ["1 process", "2 processes"], sizes, ways, rounds)
+    _table(
+        "PARALLEL_MIN_RECORDS: records of the store; on the clock", ["1 process", "2 processes"], sizes, ways, rounds
+    )
 
 
 def _arrays(config: Path, rounds: int) -> None:
@@ -199,33 +205,35 @@ def _arrays(config: Path, rounds: int) -> None:
         return {"filter": f"/price > {low:.3f} AND /qty >= 100 AND /region > 'A'", "index_from": 0, "count": True}
 
     def alone(rows: int, arrays: int) -> float:
-        return _child(config, {"LASTING_ARRAYS": arrays, "MOST": 1.0}, **asked(rows))
+        return _child(config, {"LASTING_ARRAY_MIN_ROWS": arrays, "INDEX_MAX_SHARE": 1.0}, **asked(rows))
 
     sizes = (300, 1000, 3000, 10_000, 75_000, 150_000, RECORDS - 1000)
     names = ["lists", "arrays of numpy"]
     ways = [partial(alone, arrays=NEVER), partial(alone, arrays=0)]
-    _table("ARRAYS: row numbers; a process that counts by three conditions", names, sizes, ways, rounds)
+    _table("ARRAY_MIN_ROWS: row numbers; a process that counts by three conditions", names, sizes, ways, rounds)
     with sowctl.open(config) as opened:
         topic = opened.topic("orders")
 
         def within(rows: int, arrays: int) -> float:
             words = asked(rows)
-            with mock.patch.multiple(figures, LASTING_ARRAYS=arrays, MOST=1.0):
+            with mock.patch.multiple(figures, LASTING_ARRAY_MIN_ROWS=arrays, INDEX_MAX_SHARE=1.0):
                 return _cpu(lambda: topic.query(words["filter"], index_from=0).count())
 
         ways = [partial(within, arrays=NEVER), partial(within, arrays=0)]
-        _table("LASTING_ARRAYS: the same where numpy is loaded", names, sizes, ways, rounds)
+        _table("LASTING_ARRAY_MIN_ROWS: the same where numpy is loaded", names, sizes, ways, rounds)
 
 
 def _gain(held: dict[int, Path], rounds: int) -> None:
     asked = {"projection": "/region, SUM(/qty * /price) AS /sum", "grouping": "/region", "index_from": 0}
 
     def taken(size: int, arrays: int) -> float:
-        return _child(held[size], {"LASTING_ARRAYS": arrays}, **asked)
+        return _child(held[size], {"LASTING_ARRAY_MIN_ROWS": arrays}, **asked)
 
     ways = [partial(taken, arrays=NEVER), partial(taken, arrays=0)]
     sizes = (16_000, 32_000, 150_000, RECORDS)
-    _table("GAIN: rows that are grouped; a process", ["row by row", "columns of numpy"], sizes, ways, rounds)
+    _table(
+        "GROUP_COST_FACTOR: rows that are grouped; a process", ["row by row", "columns of numpy"], sizes, ways, rounds
+    )
 
 
 def _changed(root: Path, rounds: int) -> None:
@@ -237,14 +245,14 @@ def _changed(root: Path, rounds: int) -> None:
         topic.publish(lines[:size])
 
         def kept(_: int, topic: TopicHandle = topic) -> float:
-            changed = {"CHANGED": NEVER}
+            changed = {"INDEX_TOLERATED_CHANGES": NEVER}
             return _cpu(lambda: _read(topic, changed, filter="/price > 90 AND /region = 'EMEA'", index_from=0))
 
         def built(_: int, topic: TopicHandle = topic, config: Path = config) -> float:
             for path in config.parent.rglob("*.memo"):
                 path.unlink()
             begin = time.process_time()
-            _read(topic, {"CHANGED": NEVER}, filter="/price > 90 AND /region = 'EMEA'", index_from=0)
+            _read(topic, {"INDEX_TOLERATED_CHANGES": NEVER}, filter="/price > 90 AND /region = 'EMEA'", index_from=0)
             return time.process_time() - begin
 
         least = min(kept(size) for _ in range(rounds))
@@ -257,35 +265,35 @@ def _changed(root: Path, rounds: int) -> None:
 
 
 def _several(config: Path, rounds: int) -> None:
-    from sowctl.engine.search.matcher import environment_of
-    from sowctl.engine.search.memos import open_memos
+    from sowctl.engine.search.index_lookup import open_indexes
+    from sowctl.engine.search.matcher import build_environment
 
     with sowctl.open(config) as opened:
-        source = open_now(opened, opened.topic("orders").target)
-        assert environment_of(opened) is not None
-        memos = open_memos(opened, source, ())
+        source = open_present_source(opened, opened.topic("orders").target)
+        assert build_environment(opened) is not None
+        memos = open_indexes(opened, source, ())
         assert memos is not None
 
         def located(size: int, several: int) -> float:
             places = list(range(0, RECORDS, RECORDS // size))[:size]
 
             def read() -> None:
-                with mock.patch.object(figures, "SEVERAL", several):
-                    for keys, spots in memos.located(places, 400):
-                        _ = source.lookup(keys) if spots is None else source.at_spots(keys, spots)
+                with mock.patch.object(figures, "INDEX_BATCH_MIN_ROWS", several):
+                    for keys, spots in memos.iterate_unchanged(places, 400):
+                        _ = source.find_records(keys) if spots is None else source.read_at_offsets(keys, spots)
 
             return _cpu(read)
 
         ways = [partial(located, several=NEVER), partial(located, several=2)]
         sizes = (4, 16, 64, 256, 1024)
-        _table("SEVERAL: row numbers", ["one by one, by key", "together, by offset"], sizes, ways, rounds)
+        _table("INDEX_BATCH_MIN_ROWS: row numbers", ["one by one, by key", "together, by offset"], sizes, ways, rounds)
         source.close()
 
 
 def _mapped(config: Path, rounds: int) -> None:
     """What a process does with a file that it has just opened: the pages of a map are set up as they are touched."""
     from sowctl.seam import SEAM
-    from sowctl.store.raw import offsets
+    from sowctl.store.raw import offset_read
 
     (path,) = config.parent.rglob("*.sow")
     whole = path.stat().st_size
@@ -294,9 +302,9 @@ def _mapped(config: Path, rounds: int) -> None:
         places = [number * (whole // size) for number in range(size)]
 
         def read() -> None:
-            file = offsets.DataFile(path, SEAM)
-            with mock.patch.object(offsets, "READ_SHARE", share):
-                file.values(places, [200] * size)
+            file = offset_read.DataFile(path, SEAM)
+            with mock.patch.object(offset_read, "PLAIN_READ_BYTES", share):
+                file.read_values(places, [200] * size)
             file.close()
 
         return _cpu(read)
@@ -308,11 +316,11 @@ def _mapped(config: Path, rounds: int) -> None:
 
 def _looking(held: dict[int, Path], rounds: int) -> None:
     def taken(size: int, looking: int) -> float:
-        return _child(held[size], {"LOOKING": looking}, filter="/symbol = 'SYM1234'", index_from=None)
+        return _child(held[size], {"PREFILTER_MIN_RECORDS": looking}, filter="/symbol = 'SYM1234'", index_from=None)
 
     ways = [partial(taken, looking=NEVER), partial(taken, looking=0)]
     sizes = (1000, 2000, 4000, 8000, 16_000, 32_000)
-    _table("LOOKING: records; a process", ["decoding all", "looking first"], sizes, ways, max(rounds, 5))
+    _table("PREFILTER_MIN_RECORDS: records; a process", ["decoding all", "looking first"], sizes, ways, max(rounds, 5))
 
 
 def _scans(topic: TopicHandle, changed: dict[str, Any], text: str) -> float:
@@ -325,11 +333,17 @@ def _share(config: Path, rounds: int) -> None:
 
         def taken(share: int, kept: float) -> float:
             # Quantities go from 100 to 49,900, and their first two digits show whether they are above a bound.
-            return _scans(topic, {"SHARE": kept}, f"/qty >= {50_000 - 500 * share}")
+            return _scans(topic, {"PREFILTER_MAX_SHARE": kept}, f"/qty >= {50_000 - 500 * share}")
 
         ways = [partial(taken, kept=1.1), partial(taken, kept=-1.0)]
         names = ["looking", "decoding all"]
-        _table("SHARE: percent of the records that have it", names, (25, 50, 60, 70, 75, 80, 90), ways, rounds)
+        _table(
+            "PREFILTER_MAX_SHARE: percent of the records that have it",
+            names,
+            (25, 50, 60, 70, 75, 80, 90),
+            ways,
+            rounds,
+        )
 
 
 def _again(config: Path, rounds: int) -> None:
@@ -337,11 +351,19 @@ def _again(config: Path, rounds: int) -> None:
         topic = opened.topic("orders")
 
         def taken(share: int, again: float) -> float:
-            return _scans(topic, {"AGAIN": again}, f"/qty >= {50_000 - 500 * share} AND /trader/id < 20")
+            return _scans(
+                topic, {"PREFILTER_REJOIN_MAX_SHARE": again}, f"/qty >= {50_000 - 500 * share} AND /trader/id < 20"
+            )
 
         ways = [partial(taken, again=1.1), partial(taken, again=-1.0)]
         names = ["joined again", "all of them searched"]
-        _table("AGAIN: percent left by the first search", names, (10, 20, 30, 40, 50, 60, 70), ways, rounds)
+        _table(
+            "PREFILTER_REJOIN_MAX_SHARE: percent left by the first search",
+            names,
+            (10, 20, 30, 40, 50, 60, 70),
+            ways,
+            rounds,
+        )
 
 
 def _words(config: Path, rounds: int) -> None:
@@ -350,10 +372,16 @@ def _words(config: Path, rounds: int) -> None:
 
         def taken(count: int, words: int) -> float:
             texts = ", ".join(f"'SYM{1000 + number}'" for number in range(count))
-            return _scans(topic, {"WORDS": words}, f"/symbol IN ({texts})")
+            return _scans(topic, {"PREFILTER_MAX_ALTERNATIVES": words}, f"/symbol IN ({texts})")
 
         ways = [partial(taken, words=NEVER), partial(taken, words=0)]
-        _table("WORDS: alternatives", ["looking", "decoding all"], (1, 2, 4, 6, 8, 12, 16), ways, rounds)
+        _table(
+            "PREFILTER_MAX_ALTERNATIVES: alternatives",
+            ["looking", "decoding all"],
+            (1, 2, 4, 6, 8, 12, 16),
+            ways,
+            rounds,
+        )
 
 
 def _batches(config: Path, rounds: int) -> None:
@@ -362,11 +390,15 @@ def _batches(config: Path, rounds: int) -> None:
         every = "/price > 1 AND /qty > /price"
 
         def scanned(size: int) -> float:
-            changed = {"READ": size, "DECODED": size}
+            changed = {"READ_BATCH_RECORDS": size, "DECODE_BATCH_RECORDS": size}
             return _cpu(lambda: _read(topic, changed, filter=every, index_from=None, jobs=1, batch_size=10_000))
 
         def picked(size: int) -> float:
-            return _cpu(lambda: _read(topic, {"PICKED": size}, filter="/price > 75", index_from=0, batch_size=10_000))
+            return _cpu(
+                lambda: _read(
+                    topic, {"INDEXED_READ_BATCH_RECORDS": size}, filter="/price > 75", index_from=0, batch_size=10_000
+                )
+            )
 
         sizes = (100, 200, 400, 800, 1600, 3200)
         _table("READ, DECODED; PICKED: records at a time", ["scan", "memo index"], sizes, [scanned, picked], rounds)
@@ -384,15 +416,15 @@ def _other_batches(config: Path, rounds: int) -> None:
         def built(size: int) -> float:
             for path in config.parent.rglob("*.memo"):
                 path.unlink()
-            return asked(size, ["BUILT"], filter="/price > 99 AND /region = 'EMEA'", index_from=0)
+            return asked(size, ["INDEX_BUILD_BATCH_RECORDS"], filter="/price > 99 AND /region = 'EMEA'", index_from=0)
 
         def rows(size: int) -> float:
-            changed = {"ROWS": size, "GAIN": 0, "MOST": 1.0}
+            changed = {"GROUP_BATCH_ROWS": size, "GROUP_COST_FACTOR": 0, "INDEX_MAX_SHARE": 1.0}
             return _cpu(lambda: _read(topic, changed, projection="/region, SUM(/qty) AS /sum", grouping="/region"))
 
-        written = partial(asked, names=["WRITTEN"], index_from=None, **grouped)
-        spilled = partial(asked, names=["SPILLED"], order_by="/price", sort_memory=1 << 20, index_from=None)
-        names = ["BUILT", "ROWS", "WRITTEN", "SPILLED"]
+        written = partial(asked, names=["WRITE_BATCH_GROUPS"], index_from=None, **grouped)
+        spilled = partial(asked, names=["SPILL_BATCH_ITEMS"], order_by="/price", sort_memory=1 << 20, index_from=None)
+        names = ["INDEX_BUILD_BATCH_RECORDS", "GROUP_BATCH_ROWS", "WRITE_BATCH_GROUPS", "SPILL_BATCH_ITEMS"]
         _table("Records, rows, groups, items at a time", names, sizes, [built, rows, written, spilled], rounds)
 
 

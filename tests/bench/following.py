@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import which
 
 import sowctl
-from sowctl.engine.following.events import Sign
+from sowctl.engine.subscriptions.events import MarkerEvent
 from sowctl.output.events import EventLines
 from tests.bench import data
 from tests.bench.place import Instance, Place
@@ -49,7 +49,9 @@ def _replay(place: Place, instance: Instance) -> None:
     with Path(os.devnull).open("wb") as out, following as subscription:
         for delivery in subscription.deliveries():
             seen += len(delivery)
-            out.write(lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery))
+            out.write(
+                lines.format_sign(delivery) if isinstance(delivery, MarkerEvent) else lines.format_events(delivery)
+            )
     if seen != place.count:
         raise Wrong(f"{seen} events of {place.count} messages")
 

@@ -139,7 +139,7 @@ def _publishing(place: Place, rounds: int) -> None:
         topic.publish(messages[:1000])
         if listed:
             return timed(lambda: topic.publish(messages))
-        with mock.patch("sowctl.store.write.note_change", lambda *_: None):
+        with mock.patch("sowctl.store.write.append_change", lambda *_: None):
             return timed(lambda: topic.publish(messages))
 
     items = [

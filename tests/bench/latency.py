@@ -15,8 +15,8 @@ from typing import Any
 
 import sowctl
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.batches import ListSource
 from tests.bench.place import Place
 from tests.bench.rounds import ROOT, Wrong, judge
 
@@ -35,8 +35,8 @@ def run(place: Place, rounds: int) -> None:
         opened = sowctl.open(instance.config)
 
         def send(texts: Sequence[bytes], acknowledged: Callable[[Any], None], opened: Any = opened) -> None:
-            publish(
-                opened, "orders", [("in", Listed(texts))], PublishOptions(batch=BATCH), on_acknowledged=acknowledged
+            publish_messages(
+                opened, "orders", [("in", ListSource(texts))], PublishOptions(batch=BATCH), on_acknowledged=acknowledged
             )
 
         skip = ("--skip-n", "0") if name == "page" else ()

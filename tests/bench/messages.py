@@ -16,9 +16,9 @@ from typing import Any
 
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
-from sowctl.values.compare import plain, text_of
 from sowctl.values.fields import Slot
 from sowctl.values.paths import parse_path
+from sowctl.values.scalars import to_plain_scalar, to_text
 from tests.bench.data import lines
 from tests.bench.place import Place
 from tests.bench.rounds import Item, Wrong, judge, race, ratios, show, timed
@@ -47,7 +47,7 @@ def run(place: Place, rounds: int) -> None:
     calls = {name: _reader(kinds[name][0], payloads[name], kinds[name][2]) for name in kinds}
     wanted = [(order["region"].encode(), order["price"]) for order in orders]
     for name, call in calls.items():
-        rows = [(text_of(region), plain(price)) for part in call() for region, price in part]
+        rows = [(to_text(region), to_plain_scalar(price)) for part in call() for region, price in part]
         if rows != wanted:
             raise Wrong(f"the rows of {name} differ from those of the messages: nothing is ranked")
     size = {name: sum(map(len, payloads[name])) / COUNT for name in kinds}
@@ -59,7 +59,7 @@ def run(place: Place, rounds: int) -> None:
 
 
 def _reader(kind: str | TypeDefinition, payloads: list[bytes], paths: tuple[str, str]) -> Callable[[], list[Any]]:
-    extract = get_type(kind).extractor([Slot(parse_path(path)) for path in paths])
+    extract = get_type(kind).build_extractor([Slot(parse_path(path)) for path in paths])
     batches = [payloads[start : start + BATCH] for start in range(0, len(payloads), BATCH)]
     return lambda: [extract(batch)[0] for batch in batches]
 
@@ -82,7 +82,11 @@ def _kinds(root: Path) -> dict[str, tuple[str | TypeDefinition, Callable[[dict[s
         "xml": ("xml", _xml, ("/order/region", "/order/price")),
         "bson": ("bson", bson.encode, named),
         "msgpack": ("msgpack", msgpack.packb, named),
-        "bflat": ("bflat", lambda order: get_type("bflat").build([((name,), order[name]) for name in _FLAT]), named),
+        "bflat": (
+            "bflat",
+            lambda order: get_type("bflat").build_message([((name,), order[name]) for name in _FLAT]),
+            named,
+        ),
         "composite-local": (
             TypeDefinition("local", "composite-local", parts=parts),
             lambda order: b"".join(len(part).to_bytes(4, "big") + part for part in (_json(order), b"\0" * 40)),

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from sowctl.journal.blockcodec import LAST_BLOCK_FLAG, BlockHeader, pack_block_header, place_seed
-from sowctl.journal.format import file_name, pack_file_header, pack_rows
+from sowctl.journal.blockcodec import LAST_BLOCK_FLAG, BlockHeader, compute_header_seed, pack_block_header
+from sowctl.journal.format import format_file_name, pack_file_header, pack_rows
 from tests.bench.place import Place
 from tests.bench.rounds import ROOT, judge
 
@@ -61,33 +61,33 @@ def synthetic(directory: Path) -> None:
     checkpoint = pack_rows([[], []])
     for number in range(FILES + 1):
         first = 1 + number * ENTRIES
-        with (directory / file_name(INSTANCE, number)).open("wb") as file:
+        with (directory / format_file_name(INSTANCE, number)).open("wb") as file:
             file.write(pack_file_header(LINEAGE, first, number, 0, checkpoint))
             if number < FILES:
                 offset = SIZE // 2 + 4096
                 file.seek(offset)
-                file.write(pack_block_header(BLOCK, 0, place_seed(LINEAGE, number, offset)))
+                file.write(pack_block_header(BLOCK, 0, compute_header_seed(LINEAGE, number, offset)))
                 file.truncate(SIZE)
 
 
 def planned(what: str, directory: Path) -> dict[str, object]:
     """What one process makes of the files, or of a list of what stands in their headers."""
     from sowctl.journal.reader import Journal
-    from sowctl.journal.stretch import Segment, spans
-    from sowctl.spark.jobs.folds.folding import layout
-    from sowctl.spark.reading.journalplan import partitions_of, plan_stretches
+    from sowctl.journal.stretch import Segment, find_spans
+    from sowctl.spark.jobs.folds.distributed_fold import plan_fold_tasks
+    from sowctl.spark.reading.journalplan import plan_partitions, plan_stretches
 
     begin = time.perf_counter()
     if what == "files":
         with Journal.open(directory, INSTANCE) as log:
-            segments = log.segments()
+            segments = log.list_segments()
             parts = plan_stretches(log, 0, None, None)
-            wanted, shape = layout(log, segments, 0, segments[-1].last_txid, PROCESSORS)
+            wanted, shape = plan_fold_tasks(log, segments, 0, segments[-1].last_txid, PROCESSORS)
     else:
         segments = [Segment(number, SIZE, 1 + number * ENTRIES, (number + 1) * ENTRIES) for number in range(FILES)]
-        parts = partitions_of(segments, 0, segments[-1].last_txid)
-        wanted, shape = layout(_Sampled(), segments, 0, segments[-1].last_txid, PROCESSORS)
-    stored = sum(span.size for span in spans(segments, 0, segments[-1].last_txid))
+        parts = plan_partitions(segments, 0, segments[-1].last_txid)
+        wanted, shape = plan_fold_tasks(_Sampled(), segments, 0, segments[-1].last_txid, PROCESSORS)
+    stored = sum(span.size for span in find_spans(segments, 0, segments[-1].last_txid))
     seconds = time.perf_counter() - begin
     return {
         "seconds": seconds,
@@ -98,9 +98,9 @@ def planned(what: str, directory: Path) -> dict[str, object]:
         "bytes": stored // len(parts),
         "sent": sum(len(pickle.dumps(part)) for part in parts),
         "fold": {
-            "tasks": shape.tasks,
+            "tasks": shape.task_count,
             "maps": len(wanted),
-            "between": shape.tasks - shape.maps - shape.buckets,
+            "between": shape.task_count - shape.maps - shape.buckets,
             "buckets": shape.buckets,
             "parts": shape.parts,
             "shuffle_blocks": shape.shuffle_blocks,
@@ -111,10 +111,10 @@ def planned(what: str, directory: Path) -> dict[str, object]:
 class _Sampled:
     """What a plan asks a journal for that is not there."""
 
-    def near(self, segment: object, txid: int) -> tuple[int, int]:
+    def locate_txid(self, segment: object, txid: int) -> tuple[int, int]:
         raise AssertionError("all of it is planned")
 
-    def sample(self, segment: object) -> BlockHeader:
+    def sample_header(self, segment: object) -> BlockHeader:
         return BLOCK
 
 

@@ -215,23 +215,25 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
     """The filter over memo indexes that are open, as a query does it: no opening of files, no payloads."""
     import numpy  # noqa: F401 - as in a process that runs for long
 
-    from sowctl.engine.search.conditions import conditions_of
-    from sowctl.engine.search.matcher import environment_of
-    from sowctl.engine.search.memos import open_memos
-    from sowctl.engine.sources.opening import open_now
-    from sowctl.expressions.compile import compile_filter
+    from sowctl.engine.search.conditions import split_conditions
+    from sowctl.engine.search.index_lookup import open_indexes
+    from sowctl.engine.search.matcher import build_environment
+    from sowctl.engine.sources.opener import open_present_source
+    from sowctl.expressions.compiler import compile_filter
 
     opened = sowctl.open(instance.config)
-    asked, _ = conditions_of(compile_filter(text), environment_of(opened))
-    memos = open_memos(opened, open_now(opened, opened.topic("orders").target), [one.slot for one in asked])
+    asked, _ = split_conditions(compile_filter(text), build_environment(opened))
+    memos = open_indexes(
+        opened, open_present_source(opened, opened.topic("orders").target), [one.slot for one in asked]
+    )
     if memos is None:
         raise Wrong("there are no indexes")
 
     def evaluate() -> list[bytes]:
-        hits = sorted((memos.columns[slot].hits(condition) for slot, condition in asked), key=attrgetter("count"))
-        places = hits[0].places(arrays=True)
+        hits = sorted((memos.columns[slot].find_hits(condition) for slot, condition in asked), key=attrgetter("count"))
+        places = hits[0].read_row_numbers(arrays=True)
         for more in hits[1:]:
-            places = more.among(places)
+            places = more.select_among(places)
         return [b"%d" % len(places)]
 
     return evaluate

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import sowctl
-from sowctl.engine.verbs.view import view_info, views_of
+from sowctl.engine.verbs.view import build_view_info, select_views
 from tests.bench.place import Place
 from tests.bench.rounds import Item, Wrong, judge, race, ratios, show, timed
 
@@ -125,7 +125,7 @@ def run(place: Place, rounds: int) -> None:
 def _changes(instance: Any, view: Any, duck: Callable[[str], Any], count: int, customers: int, rounds: int) -> None:
     """Some of the orders change before each round; what is spent until the view keeps its rows is shown by itself."""
     seed = [1]
-    (entry,) = views_of(instance, ["totals"])
+    (entry,) = select_views(instance, ["totals"])
 
     def change(share: int) -> None:
         seed[0] += 1
@@ -136,7 +136,7 @@ def _changes(instance: Any, view: Any, duck: Callable[[str], Any], count: int, c
     for number in range(1, 60):
         change(1000)
         last = timed(lambda: view.query().count())
-        if view_info(instance, entry).rows is not None:
+        if build_view_info(instance, entry).rows is not None:
             print(f"  {KEPT}: {last.wall:.2f} s, cpu {last.cpu:.2f} s, at change {number}; before: cpu {spent:.2f} s")
             break
         spent += last.cpu

@@ -15,8 +15,8 @@ from textual.widgets import DataTable, Input, Static
 
 from sowctl.browse import records
 from sowctl.browse.app import Browser
-from sowctl.browse.reading import InstanceReader, PageRequest, Stop, Stopped, change_text, pretty
-from sowctl.browse.reading import PageOfRecords as Records
+from sowctl.browse.instance_reader import InstanceReader, PageRequest, Stop, Stopped, format_change, format_message
+from sowctl.browse.instance_reader import PageOfRecords as Records
 from sowctl.engine.instance import Instance
 from sowctl.values.differences import MISSING
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -390,7 +390,7 @@ def test_what_takes_long_holds_up_no_key_and_no_end(lab: Lab, monkeypatch: pytes
         assert browser.screen.query_one("#filter", Input).value == "/id = 1"
         await pilot.press("escape", "escape", "q")
 
-    monkeypatch.setattr(InstanceReader, "page", forever)
+    monkeypatch.setattr(InstanceReader, "read_page", forever)
     with lab.open() as instance:
         drive(instance, keys)
     assert ended.wait(5)
@@ -422,13 +422,13 @@ def test_the_loop_turns_while_a_question_computes(lab: Lab, monkeypatch: pytest.
         assert max(late) < 2, late
         await pilot.press("escape", "escape", "q")
 
-    monkeypatch.setattr(InstanceReader, "page", computing)
+    monkeypatch.setattr(InstanceReader, "read_page", computing)
     with lab.open() as instance:
         drive(instance, keys)
 
 
 def test_a_message_in_lines() -> None:
-    assert pretty(b'{"a":{"b":[1.50,2],"c":[{"d":null}]},"e":{}}').splitlines() == [
+    assert format_message(b'{"a":{"b":[1.50,2],"c":[{"d":null}]},"e":{}}').splitlines() == [
         "{",
         '  "a": {',
         '    "b": [1.50,2],',
@@ -441,8 +441,8 @@ def test_a_message_in_lines() -> None:
         '  "e": {}',
         "}",
     ]
-    assert change_text("/a", MISSING, "x") == '+ /a "x"'
-    assert change_text("/a", "x", MISSING) == '- /a "x"'
+    assert format_change("/a", MISSING, "x") == '+ /a "x"'
+    assert format_change("/a", "x", MISSING) == '- /a "x"'
 
 
 def test_the_picture_of_the_readme_is_one_of_this_browser() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.cli.words import application, arguments
-from sowctl.cli.words.declare import Option, Parameter, read_number
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS
+from sowctl.cli.parsing import application, arguments
+from sowctl.cli.parsing.declarations import Option, Parameter, parse_number
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS
 from sowctl.errors import UsageError
 from tests.support.examples import examples
 
@@ -45,39 +45,39 @@ def _one(parameter: Parameter) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)
 def test_agrees_with_typer(command: object) -> None:
-    loaded = load(command)  # type: ignore[arg-type]
+    loaded = load_command(command)  # type: ignore[arg-type]
     answered = []
 
     @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(words_of(loaded.parameters))
     def law(words: list[str]) -> None:
-        quick = arguments.read(loaded.parameters, words)
+        quick = arguments.read_plain(loaded.parameters, words)
         if quick is not None:
             answered.append(words)
-            assert quick == application.read("sowctl", loaded.parameters, words)
+            assert quick == application.read_with_typer("sowctl", loaded.parameters, words)
 
     law()
     assert answered, "the quick reader never answered"
 
 
 def test_what_it_leaves_to_typer() -> None:
-    parameters = load(COMMANDS[1]).parameters
+    parameters = load_command(COMMANDS[1]).parameters
     for words in (["--help"], [], ["o", "--top-n"], ["o", "--top-n", "1.5"], ["o", "--count=x"], ["o", "-F", "yaml"]):
-        assert arguments.read(parameters, words) is None
+        assert arguments.read_plain(parameters, words) is None
 
 
 def test_typer_refuses_with_a_usage_error() -> None:
-    parameters = load(COMMANDS[1]).parameters
+    parameters = load_command(COMMANDS[1]).parameters
     with pytest.raises(UsageError) as caught:
-        application.read("sowctl query", parameters, ["o", "--top-n", "-1"])
+        application.read_with_typer("sowctl query", parameters, ["o", "--top-n", "-1"])
     assert caught.value.code == "SOW-CLI-003"
-    assert application.read("sowctl query", parameters, ["o", "-n", "+7"]) is not None
+    assert application.read_with_typer("sowctl query", parameters, ["o", "-n", "+7"]) is not None
 
 
 NUMBERS = [
     (command.page, parameter)
     for command in COMMANDS
-    for parameter in load(command).parameters
+    for parameter in load_command(command).parameters
     if parameter.shape == "number"
 ]
 
@@ -87,7 +87,7 @@ def test_every_number_has_bounds_and_its_refusal_names_them(page: str, parameter
     declared = parameter.declared
     assert isinstance(declared, Option)
     for within in (declared.minimum, declared.maximum):
-        assert read_number(declared, str(within)) == within
+        assert parse_number(declared, str(within)) == within
     for outside in (
         declared.minimum - 1,
         declared.maximum + 1,
@@ -100,7 +100,7 @@ def test_every_number_has_bounds_and_its_refusal_names_them(page: str, parameter
         "\N{ARABIC-INDIC DIGIT ONE}",
     ):
         with pytest.raises(ValueError, match=f"from {declared.minimum} to {declared.maximum}$"):
-            read_number(declared, str(outside))
+            parse_number(declared, str(outside))
 
 
 def test_sequences_and_txids_have_64_bits() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS, Command
+from sowctl.cli.parsing.declarations import Argument, Option, Parameter
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS, Command
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
@@ -46,7 +46,7 @@ def _places() -> Iterator[tuple[Command, Parameter]]:
     for command in COMMANDS:
         if command.words[0] == "pipeline":  # these start Spark; what they share with the others is tried there
             continue
-        for parameter in load(command).parameters:
+        for parameter in load_command(command).parameters:
             if parameter.shape in ("text", "texts") and not parameter.declared.choices:
                 yield command, parameter
 
@@ -71,7 +71,7 @@ def test_bytes_that_are_not_utf8(command: Command, parameter: Parameter, cli: Cl
             if isinstance(parameter.declared, Option):
                 name = parameter.declared.names[0]
                 words += [name, bad, *(BEGUN if command.name == "config init" else NEEDED).get(name, [])]
-            for other in load(command).parameters:
+            for other in load_command(command).parameters:
                 if isinstance(other.declared, Argument) and (other.required or other == parameter):
                     usual = OPERANDS.get(other.declared.metavar, ["t"])
                     words += [bad] if other == parameter else [topic] if usual == ["t"] else usual

@@ -162,17 +162,17 @@ def test_records_of_one_shape_are_read_by_columns(cli: Cli, tmp_path: Path, monk
     rows = [f'{{"id":{number},"s":"\\u00e9{number}","n":{{"x":{number}.5,"y":[{number}]}}}}' for number in range(50)]
     assert cli("publish", "t", stdin="\n".join(rows).encode()).status == 0
     ways: list[bool] = []
-    by_columns = Projection._views_by_columns
+    by_columns = Projection._build_views_by_columns
 
     def noted(self: Projection, batch: Batch) -> list[bytes] | None:
         found = by_columns(self, batch)
         ways.append(found is not None)
         return found
 
-    monkeypatch.setattr(Projection, "_views_by_columns", noted)
+    monkeypatch.setattr(Projection, "_build_views_by_columns", noted)
     chosen = ("--columns", "/n/x,/s,/n,/absent,/id")
     assert cli("query", "t", *chosen, "--output", "x.parquet").status == 0
     assert all(ways) and ways
-    monkeypatch.setattr(Projection, "_views_by_columns", lambda *_: None)
+    monkeypatch.setattr(Projection, "_build_views_by_columns", lambda *_: None)
     assert cli("query", "t", *chosen, "--output", "y.parquet").status == 0
     assert table(Path("x.parquet")).equals(table(Path("y.parquet")))

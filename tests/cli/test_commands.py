@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words import application
-from sowctl.cli.words.declare import Argument, Option
-from sowctl.cli.words.dispatch import split
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.options import FORMATS, GLOBALS, PANEL
-from sowctl.cli.words.overview import EXAMPLES
-from sowctl.cli.words.table import COMMANDS, GROUPS, Command, find
+from sowctl.cli.parsing import application
+from sowctl.cli.parsing.declarations import Argument, Option
+from sowctl.cli.parsing.dispatch import split_argv
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import FORMATS, GLOBAL_PANEL, GLOBAL_PARAMETERS
+from sowctl.cli.parsing.overview import EXAMPLES
+from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command, find_command
 from tests.cli.conftest import Cli
 
 every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)
@@ -53,16 +53,16 @@ def test_a_command_without_examples_still_runs(monkeypatch: pytest.MonkeyPatch) 
     import sowctl.cli.commands.functions as module
 
     monkeypatch.delattr(module, "EXAMPLES")
-    command = find(("functions",))
+    command = find_command(("functions",))
     assert command is not None
-    assert load(command).examples == ()
+    assert load_command(command).examples == ()
 
 
 @every
 def test_help(command: Command, cli: Cli) -> None:
     text = cli(*command.words, "--help").out
     lines = text.splitlines()
-    loaded = load(command)
+    loaded = load_command(command)
     assert lines[2:4] == ["Examples:", f"  {loaded.examples[0]}"]
     assert max(len(line) for line in lines if line.strip() not in loaded.examples) <= 80
     assert text.isascii()
@@ -70,7 +70,7 @@ def test_help(command: Command, cli: Cli) -> None:
     for parameter in loaded.parameters:
         if isinstance(parameter.declared, Option):
             # Of the global options, which are described by "sowctl --help", only the long names.
-            shared = parameter.declared.panel == PANEL
+            shared = parameter.declared.panel == GLOBAL_PANEL
             assert all(name in text for name in parameter.declared.names if name.startswith("--") or not shared)
         else:
             assert parameter.declared.metavar in text
@@ -88,7 +88,7 @@ def test_help_on_a_terminal_has_bold_headings_only(command: Command, cli: Cli) -
 
 
 def invocations() -> list[str]:
-    lines = [line for command in COMMANDS for line in load(command).examples] + list(EXAMPLES)
+    lines = [line for command in COMMANDS for line in load_command(command).examples] + list(EXAMPLES)
     return [part.strip() for line in lines for part in line.replace(" && ", " | ").split(" | ")]
 
 
@@ -96,24 +96,24 @@ def invocations() -> list[str]:
 def test_examples_can_be_read(line: str) -> None:
     words = shlex.split(line)[1:]
     words = words[: words.index(">")] if ">" in words else words
-    parts = split(words)
+    parts = split_argv(words)
     leading, word, rest = parts.leading, parts.word, parts.rest
-    command = find((word or "",)) or find((word or "", rest[0]))
+    command = find_command((word or "",)) or find_command((word or "", rest[0]))
     assert command is not None
     if len(command.words) == 2:
         rest = rest[1:]
-    assert application.read("sowctl", load(command).parameters, [*leading, *rest])
+    assert application.read_with_typer("sowctl", load_command(command).parameters, [*leading, *rest])
 
 
 @every
 def test_shared_options_are_spelled_alike(command: Command) -> None:
     spelled: dict[str, Option] = {}
-    for parameter in load(command).parameters:
+    for parameter in load_command(command).parameters:
         if isinstance(parameter.declared, Option):
             for name in parameter.declared.names:
                 assert name not in spelled
                 spelled[name] = parameter.declared
-    for parameter in GLOBALS:
+    for parameter in GLOBAL_PARAMETERS:
         assert isinstance(parameter.declared, Option)
         assert spelled[parameter.declared.names[0]] is parameter.declared
     if "--format" in spelled and "ndjson" in spelled["--format"].choices:
@@ -122,7 +122,7 @@ def test_shared_options_are_spelled_alike(command: Command) -> None:
 
 @every
 def test_operands_end_with_the_repeated_one(command: Command) -> None:
-    operands = [p for p in load(command).parameters if isinstance(p.declared, Argument)]
+    operands = [p for p in load_command(command).parameters if isinstance(p.declared, Argument)]
     assert all(parameter.shape == "text" for parameter in operands[:-1])
     required = [parameter.required for parameter in operands]
     assert required == sorted(required, reverse=True)

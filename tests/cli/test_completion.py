@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.completion import fields
-from sowctl.cli.completion.scripts import SHELLS, plain, script
-from sowctl.cli.words.declare import Option
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS, PAGES, PREFIXES
+from sowctl.cli.completion import filters
+from sowctl.cli.completion.scripts import SHELLS, build_script, unquote_words
+from sowctl.cli.parsing.declarations import Option
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES
 from sowctl.engine.api import InstanceHandle
 from tests.cli.conftest import Cli
 
@@ -155,7 +155,7 @@ VALUES = {"/side": ["'buy'", "'sell'"], "/qty": ["5", "7"], "/at/city": ["'O''Ha
     ],
 )
 def test_what_completes_a_filter(text: str, wanted: list[str]) -> None:
-    assert fields.in_filter(text, VALUES, ["LENGTH", "SUBSTR"]) == wanted
+    assert filters.complete_filter(text, VALUES, ["LENGTH", "SUBSTR"]) == wanted
 
 
 def test_an_offer_of_values_is_no_longer_than_it_can_be_read(cli: Cli, here: Path) -> None:
@@ -167,7 +167,7 @@ def test_an_offer_of_values_is_no_longer_than_it_can_be_read(cli: Cli, here: Pat
 def test_every_option_of_every_command_is_offered(cli: Cli) -> None:
     for command in COMMANDS:
         _, found = asked(cli, *command.words, "-")
-        for parameter in load(command).parameters:
+        for parameter in load_command(command).parameters:
             if isinstance(parameter.declared, Option):
                 assert set(parameter.declared.names) <= set(found)
 
@@ -190,7 +190,7 @@ def test_names_are_printed_or_a_script(cli: Cli, here: Path) -> None:
         done = cli("completion", *arguments)
         assert (done.status, "SOW-CLI-098" in done.err) == (2, True)
     for shell in SHELLS:
-        assert cli("completion", shell).out == script(shell)
+        assert cli("completion", shell).out == build_script(shell)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_names_are_printed_or_a_script(cli: Cli, here: Path) -> None:
     ],
 )
 def test_words_of_bash_have_their_quotation_marks(word: str, meant: str) -> None:
-    assert plain([word], "bash") == [meant]
-    assert plain([word], "fish") == [word]
+    assert unquote_words([word], "bash") == [meant]
+    assert unquote_words([word], "fish") == [word]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -216,7 +216,7 @@ def test_the_shell_can_read_its_script(shell: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip(f"{shell} is not installed")
     path = tmp_path / "script"
-    path.write_text(script(shell))
+    path.write_text(build_script(shell))
     done = subprocess.run([program, "-n", str(path)], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -242,7 +242,7 @@ try sowctl query '/a'
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash(here: Path) -> None:
-    (here / "script").write_text(script("bash"))
+    (here / "script").write_text(build_script("bash"))
     program = BASH.format(python=sys.executable)
     done = subprocess.run(["bash", "--norc", "-c", program], cwd=here, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -259,7 +259,7 @@ def test_bash(here: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish(here: Path) -> None:
-    (here / "script").write_text(script("fish"))
+    (here / "script").write_text(build_script("fish"))
     lines = ["sowctl query ord", "sowctl view show ", "sowctl query orders --format=t", "sowctl -c ot", "sowctl info d"]
     calls = "\n".join(f"complete -C'{line}'; echo =" for line in lines)
     program = f"function sowctl; {sys.executable} -m sowctl $argv; end\nsource ./script\n{calls}"
@@ -292,7 +292,7 @@ try query orders /si
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh(here: Path) -> None:
-    (here / "script").write_text(script("zsh"))
+    (here / "script").write_text(build_script("zsh"))
     program = ZSH.format(python=sys.executable)
     done = subprocess.run(["zsh", "-f", "-c", program], cwd=here, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -59,15 +59,15 @@ def test_names_that_are_none(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_was_kept_long_ago_is_said(tmp_path: Path) -> None:
-    from sowctl.engine.verbs.conflate import conflate
+    from sowctl.engine.verbs.conflate import advance_conflated
 
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + CONFLATED, ()))
     lab.publish("t", message(id=1))
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     assert (lab.query("c"), lab.notes) == ([], [])
     lab.clock.tick(5)
     assert lab.query("c") == []
     assert ["sowctl conflate c" in note for note in lab.notes] == [True]
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     lab.notes.clear()
     assert (lab.query("c"), lab.notes) == ([message(id=1)], [])

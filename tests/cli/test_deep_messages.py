@@ -32,8 +32,8 @@ def test_deep_messages_become_tables(cli: Cli, words: list[str], opening: str) -
 def test_the_depth_of_a_type_is_bounded() -> None:
     found = Inference()
     found.add([b'{"a":' + b"[" * 200 + b"1" + b"]" * 200 + b"}"])
-    assert found.ddl().count("ARRAY<") == MAX_COLUMN_DEPTH - 1
-    assert "STRING" in found.ddl()
+    assert found.build_ddl().count("ARRAY<") == MAX_COLUMN_DEPTH - 1
+    assert "STRING" in found.build_ddl()
 
 
 @pytest.mark.parametrize("words", ["-/,+/a", "-/,+/id,+/a/x/x"])

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import foreign
-from sowctl.cli.words.declare import Option
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.options import GLOBALS, VARIABLES
-from sowctl.cli.words.table import COMMANDS, GROUPS, Command
+from sowctl.cli.parsing import synonyms
+from sowctl.cli.parsing.declarations import Option
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
+from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
 
@@ -135,7 +135,7 @@ def test_clock(cli: Cli, planted: Plant) -> None:
 def config_of(cli: Cli, planted: Plant) -> Callable[..., str]:
     def run(invocation: Invocation) -> int:
         """Look."""
-        invocation.streams.stdout.write(str(invocation.config_path()).encode())
+        invocation.streams.stdout.write(str(invocation.find_config_path()).encode())
         return 0
 
     planted(run)
@@ -202,35 +202,35 @@ def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: st
 
 def test_what_is_suggested_exists() -> None:
     names = {command.name for command in COMMANDS} | {"--version"}
-    assert {own.split(" --")[0] for own in foreign.COMMANDS.values()} <= names
+    assert {own.split(" --")[0] for own in synonyms.COMMAND_SYNONYMS.values()} <= names
     # a word that is a command is never asked about
-    assert not names & set(foreign.COMMANDS)
+    assert not names & set(synonyms.COMMAND_SYNONYMS)
     spelled = {
         name
         for command in COMMANDS
-        for parameter in load(command).parameters
+        for parameter in load_command(command).parameters
         if isinstance(parameter.declared, Option)
         for name in parameter.declared.names
     }
-    for other, own in foreign.OPTIONS.items():
+    for other, own in synonyms.OPTION_SYNONYMS.items():
         assert own.split()[0] in spelled, other
-    for name, table in foreign.OPTIONS_OF.items():
+    for name, table in synonyms.COMMAND_OPTION_SYNONYMS.items():
         own_options = {
             word
-            for parameter in load(next(command for command in COMMANDS if command.name == name)).parameters
+            for parameter in load_command(next(command for command in COMMANDS if command.name == name)).parameters
             if isinstance(parameter.declared, Option)
             for word in parameter.declared.names
         }
         assert not own_options & set(table), name
         assert {own.split()[0] for own in table.values()} <= own_options, name
-    assert foreign.near("--limit", ["--meta"], foreign.OPTIONS) == []
+    assert synonyms.find_near("--limit", ["--meta"], synonyms.OPTION_SYNONYMS) == []
     choices = {
         choice
         for command in COMMANDS
-        for parameter in load(command).parameters
+        for parameter in load_command(command).parameters
         for choice in parameter.declared.choices or ()
     }
-    assert set(foreign.VALUES.values()) <= choices
+    assert set(synonyms.VALUE_SYNONYMS.values()) <= choices
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_variables_switch_flags_on(cli: Cli, planted: Plant) -> None:
 
 
 def test_the_variables_are_those_of_all_global_options() -> None:
-    assert set(VARIABLES) == {parameter.name for parameter in GLOBALS}
+    assert set(GLOBAL_VARIABLES) == {parameter.name for parameter in GLOBAL_PARAMETERS}
 
 
 @pytest.mark.parametrize(
@@ -359,5 +359,5 @@ def test_without_a_command_the_overview_fits_a_screen(argv: list[str], cli: Cli)
 
 def test_common_options_exist() -> None:
     for command in COMMANDS:
-        loaded = load(command)
+        loaded = load_command(command)
         assert set(loaded.common) <= {parameter.name for parameter in loaded.parameters}

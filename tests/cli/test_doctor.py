@@ -62,7 +62,7 @@ def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pyt
 def test_a_spark_that_cannot_work_is_a_problem(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], problem: str
 ) -> None:
-    monkeypatch.setattr(doctor, "_installed", lambda name: versions.get(name, "1" if name == "lmdb" else None))
+    monkeypatch.setattr(doctor, "_find_version", lambda name: versions.get(name, "1" if name == "lmdb" else None))
     monkeypatch.setattr(doctor, "LIBRARIES", ("lmdb",))
     status, found = checks(cli)
     assert (status, found["spark"]["state"]) == (1, "problem") and problem in found["spark"]["detail"]
@@ -95,7 +95,7 @@ def test_the_java_home_of_spark_submit_alone(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_installed", lambda name: "4.3.0")
+    monkeypatch.setattr(doctor, "_find_version", lambda name: "4.3.0")
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
     assert (status, found["java"]["state"]) == (1, "problem")

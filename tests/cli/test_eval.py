@@ -86,8 +86,8 @@ def test_several_processes_give_what_one_gives(cli: Cli, tmp_path: Path, monkeyp
     path.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\n\n")
     alone = cli("eval", "--filter", "/a % 7 = 3", str(path))
     values = cli("eval", "/a + 1", str(path))
-    monkeypatch.setattr(verb, "SEGMENT", 10_000)
-    monkeypatch.setattr("sowctl.cli.commands.bodies.eval.processes", lambda size: 3)
+    monkeypatch.setattr(verb, "SEGMENT_BYTES", 10_000)
+    monkeypatch.setattr("sowctl.cli.commands.bodies.eval.count_processes", lambda size: 3)
     assert cli("eval", "--filter", "/a % 7 = 3", str(path)).out == alone.out != ""
     assert cli("eval", "/a + 1", str(path)).out == values.out
     assert values.out == "".join(f"{number + 1}\n" for number in range(5000))
@@ -125,8 +125,8 @@ def test_odd_lines_among_plain_ones(cli: Cli, tmp_path: Path, monkeypatch: pytes
     path.write_bytes(b"\n".join([*lines[:1500], odd, *lines[1500:2500], b"bad", *lines[2500:]]))
     argv = ("eval", "--filter", "/a % 10 = 3 OR /a < 0", "--on-error", "skip", str(path))
     alone = cli(*argv)
-    monkeypatch.setattr(verb, "SEGMENT", 50_000)
-    monkeypatch.setattr("sowctl.cli.commands.bodies.eval.processes", lambda size: 2)
+    monkeypatch.setattr(verb, "SEGMENT_BYTES", 50_000)
+    monkeypatch.setattr("sowctl.cli.commands.bodies.eval.count_processes", lambda size: 2)
     several = cli(*argv)
     assert (several.status, several.out, several.err) == (alone.status, alone.out, alone.err)
     assert f"{path}:2502" in several.err

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS, PIPELINE
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS, PIPELINE_GROUP
 from tests.support.instances import topic_xml
 
 ROOT = Path(__file__).parents[2]
 LINES = [
     (command.name, line)
     for command in COMMANDS
-    if command.group != PIPELINE  # tests/spark runs those, in one session
-    for line in load(command).examples
+    if command.group != PIPELINE_GROUP  # tests/spark runs those, in one session
+    for line in load_command(command).examples
 ]
 OTHER_STATUS = {
     # Without a terminal there is nothing to look at.

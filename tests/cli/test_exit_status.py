@@ -147,7 +147,7 @@ import sys
 from sowctl.engine.instance import Instance
 from sowctl.engine.writing.session import WriteSession
 with WriteSession(Instance.open(sys.argv[1] + "/sowctl.xml")) as session:
-    with session.journal.lock():
+    with session.journal.hold_lock():
         print("held", flush=True)
         sys.stdin.read()
 """
@@ -169,7 +169,7 @@ def test_70_a_bug_asks_for_a_report(shop: Path) -> None:
 BUG = """
 import sys
 import sowctl.engine.verbs.query
-sowctl.engine.verbs.query.query = None
+sowctl.engine.verbs.query.start_query = None
 sys.argv = ["sowctl", "query", "t"]
 from sowctl.cli.main import run
 run()

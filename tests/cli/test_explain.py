@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sowctl.codes import AREAS, table
-from sowctl.config.rules.table import by_id
+from sowctl.codes import ERROR_AREAS, load_codes
+from sowctl.config.rules.table import index_rules
 from tests.cli.conftest import Cli
 
 
@@ -15,7 +15,7 @@ def test_a_code(cli: Cli) -> None:
     result = cli("explain", "SOW-JRN-030")
     assert result.status == 0
     lines = result.out.splitlines()
-    assert lines[0] == f"SOW-JRN-030 {table()['SOW-JRN-030'].title}"
+    assert lines[0] == f"SOW-JRN-030 {load_codes()['SOW-JRN-030'].title}"
     assert lines[1].startswith("exit status 11: ")
     assert lines[3].startswith("Why: Another process is writing")
     assert any(line.startswith("Do: ") for line in lines)
@@ -40,15 +40,15 @@ def test_a_finding_without_status(cli: Cli) -> None:
 
 def test_a_beginning_lists_its_codes(cli: Cli) -> None:
     rows = cli("explain", "SOW-STO").out.splitlines()
-    assert [row.split()[0] for row in rows] == [code for code in table() if code.startswith("SOW-STO")]
-    assert rows[0] == f"SOW-STO-001  {table()['SOW-STO-001'].title}"
+    assert [row.split()[0] for row in rows] == [code for code in load_codes() if code.startswith("SOW-STO")]
+    assert rows[0] == f"SOW-STO-001  {load_codes()['SOW-STO-001'].title}"
     assert {row[:10] for row in cli("explain", "sto-02").out.splitlines()} == {"SOW-STO-02"}
 
 
 def test_without_a_code_the_areas(cli: Cli) -> None:
     rows = [row.split(maxsplit=2) for row in cli("explain").out.splitlines()]
-    assert [row[0] for row in rows] == list(AREAS)
-    assert sum(int(row[1]) for row in rows) == len(table()) + len(by_id())
+    assert [row[0] for row in rows] == list(ERROR_AREAS)
+    assert sum(int(row[1]) for row in rows) == len(load_codes()) + len(index_rules())
 
 
 @pytest.mark.parametrize("word", ["SOW-CFG-122", "S022", "persistent-without-file"])
@@ -61,8 +61,8 @@ def test_rules_are_explained_from_their_own_pages(cli: Cli, word: str) -> None:
 
 def test_every_code_and_rule_can_be_explained_as_json(cli: Cli) -> None:
     rows = [json.loads(line) for line in cli("explain", "--format", "json").out.splitlines()]
-    assert len({row["code"] for row in rows}) == len(rows) == len(table()) + len(by_id())
-    assert {row["rule"] for row in rows} - {None} == set(by_id())
+    assert len({row["code"] for row in rows}) == len(rows) == len(load_codes()) + len(index_rules())
+    assert {row["rule"] for row in rows} - {None} == set(index_rules())
     for row in rows:
         assert list(row) == ["code", "exit", "title", "why", "action", "page", "rule"]
         assert all(row[name] for name in ("title", "why", "action", "page"))

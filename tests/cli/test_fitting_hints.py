@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.engine.upkeep.backup import folder
+from sowctl.engine.maintenance.backup import folder
 from sowctl.journal.appender import write_error
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
@@ -70,8 +70,8 @@ def test_doctor_says_which_file(shop: Cli, tmp_path: Path) -> None:
 def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:
     refused = OSError(errno.EROFS, "Read-only file system", str(tmp_path))
     assert "query" in str(write_error(refused, tmp_path, None).hint)
-    assert "read-only" in folder._hint(refused)
-    assert "read-only" not in folder._hint(OSError(errno.EACCES, "no"))
+    assert "read-only" in folder._hint_at_error(refused)
+    assert "read-only" not in folder._hint_at_error(OSError(errno.EACCES, "no"))
 
 
 def test_the_hint_for_the_history_of_a_topic_works(shop: Cli) -> None:

@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from sowctl.cli.commands.bodies.hearing import Hearing, Lines
+from sowctl.cli.commands.bodies.input_lines import InputReader, LineAssembler
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 1000])
 def test_lines_come_whole_however_they_are_cut(size: int) -> None:
     text = b"one\n\n  \ntwelve-bytes\neightbyt\nninebytes\n\nlast\n" + b"x" * 50 + b"\nend\nrest"
-    lines = Lines(8)
+    lines = LineAssembler(8)
     found = []
     for start in range(0, len(text), size):
-        found += lines.take(text[start : start + size])
+        found += lines.take_lines(text[start : start + size])
         assert len(lines._rest) <= 8 + size
     assert found == [b"one", b"eightbyt", b"last", b"end"]
     assert lines.cut == 3
@@ -25,7 +25,7 @@ def test_lines_come_whole_however_they_are_cut(size: int) -> None:
 
 def test_what_is_not_taken_stays_with_who_writes_it() -> None:
     source, target = os.pipe()
-    heard = Hearing(source, most=1 << 18)
+    heard = InputReader(source, most=1 << 18)
     wrote = 0
 
     def write() -> None:

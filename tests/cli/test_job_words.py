@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from sowctl.cli.commands.bodies.pipeline import Telling, in_words
+from sowctl.cli.commands.bodies.pipeline import JobProgress, format_job_report
 from sowctl.cli.context import Invocation, Settings
 from sowctl.cli.streams import Streams
 from sowctl.seam import SEAM
@@ -17,45 +17,45 @@ from sowctl.spark.jobs.stream import Progress
 def test_a_view_is_told_by_its_own_name() -> None:
     report = JobReport("view", ("orders", "customers"), "totals", records=3, bytes=90, partitions=2, seconds=1.5)
     report.details["view"] = "totals"
-    assert in_words(report) == "view totals: 3 records; 90 B in 1.5 s, 2 partitions; totals"
+    assert format_job_report(report) == "view totals: 3 records; 90 B in 1.5 s, 2 partitions; totals"
 
 
 def test_other_jobs_are_told_by_their_topics() -> None:
     report = JobReport("load", ("orders", "customers"), records=3, rejected=1, partitions=2, seconds=1.5)
-    assert in_words(report) == "load orders, customers: 3 records, 1 rejected; 1.5 s, 2 partitions"
+    assert format_job_report(report) == "load orders, customers: 3 records, 1 rejected; 1.5 s, 2 partitions"
 
 
 def test_a_load_that_was_there_already_says_so() -> None:
     report = JobReport("load", ("orders",), read=3, partitions=2, seconds=1.5, details={"commit": {"duplicates": 3}})
     words = "load orders: 0 records, 3 duplicates that the publisher had already sent; 1.5 s, 2 partitions"
-    assert in_words(report) == words
+    assert format_job_report(report) == words
 
 
 def test_a_count_of_one_is_singular() -> None:
     report = JobReport("load", ("orders",), records=1, partitions=1, seconds=1.5)
     report.details["commit"] = {"duplicates": 1}
     words = "load orders: 1 record, 1 duplicate that the publisher had already sent; 1.5 s, 1 partition"
-    assert in_words(report) == words
+    assert format_job_report(report) == words
     telling, said, _ = told("always")
-    telling.batch(Progress(1, 1, 1, 9, 1, 64))
+    telling.show_batch(Progress(1, 1, 1, 9, 1, 64))
     assert "1 batch, 1 entry, 1 entry (64 B) behind" in said.getvalue().decode()
 
 
-def told(progress: str) -> tuple[Telling, Any, list[float]]:
+def told(progress: str) -> tuple[JobProgress, Any, list[float]]:
     """Something that tells, where it does, and its clock."""
     said, now = io.BytesIO(), [100.0]
     invocation = Invocation(Streams(io.BytesIO(), io.BytesIO(), said, {"COLUMNS": "200"}), {}, SEAM, lambda: 0)
     invocation.command = "pipeline stream"
     invocation.settings = Settings(progress=progress)
-    return Telling(invocation, lambda: now[0]), said, now
+    return JobProgress(invocation, lambda: now[0]), said, now
 
 
 def test_progress_begins_before_spark_does_and_tells_how_far_behind_a_stream_is() -> None:
     telling, said, _ = told("always")
-    telling.starting()
-    telling.batch(Progress(2, 300, 300, 9000, 1200, 65536))
-    telling.tasks(1, 4)
-    telling.end()
+    telling.show_start()
+    telling.show_batch(Progress(2, 300, 300, 9000, 1200, 65536))
+    telling.show_tasks(1, 4)
+    telling.erase()
     lines = said.getvalue().decode().split("\r\x1b[K")[1:]
     assert lines == [
         "pipeline stream: starting Spark",
@@ -67,12 +67,12 @@ def test_progress_begins_before_spark_does_and_tells_how_far_behind_a_stream_is(
 
 def test_progress_as_objects_is_told_of_each_batch_and_once_a_second_of_tasks() -> None:
     telling, said, now = told("json")
-    telling.starting()
+    telling.show_start()
     for done in range(5):
         now[0] += 0.4
-        telling.tasks(done, 4)
-    telling.batch(Progress(1, 30, 20, 400, 7, 99))
-    telling.end()
+        telling.show_tasks(done, 4)
+    telling.show_batch(Progress(1, 30, 20, 400, 7, 99))
+    telling.erase()
     rows = [json.loads(line) for line in said.getvalue().splitlines()]
     assert [row.get("phase", row.get("done")) for row in rows] == ["starting Spark", 2, None]
     assert rows[-1] == {
@@ -90,7 +90,7 @@ def test_progress_as_objects_is_told_of_each_batch_and_once_a_second_of_tasks() 
 
 def test_nothing_is_told_where_progress_is_not_shown() -> None:
     telling, said, _ = told("never")
-    telling.starting()
-    telling.batch(Progress(1))
-    telling.end()
-    assert not telling.on and said.getvalue() == b""
+    telling.show_start()
+    telling.show_batch(Progress(1))
+    telling.erase()
+    assert not telling.is_shown and said.getvalue() == b""

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.crash import SIGNALS
+from sowctl.cli.crash import FATAL_SIGNALS
 
 CHILD = """
 import os, sys
-from sowctl.cli.crash import prepare
-prepare(as_json=sys.argv[2] == "json")
+from sowctl.cli.crash import install_handlers
+install_handlers(as_json=sys.argv[2] == "json")
 os.kill(os.getpid(), int(sys.argv[1]))
 """
 MAPPED = """
 import mmap, os, sys
-from sowctl.cli.crash import prepare
-prepare(as_json=False)
+from sowctl.cli.crash import install_handlers
+install_handlers(as_json=False)
 with open(sys.argv[1], "r+b") as file:
     view = mmap.mmap(file.fileno(), 8192)
     os.truncate(sys.argv[1], 0)
@@ -34,7 +34,7 @@ def run(*words: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", FATAL_SIGNALS)
 def test_the_signals_that_lmdb_dies_of(number: int) -> None:
     done = run(CHILD, str(int(number)), "text")
     assert done.returncode == 5

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.rules.table import by_id
+from sowctl.config.rules.table import index_rules
 from tests.cli.conftest import Cli
 
 GOOD = "<AMPSConfig><Name>x</Name></AMPSConfig>"
@@ -80,14 +80,14 @@ def test_a_fragment_and_variables(files: Cli) -> None:
     assert "X005" in files("lint", "part.xml").out
 
 
-@pytest.mark.parametrize("rule", by_id())
+@pytest.mark.parametrize("rule", index_rules())
 def test_every_rule_is_explained(cli: Cli, rule: str) -> None:
     said = cli("lint", "--explain", rule)
     assert said.status == 0
-    assert said.out.startswith(f"{rule} {by_id()[rule].title} (")
+    assert said.out.startswith(f"{rule} {index_rules()[rule].title} (")
     for heading in ("What: ", "Why: ", "Example: ", "Instead: "):
         assert f"\n{heading}" in said.out
-    assert cli("lint", "--explain", by_id()[rule].title).out == said.out
+    assert cli("lint", "--explain", index_rules()[rule].title).out == said.out
 
 
 def test_a_rule_that_is_none(cli: Cli) -> None:
@@ -96,7 +96,7 @@ def test_a_rule_that_is_none(cli: Cli) -> None:
 
 
 def test_the_list(cli: Cli) -> None:
-    assert len(cli("lint", "--list").out.splitlines()) == len(by_id())
+    assert len(cli("lint", "--list").out.splitlines()) == len(index_rules())
     rows = [json.loads(line) for line in cli("lint", "--list", "--select", "D00", "-F", "json").out.splitlines()]
     assert [row["rule"] for row in rows] == [f"D00{number}" for number in range(1, 10)]
     assert rows[0] == {

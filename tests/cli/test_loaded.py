@@ -18,8 +18,8 @@ def _columns(lab: Lab) -> dict[Path, bytes]:
 
 
 def test_publish_and_replay_bring_indexes_up_to_date(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "CHANGED", 3)
-    monkeypatch.setattr(options, "INDEXED", 20)
+    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(options, "INDEX_MIN_RECORDS", 20)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=0) for number in range(30)))
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_publish_and_replay_bring_indexes_up_to_date(cli: Cli, tmp_path: Path, m
     assert len(lab.query("t", "/n = 5", index_from=0)) == 30 and _columns(lab) == second
 
     asked: list[object] = []
-    monkeypatch.setattr(reindex, "follow_load", lambda _, loaded: asked.append(loaded))
+    monkeypatch.setattr(reindex, "reindex_loaded", lambda _, loaded: asked.append(loaded))
     for more in (("--rebuild",), ("--verify",), ("--into", str(tmp_path / "into"))):
         assert cli("-c", str(lab.config), "replay", "t", *more).status == 0
     assert asked == [[("t", "json", 30)]]
@@ -49,5 +49,5 @@ def test_publish_and_replay_bring_indexes_up_to_date(cli: Cli, tmp_path: Path, m
 def test_a_small_load_does_not_even_ask(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.open()
-    monkeypatch.setattr(reindex, "follow_load", None)
+    monkeypatch.setattr(reindex, "reindex_loaded", None)
     assert cli("-c", str(lab.config), "publish", "t", stdin=b'{"id":1}\n').status == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.output.charts import bar, grouped, mark_size, sparkline
-from sowctl.output.display import width
+from sowctl.output.charts import choose_mark_size, format_bar, format_sparkline, sum_groups
+from sowctl.output.display import measure_width
 from tests.cli.conftest import Cli
 from tests.support.demo import NOW, make_demo
 
@@ -72,7 +72,7 @@ def test_figures_fit_the_terminal(demo: Path, cli: Cli, columns: int, locale: st
         assert drawn.status == 0
         plain = drawn.out.replace("\x1b[1m", "").replace("\x1b[36m", "").replace("\x1b[0m", "")
         assert "\x1b" not in plain
-        assert max(map(width, plain.splitlines())) <= columns
+        assert max(map(measure_width, plain.splitlines())) <= columns
         assert (locale == "C") == plain.isascii()
 
 
@@ -140,10 +140,10 @@ def test_the_browser_says_which_extra_it_needs(demo: Path, cli: Cli, monkeypatch
 
 
 def test_bars_and_sparklines() -> None:
-    assert [bar(part, 4) for part in (0, 0.001, 0.5, 0.53, 1)] == ["", "▏", "██", "██▏", "████"]
-    assert [bar(part, 4, unicode=False) for part in (0, 0.001, 0.5, 1)] == ["", "#", "##", "####"]
-    assert sparkline([0, 1, 50, 100], 100) == " ▁▄█"
-    assert sparkline([0, 1, 50, 100], 100, unicode=False) == " .=@"
-    assert grouped([1, 2, 3, 4, 5], 3) == [6, 9]
-    assert mark_size([range(5)], 2) == 3
-    assert mark_size([range(2)], 2) == 1
+    assert [format_bar(part, 4) for part in (0, 0.001, 0.5, 0.53, 1)] == ["", "▏", "██", "██▏", "████"]
+    assert [format_bar(part, 4, unicode=False) for part in (0, 0.001, 0.5, 1)] == ["", "#", "##", "####"]
+    assert format_sparkline([0, 1, 50, 100], 100) == " ▁▄█"
+    assert format_sparkline([0, 1, 50, 100], 100, unicode=False) == " .=@"
+    assert sum_groups([1, 2, 3, 4, 5], 3) == [6, 9]
+    assert choose_mark_size([range(5)], 2) == 3
+    assert choose_mark_size([range(2)], 2) == 1

@@ -13,7 +13,7 @@ import pytest
 import sowctl.cli
 from sowctl.cli.context import Invocation
 from sowctl.cli.main import Terminated
-from sowctl.cli.words.codes import EXITS
+from sowctl.cli.parsing.codes import EXIT_STATUSES
 from sowctl.errors import ERROR_CLASSES, InputError, SowError
 from tests.cli.conftest import Cli
 
@@ -47,7 +47,7 @@ def test_each_class_has_its_status(kind: type[SowError], cli: Cli, planted: Plan
     result = cli("completion")
     assert (result.status, result.out) == (kind.exit_status, "")
     assert result.err == "error[SOW-TST-001]: because\n"
-    assert kind.exit_status in dict(EXITS)
+    assert kind.exit_status in dict(EXIT_STATUSES)
 
 
 def test_the_whole_text(cli: Cli, planted: Plant) -> None:
@@ -138,7 +138,7 @@ def test_notes_warnings_and_interrupts_are_json_where_errors_are(cli: Cli, plant
     def run(invocation: Invocation) -> int:
         """Talk."""
         invocation.note("a note")
-        invocation.detail("a detail")
+        invocation.note_detail("a detail")
         invocation.warn("a warning")
         raise KeyboardInterrupt
 
@@ -193,7 +193,7 @@ def test_broad_handlers_stand_only_at_the_boundary() -> None:
 
 
 def test_every_status_is_told_once() -> None:
-    statuses = [status for status, _ in EXITS]
+    statuses = [status for status, _ in EXIT_STATUSES]
     assert statuses == sorted(set(statuses))
 
 

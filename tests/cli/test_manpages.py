@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.commandpages import main_page, pages
-from sowctl.cli.manual.generated import made, write
-from sowctl.cli.manual.roff import ManualPage, plain, roff
-from sowctl.cli.manual.viewer import find
-from sowctl.cli.words.codes import EXITS
-from sowctl.cli.words.table import COMMANDS
+from sowctl.cli.manual.commandpages import build_main_page, build_pages
+from sowctl.cli.manual.generators import generate_all_pages, write_pages
+from sowctl.cli.manual.roff import ManualPage, format_plain, format_roff
+from sowctl.cli.manual.viewer import find_page
+from sowctl.cli.parsing.codes import EXIT_STATUSES
+from sowctl.cli.parsing.table import COMMANDS
 from tests.cli.conftest import Cli
 
 MAN = Path(__file__).parents[2] / "man"
-PAGES = pages()
+PAGES = build_pages()
 every = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-@pytest.mark.parametrize("name", made(MAN))
+@pytest.mark.parametrize("name", generate_all_pages(MAN))
 def test_committed_pages_are_fresh(name: str) -> None:
-    assert (MAN / name).read_text(encoding="utf-8") == made(MAN)[name], "run: python -m sowctl.cli.manual man/"
+    assert (MAN / name).read_text(encoding="utf-8") == generate_all_pages(MAN)[name], (
+        "run: python -m sowctl.cli.manual man/"
+    )
 
 
 def test_pages_that_are_out_of_date_are_written_anew(tmp_path: Path) -> None:
@@ -32,8 +34,8 @@ def test_pages_that_are_out_of_date_are_written_anew(tmp_path: Path) -> None:
     stale = tmp_path / "sow-config.5"
     stale.write_text(stale.read_text(encoding="utf-8").replace("\nFlowControl", "\nOldName"), encoding="utf-8")
     (tmp_path / "sowctl.1").unlink()
-    write(tmp_path)
-    assert all((tmp_path / name).read_bytes() == (MAN / name).read_bytes() for name in made(MAN))
+    write_pages(tmp_path)
+    assert all((tmp_path / name).read_bytes() == (MAN / name).read_bytes() for name in generate_all_pages(MAN))
 
 
 BY_HAND = {"sowctl-pipeline"}
@@ -49,14 +51,14 @@ def test_there_is_no_page_without_a_command() -> None:
 def test_groff_finds_nothing_wrong() -> None:
     for page in PAGES:
         done = subprocess.run(
-            ["groff", "-man", "-Tascii", "-ww"], input=roff(page).encode(), capture_output=True, check=False
+            ["groff", "-man", "-Tascii", "-ww"], input=format_roff(page).encode(), capture_output=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, b""), page.name
 
 
 @every
 def test_the_text_form_has_every_section_and_is_clean(page: ManualPage) -> None:
-    text = plain(page)
+    text = format_plain(page)
     for section in page.sections:
         assert f"\n{section.title}\n" in text
     assert text.isascii()
@@ -64,8 +66,8 @@ def test_the_text_form_has_every_section_and_is_clean(page: ManualPage) -> None:
 
 
 def test_the_main_page_tells_statuses_environment_and_files() -> None:
-    text = plain(main_page())
-    for status, words in EXITS:
+    text = format_plain(build_main_page())
+    for status, words in EXIT_STATUSES:
         assert f"       {status}\n" in text
         assert words.split()[0] in text
     for word in ("SOWCTL_CONFIG", "SOWCTL_NOW", "NO_COLOR", "amps.xml"):
@@ -106,8 +108,8 @@ def test_roff_protects_dots_quotes_and_backslashes() -> None:
     from sowctl.cli.manual.roff import Section, Verbatim
 
     page = ManualPage("x", 1, "d", "s", (Section("A", (Verbatim((".TH x", "'quoted'", "a\\nb -c")),)),))
-    assert roff(page).startswith('.\\" Generated')
-    assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in roff(page)
+    assert format_roff(page).startswith('.\\" Generated')
+    assert "\\&.TH x\n\\(aqquoted\\(aq\na\\enb \\-c\n" in format_roff(page)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_roff_protects_dots_quotes_and_backslashes() -> None:
     ],
 )
 def test_pages_are_found_by_short_names(words: list[str], file: str) -> None:
-    found = find(words)
+    found = find_page(words)
     assert isinstance(found, Path)
     assert found == MAN / file
 

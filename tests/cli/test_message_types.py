@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.types import type_names
+from sowctl.messages.types import list_type_names
 from tests.cli.conftest import Cli
 from tests.support.messagetypes import SAMPLES, Sample
 from tests.support.protosamples import Order, order_set
@@ -39,7 +39,7 @@ def type_xml(definition: TypeDefinition, known: set[str]) -> str:
 
 def config(*topics: tuple[str, str, str | None], definition: TypeDefinition | None = None) -> str:
     """A configuration of topics (name, type, key), all of them journalled."""
-    types = "" if definition is None else type_xml(definition, set(type_names()))
+    types = "" if definition is None else type_xml(definition, set(list_type_names()))
     entries = "".join(
         f"<Topic><Name>{name}</Name><MessageType>{kind}</MessageType>"
         + (f"<Key>{key}</Key>" if key is not None else "")
@@ -133,7 +133,7 @@ def test_deltas_of_every_type_are_merged(cli: Cli, sample: Sample, tmp_path: Pat
     for extra, message in (((), sample.message), (("--delta",), sample.delta)):
         done = cli("publish", "t", "--framing", "length", "--sow-key", "AAA", *extra, stdin=framed(message))
         assert done.status == 0, done.err
-    assert cli("query", "t").out.splitlines() == [kind.view(kind.merge(sample.message, sample.delta)).decode()]
+    assert cli("query", "t").out.splitlines() == [kind.view(kind.merge_delta(sample.message, sample.delta)).decode()]
 
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if not s.type().mergeable and not s.skips], ids=str)

@@ -67,14 +67,14 @@ def test_cells_in_quotes_keep_their_carriage_returns_and_bare_ones_are_refused(s
 def test_lines_of_any_ends_are_those_of_the_text(parts: list[str], size: int) -> None:
     import io
 
-    from sowctl.arrow.rows import _universal_lines
+    from sowctl.arrow.rows import _iterate_universal_lines
 
     class Pieces(io.BytesIO):
         def read(self, _: int | None = -1) -> bytes:
             return super().read(size)
 
     data = "".join(parts).encode()
-    lines = [*_universal_lines(data[:size], Pieces(data[size:]))]
+    lines = [*_iterate_universal_lines(data[:size], Pieces(data[size:]))]
     assert lines == data.splitlines(keepends=True)
 
 

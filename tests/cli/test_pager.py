@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.main import main
-from sowctl.cli.pager import pager_for
+from sowctl.cli.pager import open_pager
 from tests.cli.conftest import Cli
 
 CONFIG = """
@@ -160,7 +160,7 @@ def test_the_limit_of_time_stands_still_while_somebody_reads_and_goes_on_behind(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, 60, 0, 0))
     environ = {"PATH": os.environ["PATH"], "TERM": "xterm", "PAGER": "sleep 0.3; cat > /dev/null; sleep 0.3"}
     with os.fdopen(slave, "wb", 0) as stream:
-        pager = pager_for(stream, environ)
+        pager = open_pager(stream, environ)
         assert pager is not None
         signal.setitimer(signal.ITIMER_REAL, 60)
         try:

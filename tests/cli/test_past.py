@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
 PAST = "<History><Window>1h</Window><Granularity>0s</Granularity></History>"
 XML = config_xml(topic_xml("h", PAST) + topic_xml("t") + topic_xml("alone"), ("h", "t"))
-ME = client_hash("me")
+ME = hash_client_name("me")
 
 
 def now(minute: int) -> dict[str, str]:

@@ -12,16 +12,16 @@ import pytest
 
 import sowctl
 from sowctl.cli.main import main
-from sowctl.engine.following.stores.file import FileStore
-from sowctl.engine.following.stores.protocol import Advance, Subscriber
-from sowctl.identity.hashes import client_hash
+from sowctl.engine.subscriptions.bookmark_stores.file import FileStore
+from sowctl.engine.subscriptions.bookmark_stores.protocol import PlaceAdvance, Subscriber
+from sowctl.identity.hashes import hash_client_name
 from tests.cli.conftest import Cli
 from tests.support.instances import Lab, config_xml, topic_xml
 
 KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
 STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileName>sow/marks.sow</FileName></Topic>"
 WHO = ("--client", "c", "--sub-id", "1")
-P = client_hash("p")
+P = hash_client_name("p")
 BASE = ("subscribe", "t", "--no-sow", "--until-now")
 
 
@@ -62,7 +62,7 @@ def test_the_store_has_the_bookmark_of_the_last_message(shop: Cli, store: str) -
     # Entries of other topics behind it have been looked at, too: then the place says so.
     shop("publish", "marks", stdin=b'{"clientName":"x","subId":"y","bookmark":"0"}')
     assert told(shop, *keep) == ["completed"]
-    assert place(shop, store).startswith(f"{client_hash('test')}|")
+    assert place(shop, store).startswith(f"{hash_client_name('test')}|")
 
 
 @pytest.mark.parametrize("store", ["a.bookmarks", "marks"])
@@ -122,7 +122,7 @@ def test_a_filter_that_matches_nothing_moves_the_place(shop: Cli) -> None:
     publish(shop, 1, 3)
     keep = ("--store", "a.bookmarks", *WHO, "--commit", "--filter", "/id > 9")
     assert told(shop, *keep) == ["completed"]
-    assert place(shop, "a.bookmarks") == f"{client_hash('test')}|3|"
+    assert place(shop, "a.bookmarks") == f"{hash_client_name('test')}|3|"
     publish(shop, 10, 10)
     assert told(shop, *keep) == [10, "completed"]
 
@@ -197,21 +197,21 @@ def test_a_place_is_stored_behind_what_has_left_the_process(
 ) -> None:
     publish(shop, 1, 30)
     out, steps = Out(), []
-    advance = FileStore.advance
-    monkeypatch.setattr("sowctl.cli.commands.bodies.places.EVERY", looks)
+    advance = FileStore.advance_place
+    monkeypatch.setattr("sowctl.cli.commands.bodies.places.COMMIT_INTERVAL_SECONDS", looks)
 
-    def checked(self: FileStore, who: Subscriber, step: Advance) -> None:
+    def checked(self: FileStore, who: Subscriber, step: PlaceAdvance) -> None:
         steps.append(step)
         printed = {json.loads(line)["bookmark"] for line in out.left.splitlines()}
         assert step.bookmark in printed or not step.bookmark
         assert all(f"{P}|{number}|" in printed for number in range(1, step.passed.get(P, 0) + 1))
         advance(self, who, step)
 
-    monkeypatch.setattr(FileStore, "advance", checked)
+    monkeypatch.setattr(FileStore, "advance_place", checked)
     line = [*BASE, "--store", "a.bookmarks", *WHO, "--commit", *words]
     assert main(line, environ={}, stdin=io.BytesIO(), stdout=out, stderr=io.BytesIO()) == 0
     assert steps
-    assert steps[-1].bookmark == f"{P}|30|" or steps[-1].bookmark == f"{client_hash('test')}|30|"
+    assert steps[-1].bookmark == f"{P}|30|" or steps[-1].bookmark == f"{hash_client_name('test')}|30|"
 
 
 @pytest.mark.parametrize("room", [0, 100, 1000, 3000])
@@ -220,7 +220,7 @@ def test_what_cannot_leave_the_process_is_not_taken_as_printed(
 ) -> None:
     publish(shop, 1, 30)
     out = Out(room)
-    monkeypatch.setattr("sowctl.cli.commands.bodies.places.EVERY", 0.0)
+    monkeypatch.setattr("sowctl.cli.commands.bodies.places.COMMIT_INTERVAL_SECONDS", 0.0)
     line = [*BASE, "--store", "a.bookmarks", *WHO, "--commit", "--commit-every", "0s", "--rate", "500"]
     assert main(line, environ={}, stdin=io.BytesIO(), stdout=out, stderr=io.BytesIO()) == 6
     printed = [json.loads(text) for text in out.left.splitlines()]

@@ -50,7 +50,7 @@ def test_output_does_not_depend_on_locale_or_zone(environ: dict[str, str]) -> No
 def test_records_and_filters_do_not_depend_on_locale_or_zone(environ: dict[str, str], tmp_path: Path) -> None:
     if environ.get("PYTHONIOENCODING"):
         environ = environ | {"LC_ALL": "C.UTF-8"}
-    demo.write(tmp_path)
+    demo.write_demo(tmp_path)
     config = str(tmp_path / "sowctl.xml")
     lines = b"".join((tmp_path / "customers.ndjson").read_bytes().splitlines(keepends=True)[:50])
     (tmp_path / "few.ndjson").write_bytes(lines)
@@ -97,9 +97,9 @@ def test_a_subscription_says_that_its_output_is_closed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals(number: int, status: int) -> None:
     program = (
-        "import sys, time; from sowctl.cli import main; from sowctl.cli.words import dispatch\n"
+        "import sys, time; from sowctl.cli import main; from sowctl.cli.parsing import dispatch\n"
         "def wait(*_): print('ready', flush=True); time.sleep(30)\n"
-        "dispatch.dispatch = wait; sys.argv = ['sowctl', 'x']; main.run()"
+        "dispatch.dispatch_command = wait; sys.argv = ['sowctl', 'x']; main.run()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], env=BASE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli.commands.bodies.hearing import lines_by_pause
+from sowctl.cli.commands.bodies.input_lines import read_lines_by_pause
 from tests.cli.conftest import Cli
 from tests.support.instances import topic_xml
 from tests.support.queues import lab_xml, queue_xml
@@ -124,7 +124,7 @@ def test_lines_come_as_they_were_written() -> None:
             for part in parts:
                 os.write(sink, part)
             os.close(sink)
-            found += list(lines_by_pause(source, most, 20))
+            found += list(read_lines_by_pause(source, most, 20))
         finally:
             os.close(source)
         return found
@@ -301,14 +301,14 @@ def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path
     shop("queue", "depth", "work")
     assert "work.json.queue: 5 pending, 0 leased, 0 dead" in shop("check").err
     path = next(tmp_path.rglob("work.json.queue"))
-    from sowctl.engine.topics.queuestates import boot_of
+    from sowctl.engine.topics.queuestates import read_boot_id
     from sowctl.seam import SEAM
     from sowctl.store.queue.file import QueueFile
 
-    file = QueueFile(path, SEAM, boot=boot_of(), lock_wait=1)
-    with file.change() as changed:
-        first = next(changed.firsts())
-        changed.page(first).states[1] = 0
+    file = QueueFile(path, SEAM, boot=read_boot_id(), lock_wait=1)
+    with file.begin_change() as changed:
+        first = next(changed.iter_first_txids())
+        changed.load_page(first).states[1] = 0
         changed.state.delayed += 1
     file.close()
     result = shop("check")

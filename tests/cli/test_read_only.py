@@ -179,9 +179,9 @@ def doctor(cli: Cli) -> dict[str, dict[str, str]]:
 
 
 def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_libraries", lambda: examination.Check("libraries", "ok", ""))
-    monkeypatch.setattr(examination, "_extra", lambda name, _: examination.Check(name, "ok", ""))
-    monkeypatch.setattr(examination, "_java", lambda _: examination.Check("java", "ok", ""))
+    monkeypatch.setattr(examination, "_check_libraries", lambda: examination.Check("libraries", "ok", ""))
+    monkeypatch.setattr(examination, "_check_extra", lambda name, _: examination.Check(name, "ok", ""))
+    monkeypatch.setattr(examination, "_check_java", lambda _: examination.Check("java", "ok", ""))
     assert doctor(cli)["store directory"]["state"] == "ok"
     forbid_writing(instance)
     found = as_reader(lambda: doctor(cli)["store directory"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sowctl.journal.upkeep.packing import pack
+from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.seam import SEAM
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
@@ -52,7 +52,7 @@ def test_a_file_that_would_grow_stays(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / "i.0000000000.journal"
     for data, shrinks in ((random.Random(1).randbytes(100_000), False), (bytes(100_000), True)):
         file.write_bytes(data)
-        packed = pack(file, suffix, SEAM)
+        packed = compress_file(file, suffix, SEAM)
         assert (packed is not None, file.exists()) == (shrinks, not shrinks)
         assert len(list(tmp_path.iterdir())) == 1
 

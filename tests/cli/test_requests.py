@@ -69,7 +69,7 @@ REQUESTS: dict[str, list[Line | Elsewhere]] = {
     ],
     "6 no progress, and no failure, without a terminal": [
         line("publish orders --dry-run", r"![\r\x1b]", stdin=b'{"orderId":1}\n'),
-        Elsewhere("cli/test_meter.py", "test_nothing_is_drawn_where_nobody_looks"),
+        Elsewhere("cli/test_progress.py", "test_nothing_is_drawn_where_nobody_looks"),
     ],
     "7 every error has a status that is not 0": [
         line("query nothere", "error", status=10),

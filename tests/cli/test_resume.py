@@ -206,17 +206,17 @@ def test_a_stop_at_a_broken_envelope_loses_none_before_it(cli: Cli) -> None:
 
 
 def test_an_interrupt_says_it_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sowctl.cli.commands.bodies.publish import Publishing
+    from sowctl.cli.commands.bodies.publish import PublishRun
 
     shop(lambda: Path("in").write_bytes(b'{"id":1}\n{"id":2}\n{"id":3}\n'))
-    told = Publishing.acknowledged
+    told = PublishRun.note_acknowledged
 
-    def interrupted(self: Publishing, batch: object) -> None:
+    def interrupted(self: PublishRun, batch: object) -> None:
         told(self, batch)  # type: ignore[arg-type]
         if self.published == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Publishing, "acknowledged", interrupted)
+    monkeypatch.setattr(PublishRun, "note_acknowledged", interrupted)
     result = cli("publish", "logged", "in", "--batch", "1")
     assert (result.status, "tail -n +3 in" in result.err) == (130, True)
     assert json.loads(cli("journal", "dump", "--txid", "2").out)["data"] == {"id": 2}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.rofftext import UnknownMacroError, characters, to_text
+from sowctl.cli.manual.rofftext import UnknownMacroError, decode_escapes, format_text
 
 MAN = Path(__file__).parents[2] / "man"
 PAGES = sorted(path for path in MAN.iterdir() if path.suffix in (".1", ".5", ".7"))
@@ -23,9 +23,9 @@ def _words(text: str) -> list[str]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_page_can_be_shown(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
-    text = to_text(source)
+    text = format_text(source)
     for section in re.findall(r'^\.SH "?([^"\n]+)', source, re.MULTILINE):
-        assert f"\n{characters(section)}\n" in text
+        assert f"\n{decode_escapes(section)}\n" in text
     assert not re.search(r"^\s*[.'][A-Z]{2} ", text, re.MULTILINE)
     assert not re.search(r"\\f[BRIP]", text)
 
@@ -38,7 +38,7 @@ def test_no_word_is_lost(path: Path) -> None:
     # lines of 400 columns, so that no word stands in two lines on the other side
     shown = subprocess.run(command, input=source.encode(), capture_output=True, check=True).stdout.decode()
     body = shown.split("\n", 2)[2].rsplit("\n", 2)[0]
-    mine = to_text(source, 400).split("\n", 1)[1]
+    mine = format_text(source, 400).split("\n", 1)[1]
     assert _words(mine) == _words(body)
 
 
@@ -71,7 +71,7 @@ one
 T}
 .TE
 """
-    lines = [line for line in to_text(source, 60).split("\n") if line.strip()]
+    lines = [line for line in format_text(source, 60).split("\n") if line.strip()]
     assert lines[1:] == [
         "NAME",
         "       x - it",
@@ -88,4 +88,4 @@ T}
 @pytest.mark.parametrize("source", [".XX 1", "\\(zz", "\\q", ".TS\nl.\n\\(zz\n.TE"])
 def test_what_it_does_not_know_is_refused(source: str) -> None:
     with pytest.raises(UnknownMacroError):
-        to_text(source)
+        format_text(source)

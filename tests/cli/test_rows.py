@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, ipc, parquet
 
-from sowctl.cli.io.tables import format_of
+from sowctl.cli.io.row_files import find_format
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import UsageError
 from sowctl.output.exports import Export
 from tests.cli.conftest import Cli
@@ -172,7 +172,7 @@ def test_every_ending_of_columns(shop: Cli) -> None:
         assert shop("publish", "t", "--from", name).status == 0
         assert messages(shop) == [{"id": 1, "t": {"x": [1.5, None]}}, {"id": 2}]
     with pytest.raises(UsageError):
-        format_of("a.parquet.gz")
+        find_format("a.parquet.gz")
 
 
 BY_ID = QueryOptions(order_by="/id")
@@ -216,7 +216,7 @@ def test_what_is_exported_and_published_again_is_the_same(shop: Cli) -> None:
             file = Path(name) / f"x.{ending}"
             out = io.BytesIO()
             Export(file.name, "t", meta=ending == "parquet").write(
-                query(instance, [instance.topic("t").target], BY_ID), out
+                start_query(instance, [instance.topic("t").target], BY_ID), out
             )
             file.write_bytes(out.getvalue())
             stated = [f"--type={one}={types[one]}" for one in order if one in types] if "csv" in ending else []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.words.helptext import example_lines
-from sowctl.output.display import width
+from sowctl.cli.parsing.helptext import format_example
+from sowctl.output.display import measure_width
 from tests.cli.conftest import Cli
 from tests.support.demo import NOW, make_demo
 
@@ -82,7 +82,7 @@ def test_reports_fit_the_terminal(demo: Path, cli: Cli, argv: tuple[str, ...], c
         assert cli(*words, environ={"SOWCTL_CONFIG": str(demo / "sowctl.xml")}).status == 0
     lines = seen(cli, demo, *argv, columns=columns).splitlines()
     assert len(lines) > 1
-    assert max(map(width, lines)) <= columns
+    assert max(map(measure_width, lines)) <= columns
     assert "\x1b" not in "".join(lines)
     # Colours are colours and no text.
     colored = seen(cli, demo, *argv, columns=columns, NO_COLOR="", FORCE_COLOR="1", TERM="xterm")
@@ -161,7 +161,7 @@ def test_the_list_of_pages_has_a_line_for_each(demo: Path, cli: Cli) -> None:
 
 def test_lists_in_pipes_are_whole(demo: Path, cli: Cli) -> None:
     for argv in (("functions",), ("man", "--list"), ("lint", "--list")):
-        assert max(map(width, piped(cli, demo, *argv).splitlines())) > 80
+        assert max(map(measure_width, piped(cli, demo, *argv).splitlines())) > 80
         assert "..." not in "".join(line[-4:] for line in piped(cli, demo, *argv).splitlines())
 
 
@@ -170,13 +170,13 @@ def test_notes_and_reports_break_between_words_on_a_terminal(demo: Path, cli: Cl
     for argv in (("check",), ("check", "--summary", "text")):
         said = cli(*argv, environ=environ, tty="err").err
         exact = cli(*argv, environ=environ).err
-        assert max(map(width, said.splitlines())) <= 50 < max(map(width, exact.splitlines()))
+        assert max(map(measure_width, said.splitlines())) <= 50 < max(map(measure_width, exact.splitlines()))
         assert "".join(said.split()) == "".join(exact.split())
 
 
 def test_an_example_that_takes_several_lines_is_one_command() -> None:
     example = "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol"
-    lines = example_lines(example, 40)
+    lines = format_example(example, 40)
     assert len(lines) > 2
     assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(example)
 
@@ -185,7 +185,7 @@ def test_a_line_of_progress_fits_the_terminal(demo: Path, cli: Cli) -> None:
     environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "COLUMNS": "30", "NO_COLOR": "1"}
     drawn = cli("check", "--progress", "always", environ=environ, tty="err").err.split("\r\x1b[K")[1:-1]
     assert any(line.startswith("check: ") for line in drawn)
-    assert max(map(width, drawn)) < 30
+    assert max(map(measure_width, drawn)) < 30
 
 
 @pytest.mark.parametrize("argv", [("stats", "orders"), ("diff", "orders@2000", "orders"), ("query", ".*", "--count")])

@@ -351,7 +351,7 @@ def test_demo(cli: Cli) -> None:
     assert cli("demo", "here").status == 8
 
 
-@pytest.mark.parametrize("name", ["sowctl.xml", *(f"{topic}.ndjson" for topic in demo.TOPICS)])
+@pytest.mark.parametrize("name", ["sowctl.xml", *(f"{topic}.ndjson" for topic in demo.TOPIC_GENERATORS)])
 def test_the_demo_s_data_is_that_of_the_samples(name: str, tmp_path: Path) -> None:
-    demo.write(tmp_path)
+    demo.write_demo(tmp_path)
     assert (tmp_path / name).read_bytes() == (SAMPLES / name).read_bytes()

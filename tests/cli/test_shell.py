@@ -16,15 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.cli.configuration_cache import ConfigurationCache
 from sowctl.cli.context import Invocation
-from sowctl.cli.kept import KeptConfigurations
-from sowctl.cli.shell import lines as shell_lines
-from sowctl.cli.shell.lines import Unfinished, being_written, commands, goes_on, quoted, words_of
+from sowctl.cli.shell import command_lines as shell_lines
+from sowctl.cli.shell.command_lines import (
+    Unfinished,
+    is_unfinished,
+    iterate_commands,
+    quote_word,
+    split_last_word,
+    split_words,
+)
 from sowctl.cli.streams import Streams
 from sowctl.engine.api import InstanceHandle
 from sowctl.errors import SowError
 from sowctl.seam import SEAM
-from sowctl.store.opening import sharing
+from sowctl.store.opening import shared_environments
 from sowctl.values.times import system_clock
 from tests.cli.conftest import Cli, Tty
 from tests.support.examples import examples
@@ -63,19 +70,19 @@ def here(cli: Cli, tmp_path: Path) -> Path:
     ],
 )
 def test_words_are_those_of_a_posix_shell(text: str, words: list[str]) -> None:
-    assert words_of(text) == words
+    assert split_words(text) == words
 
 
 @pytest.mark.parametrize("text", ["a 'b", 'a "b', "a\\", "a \\\n", "'a\nb"])
 def test_what_goes_on_in_the_next_line(text: str) -> None:
     with pytest.raises(Unfinished):
-        words_of(text)
+        split_words(text)
 
 
 @pytest.mark.parametrize("text", ["a | b", "a > b", "a;b", "a &", "a $(b)", "`a`", "x\n/a < 5"])
 def test_what_belongs_to_a_shell_is_refused_at_its_place(text: str) -> None:
     with pytest.raises(SowError) as caught:
-        words_of(text)
+        split_words(text)
     line, caret = (caught.value.excerpt or "").split("\n")
     assert line[caret.index("^")] in "|>;&(`<"
 
@@ -85,8 +92,8 @@ def test_what_belongs_to_a_shell_is_refused_at_its_place(text: str) -> None:
 def test_what_is_quoted_reads_back(words: list[str]) -> None:
     """By this reader and by Python's, whatever the words are and with whichever mark they were begun."""
     for mark in ("", "'", '"'):
-        line = " ".join(quoted(word, mark, finished=True) for word in words)
-        assert words_of(line) == words
+        line = " ".join(quote_word(word, mark, finished=True) for word in words)
+        assert split_words(line) == words
         # Python's reader leaves a backslash before two of the four characters that POSIX lets it take.
         if not set("$`") & set(line):
             assert shlex.split(line) == words
@@ -97,7 +104,7 @@ def test_what_is_quoted_reads_back(words: list[str]) -> None:
 def test_lines_are_cut_as_python_cuts_them(text: str) -> None:
     """Where both take a line: Python's reader keeps what a backslash joins, and takes comments in words."""
     try:
-        mine = words_of(text)
+        mine = split_words(text)
     except Unfinished:
         return
     if "#" not in text and "\\\n" not in text:
@@ -107,9 +114,9 @@ def test_lines_are_cut_as_python_cuts_them(text: str) -> None:
 @settings(max_examples=examples(100))
 @given(st.text("ab '\"\\", max_size=12))
 def test_the_word_being_written_is_the_last_of_the_line(text: str) -> None:
-    before, word = being_written(text)
+    before, word = split_last_word(text)
     try:
-        words = words_of(text)
+        words = split_words(text)
     except Unfinished:
         return
     assert [*before, *([word.text] if word.start < len(text) else [])] == words
@@ -117,7 +124,7 @@ def test_the_word_being_written_is_the_last_of_the_line(text: str) -> None:
 
 def test_a_script_has_commands_over_several_lines() -> None:
     lines = ["info\n", "query orders '/a\n", "= 1'\n", "# x\n", "get a \\\n", "b\n", "end 'x\n"]
-    assert list(commands(iter(lines))) == [
+    assert list(iterate_commands(iter(lines))) == [
         (1, "info\n"),
         (2, "query orders '/a\n= 1'\n"),
         (4, "# x\n"),
@@ -130,20 +137,22 @@ def test_a_script_has_commands_over_several_lines() -> None:
 @given(st.lists(st.text("ab '\"\\#|", max_size=6), max_size=6))
 def test_commands_end_with_the_first_line_that_finishes_them(lines: list[str]) -> None:
     script = [f"{line}\n" for line in lines]
-    found = [(number, text.splitlines(keepends=True)) for number, text in commands(iter(script))]
+    found = [(number, text.splitlines(keepends=True)) for number, text in iterate_commands(iter(script))]
     assert [line for _, cut in found for line in cut] == script
     for number, cut in found:
         assert cut[0] == script[number - 1]
-        assert all(goes_on("".join(cut[:length])) for length in range(1, len(cut)))
-    assert not any(goes_on("".join(cut)) for _, cut in found[:-1])
+        assert all(is_unfinished("".join(cut[:length])) for length in range(1, len(cut)))
+    assert not any(is_unfinished("".join(cut)) for _, cut in found[:-1])
 
 
 def test_a_mark_that_stays_open_is_not_looked_for_anew_with_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
     fed: list[int] = []
-    feed = shell_lines._Cutter.feed
-    monkeypatch.setattr(shell_lines._Cutter, "feed", lambda self, text: (fed.append(len(text)), feed(self, text)))
+    feed = shell_lines._WordCutter.feed_lines
+    monkeypatch.setattr(
+        shell_lines._WordCutter, "feed_lines", lambda self, text: (fed.append(len(text)), feed(self, text))
+    )
     script = ["query 'orders\n"] + ["hash orders\n"] * 500
-    assert list(commands(iter(script))) == [(1, "".join(script))]
+    assert list(iterate_commands(iter(script))) == [(1, "".join(script))]
     assert sum(fed) == len("".join(script))
 
 
@@ -217,7 +226,7 @@ def test_stores_stay_open_and_what_others_write_is_seen(
     opened: list[int] = []
 
     def write(invocation: Invocation, **_: object) -> int:
-        opened.append(len(sharing._shared))
+        opened.append(len(shared_environments._shared))
         InstanceHandle.open(here / "sowctl.xml").topic("orders").publish([{"id": "B2"}])
         return 0
 
@@ -225,7 +234,7 @@ def test_stores_stay_open_and_what_others_write_is_seen(
     done = cli("shell", stdin=b"get orders A1\ncompletion\nquery orders --count\n")
     assert (done.out, done.err) == ('{"id":"A1","side":"buy it"}\n2\n', "")
     assert opened == [1]
-    assert not sharing._shared
+    assert not shared_environments._shared
 
 
 def test_a_configuration_is_read_once_and_again_when_a_file_of_it_changes(
@@ -234,11 +243,11 @@ def test_a_configuration_is_read_once_and_again_when_a_file_of_it_changes(
     (tmp_path / "part.xml").write_text(topic_xml("t"))
     path = tmp_path / "sowctl.xml"
     path.write_text("<AMPSConfig><Name>n</Name><SOW><Include>part.xml</Include></SOW></AMPSConfig>")
-    kept = KeptConfigurations()
+    kept = ConfigurationCache()
     fresh = kept.load(path, {}, None)
     # Written a moment ago, so that it may have changed while it was read: not kept.
     assert kept.load(path, {}, None) is not fresh
-    monkeypatch.setattr("sowctl.cli.kept.system_clock", lambda: system_clock() + 10_000_000)
+    monkeypatch.setattr("sowctl.cli.configuration_cache.system_clock", lambda: system_clock() + 10_000_000)
     first = kept.load(path, {}, None)
     assert kept.load(path, {}, None) is first
     assert kept.load(path, {"A": "b"}, None) is not first
@@ -277,7 +286,7 @@ def talk(here: Path) -> Iterator[Talk]:
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
 
-    from sowctl.cli.shell.prompt import converse
+    from sowctl.cli.shell.prompt import run_prompt
 
     with create_pipe_input() as keys:
 
@@ -286,7 +295,7 @@ def talk(here: Path) -> Iterator[Talk]:
             environ = {"HOME": str(here)} if environ is None else environ
             invocation = Invocation(Streams(Tty(), out, err, environ), environ, SEAM, system_clock)
             keys.send_text(text)
-            status = converse(invocation, input=keys, output=DummyOutput())
+            status = run_prompt(invocation, input=keys, output=DummyOutput())
             return status, out.getvalue().decode(), err.getvalue().decode()
 
         typed.keys = keys  # type: ignore[attr-defined]
@@ -354,9 +363,9 @@ def test_the_history_is_kept_for_its_owner_alone(talk: Talk, here: Path) -> None
 )
 def test_where_the_history_is_kept(environ: dict[str, str], place: Path | None) -> None:
     pytest.importorskip("prompt_toolkit")
-    from sowctl.cli.shell.prompt import history_path
+    from sowctl.cli.shell.prompt import find_history_path
 
-    assert history_path(environ) == place
+    assert find_history_path(environ) == place
 
 
 def test_without_a_place_for_it_no_history_is_kept(talk: Talk, here: Path) -> None:
@@ -410,7 +419,7 @@ def test_what_is_offered_is_written_so_that_it_can_be_read(here: Path) -> None:
 def test_the_time_for_a_long_word_grows_with_its_length() -> None:
     def seconds(letters: int) -> float:
         begin = time.process_time()
-        assert words_of("query 'a b' " + "x" * letters) == ["query", "a b", "x" * letters]
+        assert split_words("query 'a b' " + "x" * letters) == ["query", "a b", "x" * letters]
         return time.process_time() - begin
 
     # When each letter copied those before it, eight times the letters took 52 times as long (0.05 s, 2.46 s).

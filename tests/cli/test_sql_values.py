@@ -14,8 +14,8 @@ pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 import msgpack
 
 from sowctl.output.formats import FORMATS
-from sowctl.output.members import as_text, plain
-from sowctl.values.jsontree import loads
+from sowctl.output.members import convert_numbers, format_value
+from sowctl.values.jsontree import parse_json
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
@@ -52,11 +52,11 @@ def test_formats_of_text_say_the_same_of_every_type(cli: Cli) -> None:
     """What lines of JSON have, the others have: whole rows of every type that DuckDB has."""
     Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
     lines = cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()
-    rows = [loads(line) for line in lines]
+    rows = [parse_json(line) for line in lines]
     assert len(rows) == 3
     assert cli("sql", "--format", "raw", EVERYTHING).out.splitlines() == lines
     assert cli("sql", "--format", "json", EVERYTHING).out == "[\n" + ",\n".join(lines) + "\n]\n"
-    texts = [[as_text(value) for value in row.values()] for row in rows]
+    texts = [[format_value(value) for value in row.values()] for row in rows]
     heading, *found = csv.reader(io.StringIO(cli("sql", "--format", "csv", EVERYTHING).out, newline=""))
     assert heading == [*rows[0]]
     assert found == [[text or "" for text in row] for row in texts]
@@ -72,16 +72,16 @@ def test_formats_of_text_say_the_same_of_every_type(cli: Cli) -> None:
 
 def test_msgpack_has_every_type(cli: Cli) -> None:
     Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
-    rows = [loads(line) for line in cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()]
+    rows = [parse_json(line) for line in cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()]
     assert cli("sql", "--output", "x.msgpack", "--format", "msgpack", EVERYTHING).status == 0
     found = list(msgpack.Unpacker(io.BytesIO(Path("x.msgpack").read_bytes())))
     odd = found[1].pop("double_array")
     assert str(odd) == "[42.0, nan, inf, -inf, None, -42.0]"
     for row, expected in zip(found, rows, strict=True):
-        assert row == {name: plain(expected[name]) for name in row}
+        assert row == {name: convert_numbers(expected[name]) for name in row}
         big = {name: row[name] for name in ("hugeint", "uhugeint", "bignum", "dec38_10")}
         # A text where neither 64 bits nor a double hold the number.
-        assert {name: as_text(expected[name]) for name in big} == {
+        assert {name: format_value(expected[name]) for name in big} == {
             name: None if value is None else str(value) for name, value in big.items()
         }
 

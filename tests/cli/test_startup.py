@@ -72,7 +72,7 @@ def test_a_command_imports_only_itself() -> None:
     [
         (
             ["query", "orders", "--count", "/price > 90"],
-            ["sowctl.output", "sowctl.cli.io.emit", "sowctl.cli.io.reporting"],
+            ["sowctl.output", "sowctl.cli.io.output_sink", "sowctl.cli.io.report_output"],
         ),
         (["query", "orders", "/price > 90"], []),
         (["get", "orders", "1"], ["sowctl.expressions"]),

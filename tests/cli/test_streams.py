@@ -19,7 +19,7 @@ def streams(stdin: bytes = b"", *, tty: bool = True, **environ: str) -> Streams:
 @pytest.mark.parametrize("answer", [b"y\n", b"YES\n", b" yes "])
 def test_yes(answer: bytes) -> None:
     asked = streams(answer)
-    assert asked.must_ask(yes=False)
+    assert asked.must_confirm(yes=False)
     asked.confirm("delete 3 records")
     assert asked.stderr.getvalue() == b"delete 3 records? [y/N] "  # type: ignore[attr-defined]
 
@@ -33,9 +33,9 @@ def test_anything_else_is_no(answer: bytes) -> None:
 
 def test_nobody_to_ask() -> None:
     with pytest.raises(RefusedError) as caught:
-        streams(b"y\n", tty=False).must_ask(yes=False)
+        streams(b"y\n", tty=False).must_confirm(yes=False)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-CLI-007", 8)
-    assert not streams(tty=False).must_ask(yes=True)
+    assert not streams(tty=False).must_confirm(yes=True)
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def test_nobody_to_ask() -> None:
     ],
 )
 def test_encoding(environ: dict[str, str], encoding: str) -> None:
-    assert streams(**environ).encoding() == encoding
+    assert streams(**environ).find_encoding() == encoding
 
 
 def test_columns() -> None:
-    assert streams(COLUMNS="33").columns() == 33
-    assert streams(COLUMNS="0").columns() == 80
-    assert streams(COLUMNS="wide").columns() == 80
+    assert streams(COLUMNS="33").measure_columns() == 33
+    assert streams(COLUMNS="0").measure_columns() == 80
+    assert streams(COLUMNS="wide").measure_columns() == 80
 
 
 def test_talk_survives_a_standard_error_that_is_gone() -> None:
     gone = streams()
     gone.stderr.close()
-    gone.talk("nobody hears this")
+    gone.write_stderr("nobody hears this")
     assert not is_terminal(gone.stderr)

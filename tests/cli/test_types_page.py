@@ -16,12 +16,12 @@ pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 import msgpack
 from pyarrow import parquet
 
-from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.tables.database import Database
-from sowctl.engine.tables.results import NESTED, TYPES
+from sowctl.engine.tables.results import NESTED_CELLS, RESULT_TYPES
 from sowctl.output.exports import Export
-from sowctl.output.formats import make
+from sowctl.output.formats import make_renderer
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import OutputBatch, OutputRecord
 from tests.support.instances import config_xml, topic_xml
@@ -52,7 +52,7 @@ def entries(section: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_every_type_of_results_has_an_example() -> None:
-    assert {name for name, _ in entries("SQL RESULTS")} == {*TYPES, *NESTED}
+    assert {name for name, _ in entries("SQL RESULTS")} == {*RESULT_TYPES, *NESTED_CELLS}
 
 
 @pytest.mark.parametrize(("name", "lines"), entries("SQL RESULTS"))
@@ -61,12 +61,14 @@ def test_results_are_as_the_page_says(tmp_path: Path, name: str, lines: dict[str
     with Database(InstanceHandle.open(tmp_path / "sowctl.xml")) as database:
 
         def ask() -> Any:
-            return next(database.results(f"SELECT {lines['SQL']} AS v"))
+            return next(database.run_statements(f"SELECT {lines['SQL']} AS v"))
 
-        (rows,) = ask().rows(odd_text)
+        (rows,) = ask().iterate_rows(format_non_finite)
         assert rows == [b'{"v":%b}' % lines["JSON"].encode()]
-        assert str(ask().reader().read_all().schema.field("v").type) == lines["Arrow"]
-        assert str(ask().reader("parquet").read_all().schema.field("v").type) == lines.get("Parquet", lines["Arrow"])
+        assert str(ask().open_reader().read_all().schema.field("v").type) == lines["Arrow"]
+        assert str(ask().open_reader("parquet").read_all().schema.field("v").type) == lines.get(
+            "Parquet", lines["Arrow"]
+        )
 
 
 class Held:
@@ -78,7 +80,7 @@ class Held:
     def __iter__(self) -> Iterator[OutputBatch]:
         return iter([self.batch])
 
-    def again(self) -> Iterator[OutputBatch]:
+    def iterate_again(self) -> Iterator[OutputBatch]:
         return iter([self.batch])
 
 
@@ -95,6 +97,6 @@ def test_messages_become_what_the_page_says(tmp_path: Path, values: str, lines: 
     assert ", ".join(row[0] for row in database.execute("select typeof(v) from t")) == lines["SQLite"]
     database.close()
     out = io.BytesIO()
-    make("msgpack", OutputOptions()).write([batch], out)
+    make_renderer("msgpack", OutputOptions()).write([batch], out)
     out.seek(0)
     assert ", ".join(KINDS[type(row["v"]).__name__] for row in msgpack.Unpacker(out)) == lines["MessagePack"]

@@ -19,7 +19,7 @@ import pytest
 
 import sowctl
 from sowctl.cli.main import main
-from sowctl.cli.words.table import COMMANDS
+from sowctl.cli.parsing.table import COMMANDS
 from sowctl.output.terminal import SafeTerminal
 from tests.cli.conftest import Tty
 
@@ -250,9 +250,9 @@ PAINTERS = {
     "cli/commands/bodies/sql.py",
     "cli/commands/bodies/stats.py",
     "cli/commands/man.py",
-    "cli/io/emit.py",
-    "cli/io/reporting.py",
-    "cli/words/dispatch.py",
+    "cli/io/output_sink.py",
+    "cli/io/report_output.py",
+    "cli/parsing/dispatch.py",
 }
 """Those that write text with colours, in which each datum went through ``display``."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.engine.upkeep.retention.test_actions import ARCHIVE, DELETE, REMOVE, action, every, fill, lab_of, step
+from tests.engine.maintenance.retention.test_actions import ARCHIVE, DELETE, REMOVE, action, every, fill, lab_of, step
 from tests.support.instances import Lab
 from tests.support.objectstore import ObjectStore
 

@@ -97,7 +97,7 @@ def test_check_compares_with_the_sources(place: Path, cli: Cli) -> None:
         ("over", "sound", 1),
     ]
     with Store.open(place / "sow/orders.json.sow-views/totals.json.sow", write=True) as store:
-        store.write(lambda txn: txn.delete([next(txn.scan())[0][0]]))
+        store.write(lambda txn: txn.delete_records([next(txn.scan_records())[0][0]]))
     done = cli("view", "check", "totals")
     assert done.status == 1
     (row,) = rows(done.out)

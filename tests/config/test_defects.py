@@ -1,7 +1,7 @@
 """Configurations of one defect each, in every section and every spelling: the rule, the line, and nothing else.
 
 ``defects.txt`` holds them one after the other. A line ``== RULE`` begins one; the line of it that is to blame begins
-with ``@``, which is not part of the file; ``SELF`` stands for the name of the file.
+with ``@``, which is not part of the file; ``ABOUT_GROUP`` stands for the name of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.validate import validate
+from sowctl.config.validate import validate_config
 
 TEXT = (Path(__file__).parent / "defects.txt").read_text(encoding="utf-8")
 DEFECTS = [(part[:4], part[5:]) for part in re.split(r"^== ", TEXT, flags=re.MULTILINE)[1:]]
@@ -22,6 +22,6 @@ def test_a_defect_is_one_error_at_its_line(tmp_path: Path, rule: str, text: str)
     path = tmp_path / "config.xml"
     (line,) = (number for number, row in enumerate(text.split("\n"), 1) if row.startswith("@"))
     path.write_text(re.sub("^@", "", text, flags=re.MULTILINE).replace("SELF", path.name), encoding="utf-8")
-    found = validate(path, environment={})
+    found = validate_config(path, environment={})
     assert {(finding.id, finding.place.line) for finding in found} == {(rule, line)}, found
     assert all(finding.hint and len(finding.message) < 300 for finding in found)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.difference import Difference, differences
-from sowctl.config.load import load
-from sowctl.config.show import typed
+from sowctl.config.difference import Difference, find_differences
+from sowctl.config.load import read_document
+from sowctl.config.show import build_typed_items
 
 Write = Callable[..., Path]
 TOPIC = "<Topic><Name>{}</Name><MessageType>json</MessageType><FileName>{}</FileName>{}</Topic>"
@@ -21,13 +21,15 @@ VIEW = (
 
 def compare(write: Write, before: str, after: str) -> list[Difference]:
     items = [
-        typed(load(write(f"<AMPSConfig><Name>x</Name>{text}</AMPSConfig>", name), environment={"V": "5"}))
+        build_typed_items(
+            read_document(write(f"<AMPSConfig><Name>x</Name>{text}</AMPSConfig>", name), environment={"V": "5"})
+        )
         for name, text in (("a.xml", before), ("b.xml", after))
     ]
-    found = list(differences(*items))
-    assert [difference[:4] for difference in differences(items[0], items[0])] == []
+    found = list(find_differences(*items))
+    assert [difference[:4] for difference in find_differences(items[0], items[0])] == []
     mirrored = {"added": "removed", "removed": "added"}
-    back = sorted(d.change for d in differences(items[1], items[0]))
+    back = sorted(d.change for d in find_differences(items[1], items[0]))
     assert back == sorted(mirrored.get(d.change, d.change) for d in found)
     return found
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.elements.homes import home
-from sowctl.config.load import load
-from sowctl.config.validate import validate
+from sowctl.config.elements.parent_paths import find_parent_path
+from sowctl.config.load import read_document
+from sowctl.config.validate import validate_config
 
 Write = Callable[..., Path]
 
@@ -44,21 +44,23 @@ Write = Callable[..., Path]
     ],
 )
 def test_a_part_is_checked_in_its_place(write: Write, text: str, expected: list[tuple[str, str]]) -> None:
-    findings = validate(write(text), environment={}, fragment=True)
+    findings = validate_config(write(text), environment={}, fragment=True)
     assert list(dict.fromkeys((finding.id, finding.place.element) for finding in findings)) == expected
 
 
 def test_an_error_in_a_part_points_into_it(write: Write) -> None:
-    (finding,) = validate(write("<!-- part -->\n<Priority>\n  /price *\n</Priority>"), environment={}, fragment=True)
+    (finding,) = validate_config(
+        write("<!-- part -->\n<Priority>\n  /price *\n</Priority>"), environment={}, fragment=True
+    )
     assert (finding.place.line, finding.place.column) == (3, 11)
     assert finding.excerpt is not None and finding.excerpt.endswith("^")
 
 
 def test_what_is_made_up_is_known(write: Write) -> None:
-    document = load(write("<Key>/a</Key><TopicFormat>%n</TopicFormat>"), environment={}, fragment=True)
+    document = read_document(write("<Key>/a</Key><TopicFormat>%n</TopicFormat>"), environment={}, fragment=True)
     above = {"/AMPSConfig", "/AMPSConfig/SOW", "/AMPSConfig/SOW/Topic", "/AMPSConfig/SOW/ConflatedTopic"}
-    assert document.made_up == above
-    assert load(write("<AMPSConfig/>"), environment={}).made_up == frozenset()
+    assert document.synthetic_paths == above
+    assert read_document(write("<AMPSConfig/>"), environment={}).synthetic_paths == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -77,4 +79,4 @@ def test_what_is_made_up_is_known(write: Write) -> None:
     ],
 )
 def test_homes(tag: str, above: tuple[str, ...]) -> None:
-    assert home(tag) == above
+    assert find_parent_path(tag) == above

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sowctl.config import show
-from sowctl.config.difference import differences
+from sowctl.config.difference import find_differences
 from sowctl.config.instance import load_instance
-from sowctl.config.load import load
-from sowctl.config.validate import validate
+from sowctl.config.load import read_document
+from sowctl.config.validate import validate_config
 
 GOOD = sorted((Path(__file__).parent / "good").glob("*.xml"))
 VARIABLES = {"TN": "t", "DATA_DIR": "/d"}
@@ -18,9 +18,9 @@ VARIABLES = {"TN": "t", "DATA_DIR": "/d"}
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_nothing_stops_an_instance(path: Path, tmp_path: Path) -> None:
-    assert validate(path, environment=VARIABLES) == []
+    assert validate_config(path, environment=VARIABLES) == []
     assert load_instance(path, environment=VARIABLES).name
-    item = show.typed(load(path, environment=VARIABLES))
+    item = show.build_typed_items(read_document(path, environment=VARIABLES))
     again = tmp_path / "again.xml"
-    again.write_text("\n".join(show.as_xml(item)), encoding="utf-8")
-    assert list(differences(item, show.typed(load(again, environment=VARIABLES)))) == []
+    again.write_text("\n".join(show.format_xml(item)), encoding="utf-8")
+    assert list(find_differences(item, show.build_typed_items(read_document(again, environment=VARIABLES)))) == []

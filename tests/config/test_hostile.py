@@ -17,9 +17,9 @@ import resource, sys
 limit = 400 << 20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
-from sowctl.config.validate import validate
+from sowctl.config.validate import validate_config
 try:
-    findings = validate(sys.argv[1], environment={})
+    findings = validate_config(sys.argv[1], environment={})
 except Exception as error:
     print(type(error).__name__, getattr(error, "code", ""), error)
 else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.load import load, load_collecting
+from sowctl.config.load import load_for_checks, read_document
 from sowctl.errors import ConfigError
 
 Write = Callable[..., Path]
@@ -16,29 +16,29 @@ Write = Callable[..., Path]
 
 def refused(path: Path) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        load(path, environment={})
+        read_document(path, environment={})
     return caught.value
 
 
 class TestVariables:
     def test_defines_win_over_the_environment(self, write: Write) -> None:
         path = write("<AMPSConfig><Name a='${A}'>${A}-${B}</Name></AMPSConfig>")
-        name = load(path, environment={"A": "1", "B": "2"}, defines={"B": "3"}).top.children[0]
+        name = read_document(path, environment={"A": "1", "B": "2"}, defines={"B": "3"}).top.children[0]
         assert (name.text, name.attributes) == ("1-3", {"a": "1"})
 
     def test_values_are_not_expanded_again_and_are_no_markup(self, write: Write) -> None:
         path = write("<AMPSConfig><Name>${A}</Name></AMPSConfig>")
-        name = load(path, environment={"A": "${A}<b>&amp;"}).top.children[0]
+        name = read_document(path, environment={"A": "${A}<b>&amp;"}).top.children[0]
         assert (name.text, name.children) == ("${A}<b>&amp;", ())
 
     def test_built_in(self, write: Write, tmp_path: Path) -> None:
         path = write("<AMPSConfig><Name>${AMPS_CONFIG_DIRECTORY}|${AMPS_CONFIG_PATH}</Name></AMPSConfig>")
-        assert load(path, environment={"AMPS_CONFIG_PATH": "x"}).top.value("Name") == f"{tmp_path}|{path}"
+        assert read_document(path, environment={"AMPS_CONFIG_PATH": "x"}).top.find_text("Name") == f"{tmp_path}|{path}"
 
     def test_all_undefined_ones_are_found(self, write: Write) -> None:
         path = write("<AMPSConfig>\n<Name>${A}</Name>\n<Group>${B}${C}</Group></AMPSConfig>")
         assert refused(path).code == "SOW-CFG-009"
-        document, findings = load_collecting(path, environment={})
+        document, findings = load_for_checks(path, environment={})
         assert document is not None
         assert [(finding.id, finding.place.line) for finding in findings] == [("X009", 2), ("X009", 3), ("X009", 3)]
         # publish, query and the like have no -D, and their error has this hint, too.
@@ -50,9 +50,9 @@ class TestInclude:
         write("<Topic>\n<Name>${N}</Name></Topic>", "parts/topic.xml")
         write("<SOW>\n<Include>topic.xml</Include><Topic/></SOW>", "parts/sow.xml")
         path = write("<AMPSConfig><Include comment='true'>\n parts/sow.xml </Include></AMPSConfig>")
-        sow = load(path, environment={"N": "orders"}).top.children[0]
+        sow = read_document(path, environment={"N": "orders"}).top.children[0]
         first, second = sow.children
-        assert first.value("Name") == "orders"
+        assert first.find_text("Name") == "orders"
         assert Path(first.place.file) == path.parent / "parts/topic.xml"
         assert (first.children[0].place.line, first.children[0].place.column) == (2, 1)
         assert first.children[0].place.element == "/AMPSConfig/SOW/Topic[1]/Name"
@@ -61,11 +61,11 @@ class TestInclude:
     def test_variables_may_name_the_file(self, write: Write) -> None:
         write("<Name>x</Name>", "name.xml")
         path = write("<AMPSConfig><Include>${AMPS_CONFIG_DIRECTORY}/name.xml</Include></AMPSConfig>")
-        assert load(path, environment={}).top.value("Name") == "x"
+        assert read_document(path, environment={}).top.find_text("Name") == "x"
 
     def test_one_in_a_comment_is_none(self, write: Write) -> None:
         path = write("<AMPSConfig><!-- <Include>none.xml</Include> --><Name>x</Name></AMPSConfig>")
-        assert load(path, environment={}).top.value("Name") == "x"
+        assert read_document(path, environment={}).top.find_text("Name") == "x"
 
     @pytest.mark.parametrize("chain", [["config.xml"], ["a.xml", "config.xml"], ["a.xml", "b.xml", "a.xml"]])
     def test_a_cycle_is_refused(self, write: Write, chain: list[str]) -> None:
@@ -87,7 +87,7 @@ class TestInclude:
 
     def test_a_missing_one_does_not_hide_other_errors(self, write: Write) -> None:
         path = write("<AMPSConfig><Logging><Include>no.xml</Include></Logging><Name>${A}</Name></AMPSConfig>")
-        document, findings = load_collecting(path, environment={})
+        document, findings = load_for_checks(path, environment={})
         assert [finding.id for finding in findings] == ["X016", "X006", "X009"]
         assert document is not None
         assert not document.top.children[0].complete

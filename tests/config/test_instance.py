@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.derived import Queue
+from sowctl.config.derived_entries import Queue
 from sowctl.config.instance import load_instance
 from sowctl.config.model import Expiration, History, InstanceConfig, TopicConfig
 from sowctl.errors import ConfigError
@@ -143,8 +143,8 @@ def test_entries_keep_the_order_of_the_file(instance: Write) -> None:
     path = instance(f"{other}<Topic><Name>a</Name>{JSON}<FileName>f</FileName></Topic>")
     config = load(path)
     assert [(entry.kind, entry.name) for entry in config.sow] == [("View", "v"), ("Queue", "q"), ("Topic", "a")]
-    assert config.find("v") == config.sow[:1]
-    assert config.find("v", "xml") == ()
+    assert config.find_entries("v") == config.sow[:1]
+    assert config.find_entries("v", "xml") == ()
     assert isinstance(config.sow[1], Queue)
     assert config.sow[1].node.tag == "QueueDefinition"
     assert config.sow[1].place.line == 4
@@ -197,13 +197,13 @@ class TestTransactionLog:
         inner = f"<Topic><Name>{pattern}</Name>{JSON}</Topic>"
         log = load(instance(log=inner)).transaction_log
         assert log is not None
-        assert all(log.covers(name, "json") for name in covered)
-        assert not any(log.covers(name, "json") for name in others)
-        assert not log.covers(covered[0], "fix")
+        assert all(log.covers_topic(name, "json") for name in covered)
+        assert not any(log.covers_topic(name, "json") for name in others)
+        assert not log.covers_topic(covered[0], "fix")
         off = "<RegexTopicSupport>false</RegexTopicSupport>"
         literal = load(instance(log=inner, top=off)).transaction_log
         assert literal is not None
-        assert [name for name in covered if literal.covers(name, "json")] == [
+        assert [name for name in covered if literal.covers_topic(name, "json")] == [
             name for name in covered if name == pattern
         ]
 
@@ -248,7 +248,7 @@ def test_loading_imports_neither_parser_nor_patterns(instance: Write) -> None:
     code = (
         "import sys\nfrom sowctl.config.instance import load_instance\n"
         "load_instance(sys.argv[1], environment={})\n"
-        "late = ('lark', 'pcre2', 'numpy', 'sowctl.expressions.syntax.parse')\n"
+        "late = ('lark', 'pcre2', 'numpy', 'sowctl.expressions.syntax.parser')\n"
         "print([m for m in late if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

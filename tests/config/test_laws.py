@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sowctl.config import show
-from sowctl.config.difference import differences
+from sowctl.config.difference import find_differences
 from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
+from sowctl.config.equivalence import compute_fingerprint
 from sowctl.config.items import Item
-from sowctl.config.load import load
-from sowctl.config.meanings import fingerprint
+from sowctl.config.load import read_document
 from tests.support.examples import examples
 
 TEXTS = {
@@ -62,10 +62,10 @@ def written(row: Element, random: Random, depth: int = 0) -> str:
     if row.kind in ("section", "open", "mixed"):
         parts = []
         for child in row.children:
-            least = 1 if child.required else 0
-            most = least if child.single else 3
+            least = 1 if child.is_required else 0
+            most = least if child.is_single else 3
             count = random.randint(least, max(most, least + (child.times == "0..1")))
-            if child.kind in ("section", "open") and not child.required and random.random() < 0.4:
+            if child.kind in ("section", "open") and not child.is_required and random.random() < 0.4:
                 count = 0
             parts += [written(child, random, depth + 1) for _ in range(count)]
         random.shuffle(parts)
@@ -89,8 +89,8 @@ def shuffled(item: Item, random: Random) -> Item:
 
 
 def reread(item: Item, path: Path) -> Item:
-    path.write_text("\n".join(show.as_xml(item)), encoding="utf-8")
-    return show.typed(load(path, environment={}))
+    path.write_text("\n".join(show.format_xml(item)), encoding="utf-8")
+    return show.build_typed_items(read_document(path, environment={}))
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -99,17 +99,17 @@ def test_what_is_printed_means_the_same_in_any_idle_order(tmp_path: Path, seed: 
     random = Random(seed)
     path = tmp_path / "drawn.xml"
     path.write_text(written(INSTANCE, random), encoding="utf-8")
-    document = load(path, environment={})
-    item = show.typed(document)
+    document = read_document(path, environment={})
+    item = show.build_typed_items(document)
     again = reread(item, tmp_path / "again.xml")
-    assert list(differences(item, again)) == []
-    assert show.as_values(again) == show.as_values(item)
-    assert fingerprint(again) == fingerprint(item)
+    assert list(find_differences(item, again)) == []
+    assert show.build_values(again) == show.build_values(item)
+    assert compute_fingerprint(again) == compute_fingerprint(item)
     other = reread(shuffled(item, random), tmp_path / "other.xml")
-    assert list(differences(item, other)) == []
-    assert fingerprint(other) == fingerprint(item)
-    plain = reread(show.expanded(document), tmp_path / "plain.xml")
-    assert list(differences(item, plain)) == []
+    assert list(find_differences(item, other)) == []
+    assert compute_fingerprint(other) == compute_fingerprint(item)
+    plain = reread(show.build_expanded_items(document), tmp_path / "plain.xml")
+    assert list(find_differences(item, plain)) == []
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -119,8 +119,8 @@ def test_differences_are_there_in_both_directions(tmp_path: Path, first: int, se
     for number, seed in enumerate((first, second)):
         path = tmp_path / f"{number}.xml"
         path.write_text(written(INSTANCE, Random(seed)), encoding="utf-8")
-        items.append(show.typed(load(path, environment={})))
-    there, back = (list(differences(*pair)) for pair in (items, items[::-1]))
+        items.append(show.build_typed_items(read_document(path, environment={})))
+    there, back = (list(find_differences(*pair)) for pair in (items, items[::-1]))
     mirrored = {"added": "removed", "removed": "added"}
     assert sorted(d.change for d in there) == sorted(mirrored.get(d.change, d.change) for d in back)
-    assert (not there) == (fingerprint(items[0]) == fingerprint(items[1]))
+    assert (not there) == (compute_fingerprint(items[0]) == compute_fingerprint(items[1]))

@@ -7,40 +7,40 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.lint import chosen_rules, lint
-from sowctl.config.rules.table import by_id
+from sowctl.config.lint import choose_rules, lint_files
+from sowctl.config.rules.table import index_rules
 from sowctl.errors import UsageError
 from sowctl.findings import Level
 
 Write = Callable[..., Path]
 OLD = "<TopicDefinition><Topic>{}</Topic><MessageType>json</MessageType></TopicDefinition>"
-NOT_ADVICE = chosen_rules((), ("B",))
+NOT_ADVICE = choose_rules((), ("B",))
 
 
 def told(*paths: Path | str, rules: frozenset[str] = NOT_ADVICE, least: Level = Level.INFO) -> list[tuple[str, int]]:
-    results = lint(paths, environment={}, rules=rules, least=least)
+    results = lint_files(paths, environment={}, rules=rules, least=least)
     return [(finding.id, finding.place.line or 0) for result in results for finding in result.findings]
 
 
 def test_ids_prefixes_titles_and_codes_choose_rules() -> None:
-    assert chosen_rules(["S022"]) == chosen_rules(["persistent-without-file"]) == chosen_rules(["sow-cfg-122"])
-    assert chosen_rules(["D"]) == {rule for rule in by_id() if rule[0] == "D"}
-    assert chosen_rules(["S04,S05 F001"]) == {r for r in by_id() if r.startswith(("S04", "S05"))} | {"F001"}
-    assert chosen_rules() == chosen_rules(["all"]) == set(by_id())
-    assert chosen_rules(["D"], ["D002", "D01"]) == {f"D00{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9)} | {"D020"}
-    assert chosen_rules(["D001"], ["D"]) == set()
+    assert choose_rules(["S022"]) == choose_rules(["persistent-without-file"]) == choose_rules(["sow-cfg-122"])
+    assert choose_rules(["D"]) == {rule for rule in index_rules() if rule[0] == "D"}
+    assert choose_rules(["S04,S05 F001"]) == {r for r in index_rules() if r.startswith(("S04", "S05"))} | {"F001"}
+    assert choose_rules() == choose_rules(["all"]) == set(index_rules())
+    assert choose_rules(["D"], ["D002", "D01"]) == {f"D00{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9)} | {"D020"}
+    assert choose_rules(["D001"], ["D"]) == set()
 
 
 @pytest.mark.parametrize("word", ["S999", "persistent", "SOW-CFG", "Q"])
 def test_a_word_that_names_no_rule_is_refused(word: str) -> None:
     with pytest.raises(UsageError) as refused:
-        chosen_rules([word])
+        choose_rules([word])
     assert (refused.value.code, refused.value.exit_status) == ("SOW-CFG-050", 2)
 
 
 def test_a_misspelled_title_has_a_suggestion() -> None:
     with pytest.raises(UsageError) as refused:
-        chosen_rules((), ["persistent-without-fiel"])
+        choose_rules((), ["persistent-without-fiel"])
     assert refused.value.hint == "did you mean persistent-without-file?"
 
 
@@ -49,26 +49,26 @@ def test_only_chosen_rules_and_severities_are_reported(instance: Write) -> None:
     assert told(path) == [("D001", 4), ("S022", 4), ("D002", 4)]
     assert told(path, least=Level.WARNING) == [("D001", 4), ("S022", 4)]
     assert told(path, least=Level.ERROR) == [("S022", 4)]
-    assert told(path, rules=chosen_rules(["D"])) == [("D001", 4), ("D002", 4)]
+    assert told(path, rules=choose_rules(["D"])) == [("D001", 4), ("D002", 4)]
 
 
 class TestDirectories:
     def test_every_xml_below_in_order(self, write: Write, tmp_path: Path) -> None:
         for name in ("b.xml", "a.xml", "deep/er/c.xml", "notes.txt"):
             write("<AMPSConfig><Name>x</Name></AMPSConfig>", name)
-        names = [result.path.relative_to(tmp_path).as_posix() for result in lint([tmp_path], environment={})]
+        names = [result.path.relative_to(tmp_path).as_posix() for result in lint_files([tmp_path], environment={})]
         assert names == ["a.xml", "b.xml", "deep/er/c.xml"]
 
     def test_an_included_file_is_judged_where_it_is_included(self, write: Write, tmp_path: Path) -> None:
         write(OLD.format("a"), "a-topic.xml")
         write("<AMPSConfig><Name>x</Name><SOW><Include>a-topic.xml</Include></SOW></AMPSConfig>", "main.xml")
-        (result,) = lint([tmp_path], environment={}, rules=chosen_rules(["S", "X005"]))
+        (result,) = lint_files([tmp_path], environment={}, rules=choose_rules(["S", "X005"]))
         assert result.path.name == "main.xml"
         assert [(f.id, Path(f.place.file).name) for f in result.findings] == [("S022", "a-topic.xml")]
 
     def test_a_named_file_is_judged_by_itself_too(self, write: Write, tmp_path: Path) -> None:
         part = write(OLD.format("a"), "part.xml")
-        assert told(part, rules=chosen_rules(["X005"])) == [("X005", 1)]
+        assert told(part, rules=choose_rules(["X005"])) == [("X005", 1)]
 
     def test_a_file_named_twice_is_judged_once(self, write: Write, tmp_path: Path) -> None:
         path = write("<AMPSConfig/>", "a.xml")
@@ -81,13 +81,13 @@ class TestDirectories:
 
 
 def test_an_unreadable_file_does_not_hide_the_others(write: Write, tmp_path: Path) -> None:
-    missing, good = lint([tmp_path / "gone.xml", write("<AMPSConfig/>")], environment={}, rules=NOT_ADVICE)
+    missing, good = lint_files([tmp_path / "gone.xml", write("<AMPSConfig/>")], environment={}, rules=NOT_ADVICE)
     assert (missing.readable, [f.id for f in missing.findings]) == (False, ["SOW-CFG-030"])
     assert (good.readable, [f.id for f in good.findings]) == (True, ["S004"])
 
 
 def test_a_choice_of_rules_does_not_hide_that_nothing_was_judged(write: Write) -> None:
-    assert told(write("<AMPSConfig>"), rules=chosen_rules(["B"])) == [("X001", 1)]
+    assert told(write("<AMPSConfig>"), rules=choose_rules(["B"])) == [("X001", 1)]
 
 
 class TestComments:
@@ -138,7 +138,7 @@ class TestComments:
 
     def test_a_rule_that_was_not_asked_for_is_not_called_unused(self, write: Write) -> None:
         path = write("<!-- sowctl: ignore S022 -->\n<AMPSConfig><Name>x</Name></AMPSConfig>")
-        assert told(path, rules=chosen_rules((), ["S022", "B"])) == []
+        assert told(path, rules=choose_rules((), ["S022", "B"])) == []
         assert told(path, least=Level.WARNING) == []
 
     def test_a_comment_counts_in_its_own_file_only(self, write: Write) -> None:
@@ -147,7 +147,7 @@ class TestComments:
             "<!-- sowctl: ignore D001 -->\n<AMPSConfig><Name>x</Name><SOW><Include>a.xml</Include></SOW></AMPSConfig>"
         )
         path = write(main)
-        wanted = chosen_rules(["D001", "SOW-CFG-041"])
+        wanted = choose_rules(["D001", "SOW-CFG-041"])
         assert told(path, rules=wanted) == [("SOW-CFG-041", 1), ("D001", 1)]
         write(f"<!-- sowctl: ignore D001 -->{OLD.format('a')}", "a.xml")
         assert told(path, rules=wanted) == [("SOW-CFG-041", 1)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.load import load, load_collecting
+from sowctl.config.load import load_for_checks, read_document
 from sowctl.errors import ConfigError
 
 Write = Callable[..., Path]
@@ -15,13 +15,13 @@ Write = Callable[..., Path]
 
 def refused(path: Path, **options: object) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        load(path, environment={}, **options)  # type: ignore[arg-type]
+        read_document(path, environment={}, **options)  # type: ignore[arg-type]
     return caught.value
 
 
 def test_every_element_knows_its_line_and_column(write: Write) -> None:
     path = write("<AMPSConfig><!-- <a> --><Name>x</Name>\n\t<SOW\n a='>'><Topic/></SOW>\n<![CDATA[<b>]]></AMPSConfig>")
-    top = load(path, environment={}).top
+    top = read_document(path, environment={}).top
     places = [(node.tag, node.place.line, node.place.column, node.place.element) for node in top.walk()]
     assert places == [
         ("AMPSConfig", 1, 1, "/AMPSConfig"),
@@ -34,7 +34,7 @@ def test_every_element_knows_its_line_and_column(write: Write) -> None:
 
 
 def test_neighbours_of_one_name_are_numbered(write: Write) -> None:
-    top = load(write("<AMPSConfig><A/><B/><A/></AMPSConfig>"), environment={}).top
+    top = read_document(write("<AMPSConfig><A/><B/><A/></AMPSConfig>"), environment={}).top
     assert [child.place.element for child in top.children] == ["/AMPSConfig/A[1]", "/AMPSConfig/B", "/AMPSConfig/A[2]"]
 
 
@@ -55,9 +55,9 @@ def test_a_place_in_a_text_is_a_place_in_the_file(
     write: Write, inner: str, line: int, column: int, expected: tuple[int, int]
 ) -> None:
     path = write(f"<Filter>{inner}</Filter>")
-    top = load(path, environment={"V": "/abc"}, fragment=True).top
+    top = read_document(path, environment={"V": "/abc"}, fragment=True).top
     (node,) = (node for node in top.walk() if node.tag == "Filter")
-    place = node.place_in_text(line, column)
+    place = node.find_place_in_text(line, column)
     assert (place.line, place.column) == expected
 
 
@@ -65,8 +65,8 @@ def test_a_place_in_a_text_is_a_place_in_the_file(
 def test_encodings_that_are_read(write: Write, encoding: str) -> None:
     declared = encoding.removesuffix("-sig")
     text = f"<?xml version='1.0' encoding='{declared}'?>\r\n<AMPSConfig>\r\n<Name>é</Name></AMPSConfig>"
-    top = load(write(text.encode(encoding)), environment={}).top
-    assert top.value("Name") == "é"
+    top = read_document(write(text.encode(encoding)), environment={}).top
+    assert top.find_text("Name") == "é"
     assert top.children[0].place.line == 3
 
 
@@ -112,13 +112,13 @@ def test_the_root_must_be_the_configuration(write: Write) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert refused(tmp_path / "none.xml").code == "SOW-CFG-030"
     with pytest.raises(ConfigError):
-        load_collecting(tmp_path, environment={})
+        load_for_checks(tmp_path, environment={})
 
 
 class TestFragments:
     def test_entries_are_put_where_they_belong(self, write: Write) -> None:
         path = write("<?xml version='1.0'?>\n<Topic/>\n<View/><Action/>")
-        top = load(path, environment={}, fragment=True).top
+        top = read_document(path, environment={}, fragment=True).top
         assert [(node.tag, [child.tag for child in node.children]) for node in top.children] == [
             ("SOW", ["Topic", "View"]),
             ("Actions", ["Action"]),
@@ -126,8 +126,8 @@ class TestFragments:
         assert top.children[0].children[0].place.line == 2
 
     def test_beside_sections_nothing_is_moved(self, write: Write) -> None:
-        top = load(write("<SOW/><Queue/>"), environment={}, fragment=True).top
+        top = read_document(write("<SOW/><Queue/>"), environment={}, fragment=True).top
         assert [node.tag for node in top.children] == ["SOW", "Queue"]
 
     def test_a_whole_configuration_is_no_fragment(self, write: Write) -> None:
-        assert not load(write("<AMPSConfig/>"), environment={}, fragment=True).fragment
+        assert not read_document(write("<AMPSConfig/>"), environment={}, fragment=True).fragment

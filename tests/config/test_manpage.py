@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.elementpage import BEGIN
-from sowctl.config.actions import EQUIVALENTS
-from sowctl.config.elements.element import walk
+from sowctl.cli.manual.elementpage import BEGIN_MARK
+from sowctl.config.actions import EQUIVALENT_COMMANDS
+from sowctl.config.elements.element import walk_rows
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.problems import code_of
+from sowctl.config.problems import find_error_code
 
 PAGE = Path(__file__).parents[2] / "man" / "sow-config.5"
 
@@ -25,13 +25,13 @@ def words() -> str:
 
 def test_every_element_is_named() -> None:
     text = words()
-    names = {name for _, row in walk(INSTANCE) for name in (row.tag, *(other for other, _ in row.synonyms))}
+    names = {name for _, row in walk_rows(INSTANCE) for name in (row.tag, *(other for other, _ in row.synonyms))}
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_the_table_gives_times_and_defaults() -> None:
     rows = {tuple(part.strip() for part in line.split("\t")[:2]) for line in words().splitlines() if "\t" in line}
-    for parent, row in walk(INSTANCE):
+    for parent, row in walk_rows(INSTANCE):
         if parent in ("Transport", "Target", "MessageType", "View", "Queue", "Destination", "Admin"):
             assert (row.tag, row.times) in rows, f"{parent}/{row.tag}"
 
@@ -39,17 +39,17 @@ def test_the_table_gives_times_and_defaults() -> None:
 def test_the_codes_are_those_of_the_page() -> None:
     text = words()
     for family, number, code in re.findall(r"\.BR ([XSFR]) (\d{3})\n(?:is )?(SOW-CFG-\d{3})", text):
-        assert code_of(family + number) == code
+        assert find_error_code(family + number) == code
     assert "SOW-CFG-320" in text
 
 
 def test_the_tables_stand_between_marks() -> None:
-    assert BEGIN in PAGE.read_text(encoding="utf-8")
+    assert BEGIN_MARK in PAGE.read_text(encoding="utf-8")
 
 
 def test_other_names_retired_elements_and_options_of_actions_are_listed() -> None:
     text = words()
-    for _, row in walk(INSTANCE):
+    for _, row in walk_rows(INSTANCE):
         for name, rule in row.synonyms:
             assert f"{name}\t{row.tag}\t{rule or ''}\n" in text
         if row.retired:
@@ -62,7 +62,7 @@ def test_other_names_retired_elements_and_options_of_actions_are_listed() -> Non
 
 def test_every_command_that_does_what_an_action_does_is_named() -> None:
     text = words().replace("\\fB", "").replace("\\fR", "")
-    for module, pattern in EQUIVALENTS.items():
+    for module, pattern in EQUIVALENT_COMMANDS.items():
         command = pattern.partition(" {")[0]
         assert f"{module.removeprefix('amps-action-')}\t{command} " in text
         assert (Path(__file__).parents[2] / "man" / f"{command.replace(' ', '-')}.1").is_file()

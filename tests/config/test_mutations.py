@@ -14,17 +14,17 @@ from xml.etree import ElementTree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.config.elements.element import walk
+from sowctl.config.elements.element import walk_rows
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.rules.table import by_id
-from sowctl.config.validate import inspect, validate
+from sowctl.config.rules.table import index_rules
+from sowctl.config.validate import inspect_config, validate_config
 from sowctl.findings import Level
 
 ROOT = Path(__file__).parents[2]
 SHORT, LONG = 250, 5_000
 TAGS = sorted(
-    {row.tag for _, row in walk(INSTANCE)}
+    {row.tag for _, row in walk_rows(INSTANCE)}
     | {"Options", "Age", "Every", "Pattern", "BatchSize", "Password", "Include", "Lost"}
 )
 MODULES = sorted(name for table in ACTION_MODULES.values() for name in table)
@@ -98,15 +98,15 @@ def test_checking_never_fails(tmp_path: Path, deep: bool) -> None:
     def run(chance: random.Random, fragment: bool) -> None:
         text = mutated(chance)
         file.write_bytes(text)
-        findings = inspect(file, environment={"HOME": "/home/amps"}, fragment=fragment)
+        findings = inspect_config(file, environment={"HOME": "/home/amps"}, fragment=fragment)
         lines = text.count(b"\n") + 1
         for finding in findings:
-            rule = by_id()[finding.id]
+            rule = index_rules()[finding.id]
             assert finding.level in (rule.level, rule.also)
             assert finding.message and finding.hint
             assert finding.place.file == str(file)
             assert 1 <= (finding.place.line or 1) <= lines
-        errors = validate(file, environment={"HOME": "/home/amps"}, fragment=fragment)
+        errors = validate_config(file, environment={"HOME": "/home/amps"}, fragment=fragment)
         assert errors == [finding for finding in findings if finding.level >= Level.ERROR]
 
     run()

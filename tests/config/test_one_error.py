@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.validate import validate
+from sowctl.config.validate import validate_config
 
 CONTROL = Path(__file__).parent / "bad" / "00-control-good.xml"
 
@@ -403,5 +403,5 @@ def test_one_defect_is_one_error(tmp_path: Path, rule: str, edits: Edits) -> Non
         lines[first - 1 : last] = [text] if text else []
     path = tmp_path / "config.xml"
     path.write_text("\n".join(lines), encoding="utf-8")
-    found = validate(path, environment={})
+    found = validate_config(path, environment={})
     assert {finding.id for finding in found} == {rule}, found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.validate import inspect
+from sowctl.config.validate import inspect_config
 
 Write = Callable[..., Path]
 VIEW = (
@@ -20,7 +20,9 @@ TRANSPORT = "<Transport><Name>t</Name><Type>tcp</Type><InetAddr>1</InetAddr><Pro
 
 
 def told(path: Path, fragment: bool = True) -> list[str]:
-    return [finding.id for finding in inspect(path, environment={}, fragment=fragment) if finding.id[0] in "SFRX"]
+    return [
+        finding.id for finding in inspect_config(path, environment={}, fragment=fragment) if finding.id[0] in "SFRX"
+    ]
 
 
 @pytest.mark.parametrize("text", [VIEW, QUEUE, TRANSPORT, VIEW + QUEUE])

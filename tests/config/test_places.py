@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.elements.element import walk
+from sowctl.config.elements.element import walk_rows
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.kinds import CONTAINERS, KINDS
-from sowctl.config.validate import validate
+from sowctl.config.kinds import CONTAINER_KINDS, VALUE_KINDS
+from sowctl.config.validate import validate_config
 
 Write = Callable[..., Path]
 NAMED = "<Name>n</Name><MessageType>json</MessageType>"
@@ -77,7 +77,7 @@ FAULTS = {
 def test_a_fault_is_shown_where_it_is(write: Write, around: str, kind: str, rule: str) -> None:
     text, fault = FAULTS[kind]
     path = write(f"<AMPSConfig>\n<Name>x</Name>\n{around.replace('{}', text)}\n</AMPSConfig>")
-    found = [finding for finding in validate(path, environment={}) if finding.id == rule]
+    found = [finding for finding in validate_config(path, environment={}) if finding.id == rule]
     assert found
     place = found[0].place
     lines = path.read_text().splitlines()
@@ -89,8 +89,8 @@ def test_a_fault_is_shown_where_it_is(write: Write, around: str, kind: str, rule
 
 
 def test_every_kind_of_text_is_among_them() -> None:
-    kinds = {row.kind.partition(":")[0] for _, row in walk(INSTANCE)} - set(KINDS) - CONTAINERS
-    kinds -= {kind.partition(":")[0] for kind in KINDS}
+    kinds = {row.kind.partition(":")[0] for _, row in walk_rows(INSTANCE)} - set(VALUE_KINDS) - CONTAINER_KINDS
+    kinds -= {kind.partition(":")[0] for kind in VALUE_KINDS}
     assert kinds == {
         *("enum", "filter", "priority", "preprocessing", "enrichment", "projection", "grouping", "join", "regex"),
     }

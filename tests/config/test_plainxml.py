@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.config.document import SourceFile
-from sowctl.config.load import load, load_collecting
-from sowctl.config.parse import Broken, decode, parse_elements, refuse
-from sowctl.config.plainxml import MOST, plain_elements
-from sowctl.config.scan import scan
+from sowctl.config.load import load_for_checks, read_document
+from sowctl.config.parse import Broken, check_limits, decode_file, parse_elements
+from sowctl.config.plainxml import MAX_PLAIN_BYTES, parse_plain_elements
+from sowctl.config.scan import scan_tags
 from sowctl.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +50,9 @@ def _seen(elements: list[Any]) -> list[tuple[str, str, list[tuple[str, str]]]]:
 
 def _read(text: str, *, wrap: bool, plain: bool) -> list[tuple[str, str, list[tuple[str, str]]]] | str:
     source = SourceFile("f.xml", text, {})
-    found = scan(text)
+    found = scan_tags(text)
     try:
-        refuse(source, found)
+        check_limits(source, found)
         return _seen(parse_elements(source, found, wrap, plain=plain))
     except Broken as broken:
         return repr(broken.finding)
@@ -67,11 +67,11 @@ def test_every_configuration_here_reads_the_same() -> None:
     answered = 0
     for path in FILES:
         try:
-            text = decode(path.read_bytes(), "f.xml")
+            text = decode_file(path.read_bytes(), "f.xml")
         except Broken:
             continue
         _same(text)
-        answered += plain_elements(text.encode()) is not None
+        answered += parse_plain_elements(text.encode()) is not None
     assert answered > len(FILES) * 0.8 > 600
 
 
@@ -102,17 +102,19 @@ def test_damaged_configurations_read_the_same(path: Path, seed: int) -> None:
         "<a><?p?></a>",
         "<!DOCTYPE a><a/>",
         "<a>&none;</a>",
-        "<a>" + " " * MOST + "</a>",
+        "<a>" + " " * MAX_PLAIN_BYTES + "</a>",
         "<a>",
         "",
     ],
 )
 def test_what_is_not_plain_is_declined(text: str) -> None:
-    assert plain_elements(text.encode()) is None
+    assert parse_plain_elements(text.encode()) is None
 
 
 def test_what_is_plain() -> None:
-    elements = plain_elements(b"<a b='&lt;\n1' c='2'> x<!-- n -->y <![CDATA[<z>]]>&#33;<d/>t<!-- -->u<e>v</e></a>")
+    elements = parse_plain_elements(
+        b"<a b='&lt;\n1' c='2'> x<!-- n -->y <![CDATA[<z>]]>&#33;<d/>t<!-- -->u<e>v</e></a>"
+    )
     assert elements is not None
     assert _seen(elements) == [
         (" xy <z>!", "", [("b", "< 1"), ("c", "2")]),
@@ -124,8 +126,8 @@ def test_what_is_plain() -> None:
 def test_loading_for_a_command_and_for_checks_gives_one_document(write: Callable[..., Path]) -> None:
     part = write("<Topic mode='x'><Name>b</Name><Key>/id</Key></Topic>", "part.xml")
     path = write(f"<AMPSConfig><Name>a ${{N}}</Name><SOW><Include>{part.name}</Include></SOW></AMPSConfig>")
-    loaded = load(path, environment={"N": "1"})
-    checked, _ = load_collecting(path, environment={"N": "1"})
+    loaded = read_document(path, environment={"N": "1"})
+    checked, _ = load_for_checks(path, environment={"N": "1"})
     assert checked is not None
 
     def told(document: Any) -> list[tuple[Any, ...]]:
@@ -134,4 +136,4 @@ def test_loading_for_a_command_and_for_checks_gives_one_document(write: Callable
     assert told(loaded) == told(checked)
     broken = write("<AMPSConfig><Name>a & b</Name></AMPSConfig>", "broken.xml")
     with pytest.raises(ConfigError, match="not well-formed XML: xmlParseEntityRef: no name"):
-        load(broken, environment={})
+        read_document(broken, environment={})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.lint import Linted, lint
+from sowctl.config.lint import Linted, lint_files
 from sowctl.findings import Level
 
 Row = tuple[str, str, int]
@@ -35,7 +35,7 @@ def linted(shared: Path) -> dict[str, Linted]:
     files = sorted((shared / "conformance/configs/real").glob("*.xml"))
     whole = [file for file in files if "FindevGlobal" not in file.name]
     parts = [file for file in files if "FindevGlobal" in file.name]
-    found = [*lint(whole, environment={}), *lint(parts, environment={}, fragment=True)]
+    found = [*lint_files(whole, environment={}), *lint_files(parts, environment={}, fragment=True)]
     return {result.path.name: result for result in found}
 
 

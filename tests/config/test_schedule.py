@@ -67,22 +67,22 @@ def test_what_is_none(text: str) -> None:
 def test_an_interval_counts_from_the_last_run() -> None:
     every = parse_every("4h")
     now = at("2026-01-05T12:00")
-    assert every.due(0, now) == now and every.is_due(0, now)
-    assert every.due(now - HOUR, now) == now + 3 * HOUR
+    assert every.find_due_time(0, now) == now and every.is_due(0, now)
+    assert every.find_due_time(now - HOUR, now) == now + 3 * HOUR
     assert not every.is_due(now - 4 * HOUR + 1, now) and every.is_due(now - 4 * HOUR, now)
     # What was missed for a week is one run.
-    assert every.is_due(now - 7 * DAY, now) and every.due(now, now) == now + 4 * HOUR
+    assert every.is_due(now - 7 * DAY, now) and every.find_due_time(now, now) == now + 4 * HOUR
 
 
 def test_a_time_of_day_in_utc() -> None:
     every = parse_every("03:30Z")
     last = at("2026-01-05T03:30")
-    assert shown(every.due(last, at("2026-01-05T23:00"))) == "Tue 2026-01-06 03:30"
+    assert shown(every.find_due_time(last, at("2026-01-05T23:00"))) == "Tue 2026-01-06 03:30"
     assert not every.is_due(last, at("2026-01-06T03:29"))
     assert every.is_due(last, at("2026-01-06T03:30"))
     assert every.is_due(last, at("2026-02-01T00:00"))
     # Run late, it is due at its time of the next day again.
-    assert shown(every.due(at("2026-01-06T09:12"), at("2026-01-06T10:00"))) == "Wed 2026-01-07 03:30"
+    assert shown(every.find_due_time(at("2026-01-06T09:12"), at("2026-01-06T10:00"))) == "Wed 2026-01-07 03:30"
     # A clock that was set back makes nothing due.
     assert not every.is_due(at("2026-01-08T09:12"), at("2026-01-06T10:00"))
 
@@ -90,9 +90,9 @@ def test_a_time_of_day_in_utc() -> None:
 def test_a_weekday() -> None:
     every = parse_every("sunday AT 3:00z")
     last = at("2026-01-05T00:00")  # a Monday
-    assert shown(every.due(last, last)) == "Sun 2026-01-11 03:00"
+    assert shown(every.find_due_time(last, last)) == "Sun 2026-01-11 03:00"
     assert not every.is_due(last, at("2026-01-11T02:59")) and every.is_due(last, at("2026-01-11T03:00"))
-    assert shown(every.due(at("2026-01-11T03:00"), at("2026-01-11T03:00"))) == "Sun 2026-01-18 03:00"
+    assert shown(every.find_due_time(at("2026-01-11T03:00"), at("2026-01-11T03:00"))) == "Sun 2026-01-18 03:00"
 
 
 @pytest.mark.usefixtures("berlin")
@@ -123,7 +123,7 @@ def test_due_and_next_agree(text: str) -> None:
     last = now = at("2026-01-01T00:00")
     for _ in range(4000):
         now += 7 * 60_000_000
-        named = every.due(last, now - 7 * 60_000_000)
+        named = every.find_due_time(last, now - 7 * 60_000_000)
         assert every.is_due(last, now) == (named <= now), shown(now)
         if every.is_due(last, now):
             assert last < named <= now

@@ -9,51 +9,51 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from sowctl.config.elements.element import walk
+from sowctl.config.elements.descriptions import find_meaning, parse_meanings
+from sowctl.config.elements.element import walk_rows
 from sowctl.config.elements.instance import INSTANCE
-from sowctl.config.elements.meaning import meaning_of, table
-from sowctl.config.kinds import CONTAINERS
-from sowctl.config.relaxng import grammar
-from sowctl.config.schema import described, listed, rows
-from sowctl.config.structure import TOLERATED
+from sowctl.config.kinds import CONTAINER_KINDS
+from sowctl.config.relaxng import format_grammar
+from sowctl.config.schema import format_row_facts, format_row_list, iterate_rows
+from sowctl.config.structure import TOLERATED_TAGS
 
 ROOT = Path(__file__).parents[2]
 BAD = ROOT / "tests" / "config" / "bad"
 
 
 def test_every_element_is_there_once_for_each_place() -> None:
-    found = list(rows())
-    assert len(found) == sum(1 for _ in walk(INSTANCE)) - 1
+    found = list(iterate_rows())
+    assert len(found) == sum(1 for _ in walk_rows(INSTANCE)) - 1
     assert len({row.path for row in found}) == len(found)
 
 
 def test_every_line_of_meaning_is_used() -> None:
-    used = {id(meaning_of(row.path)) for row in rows()}
-    assert [name for name, meaning in table().items() if id(meaning) not in used] == []
+    used = {id(find_meaning(row.path)) for row in iterate_rows()}
+    assert [name for name, meaning in parse_meanings().items() if id(meaning) not in used] == []
 
 
 def test_facts() -> None:
-    (row,) = rows("SOW/Topic/SlabSize")
-    assert row.facts() == {
+    (row,) = iterate_rows("SOW/Topic/SlabSize")
+    assert row.build_facts() == {
         "path": "/AMPSConfig/SOW/Topic/SlabSize",
         "element": "SlabSize",
         "times": "0..1",
         "value": "size",
         "effect": "acted on",
-        "meaning": meaning_of(row.path).text,
+        "meaning": find_meaning(row.path).text,
         "default": "5MB",
         "unit": "KB MB GB TB",
         "maximum": "1GB",
     }
-    (durability,) = rows("duration")
-    assert durability.facts()["synonyms"] == ["Duration"]
-    assert durability.facts()["values"] == ["persistent", "transient"]
-    assert next(rows("RecordSize")).facts()["retired"] is True
-    assert "  effect    acted on" in list(described(row))
+    (durability,) = iterate_rows("duration")
+    assert durability.build_facts()["synonyms"] == ["Duration"]
+    assert durability.build_facts()["values"] == ["persistent", "transient"]
+    assert next(iterate_rows("RecordSize")).build_facts()["retired"] is True
+    assert "  effect    acted on" in list(format_row_facts(row))
 
 
 def test_elements_of_queues_conflated_topics_and_actions_are_acted_on() -> None:
-    acted = {row.path: row.acted for row in rows()}
+    acted = {row.path: row.acted for row in iterate_rows()}
     for kind in ("Queue", "LocalQueue", "GroupLocalQueue"):
         assert acted[f"SOW/{kind}/LeasePeriod"] and acted[f"SOW/{kind}/Filter"]
         assert not acted[f"SOW/{kind}/InitialOwner"]
@@ -63,17 +63,21 @@ def test_elements_of_queues_conflated_topics_and_actions_are_acted_on() -> None:
 
 
 def test_choosing() -> None:
-    assert [row.path for row in rows("/AMPSConfig/SOW/Topic/Key")] == ["SOW/Topic/Key"]
-    assert [row.path for row in rows("topic/key")] == ["SOW/Topic/Key"]
-    assert {row.path for row in rows("Topic")} == {"SOW/Topic", "TransactionLog/Topic", "Replication/Destination/Topic"}
-    assert list(rows("Nothing")) == []
-    assert list(rows("Nothing/Key")) == []
-    assert "  Topic" in " ".join(listed(list(rows())))
+    assert [row.path for row in iterate_rows("/AMPSConfig/SOW/Topic/Key")] == ["SOW/Topic/Key"]
+    assert [row.path for row in iterate_rows("topic/key")] == ["SOW/Topic/Key"]
+    assert {row.path for row in iterate_rows("Topic")} == {
+        "SOW/Topic",
+        "TransactionLog/Topic",
+        "Replication/Destination/Topic",
+    }
+    assert list(iterate_rows("Nothing")) == []
+    assert list(iterate_rows("Nothing/Key")) == []
+    assert "  Topic" in " ".join(format_row_list(list(iterate_rows())))
 
 
 @pytest.fixture(scope="module")
 def checker() -> Any:
-    return etree.RelaxNG(etree.fromstring("\n".join(grammar()).encode()))
+    return etree.RelaxNG(etree.fromstring("\n".join(format_grammar()).encode()))
 
 
 def wild(files: list[Path], checker: Any) -> set[str]:
@@ -112,7 +116,7 @@ def test_the_grammar_knows_the_units_of_sizes(checker: Any, size: str, right: bo
 
 def test_the_grammar_accepts_configurations_in_the_wild(shared: Path, checker: Any) -> None:
     files = sorted((shared / "conformance/configs/real").glob("*.xml"))
-    undocumented = {file.name for file in files if any(f"<{name}>" in file.read_text() for name in TOLERATED)}
+    undocumented = {file.name for file in files if any(f"<{name}>" in file.read_text() for name in TOLERATED_TAGS)}
     wrong = {f"Thejuampi__amps-client-go__{number}.xml" for number in (1, 2, 3)}
     assert wild(files, checker) <= undocumented | wrong
 
@@ -129,4 +133,4 @@ def test_variables_and_includes_are_right_everywhere(checker: Any) -> None:
 
 
 def test_only_what_is_listed_is_open() -> None:
-    assert {row.row.kind for row in rows() if row.row.children} <= CONTAINERS
+    assert {row.row.kind for row in iterate_rows() if row.row.children} <= CONTAINER_KINDS

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sowctl.config import show
-from sowctl.config.difference import differences
+from sowctl.config.difference import find_differences
 from sowctl.config.document import Document
 from sowctl.config.instance import load_instance
-from sowctl.config.load import load
-from sowctl.config.validate import validate
+from sowctl.config.load import read_document
+from sowctl.config.validate import validate_config
 from sowctl.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def configurations() -> Iterator[Path]:
 def loads(path: Path) -> Document | None:
     """The document, or None where the file breaks a rule of loading."""
     try:
-        return load(path, environment=ENVIRONMENT, fragment=True)
+        return read_document(path, environment=ENVIRONMENT, fragment=True)
     except ConfigError:
         return None
 
@@ -41,20 +41,22 @@ def check_round_trip(path: Path, again: Path) -> bool:
     if document is None or document.fragment:
         return False
     root = document.root
-    again.write_text("\n".join(show.as_xml(show.expanded(document), origins=True)), encoding="utf-8")
-    written = load(again, environment={}, root=root)
-    assert show.as_values(show.expanded(written)) == show.as_values(show.expanded(document))
+    again.write_text("\n".join(show.format_xml(show.build_expanded_items(document), origins=True)), encoding="utf-8")
+    written = read_document(again, environment={}, root=root)
+    assert show.build_values(show.build_expanded_items(written)) == show.build_values(
+        show.build_expanded_items(document)
+    )
     try:
-        before = show.typed(document)
+        before = show.build_typed_items(document)
     except ConfigError:
         return False
     for origins in (False, True):
-        again.write_text("\n".join(show.as_xml(before, origins=origins)), encoding="utf-8")
-        after = show.typed(load(again, environment={}, root=root))
-        assert list(differences(before, after)) == []
-        assert show.as_values(after) == show.as_values(before)
-    had = {finding.id for finding in validate(path, environment=ENVIRONMENT)}
-    assert {finding.id for finding in validate(again, environment={})} <= had
+        again.write_text("\n".join(show.format_xml(before, origins=origins)), encoding="utf-8")
+        after = show.build_typed_items(read_document(again, environment={}, root=root))
+        assert list(find_differences(before, after)) == []
+        assert show.build_values(after) == show.build_values(before)
+    had = {finding.id for finding in validate_config(path, environment=ENVIRONMENT)}
+    assert {finding.id for finding in validate_config(again, environment={})} <= had
     if not had:
         one = load_instance(path, environment=ENVIRONMENT, root=root)
         other = load_instance(again, environment={}, root=root)
@@ -80,7 +82,7 @@ def test_every_good_sample_is_printed(tmp_path: Path) -> None:
 
 
 def typed(path: Path, **environment: str) -> Any:
-    return show.as_values(show.typed(load(path, environment=environment)))
+    return show.build_values(show.build_typed_items(read_document(path, environment=environment)))
 
 
 def topic(instance: Write, inner: str, **more: str) -> dict[str, Any]:
@@ -158,17 +160,17 @@ def test_options_of_actions_are_typed_and_those_of_modules_are_not(write: Write)
 def test_origins(write: Write) -> None:
     write("<Topic><Name>a</Name>\n<MessageType>json</MessageType><FileName>${DIR}/f</FileName></Topic>", "a.xml")
     path = write("<AMPSConfig>\n<Name>x</Name><SOW><Include>a.xml</Include></SOW></AMPSConfig>")
-    item = show.typed(load(path, environment={"DIR": "d"}))
-    found = show.as_values(item, origins=True)
+    item = show.build_typed_items(read_document(path, environment={"DIR": "d"}))
+    found = show.build_values(item, origins=True)
     assert found["Name"] == {"value": "x", "file": str(path), "line": 2}
     assert found["Group"] == {"value": "x", "default": True}
     included = str(path.parent / "a.xml")
     assert found["SOW"][0]["FileName"] == {"value": "d/f", "file": included, "line": 2, "variables": ["DIR"]}
-    lines = {line.name: (line.depth, line.value, str(line.origin)) for line in show.as_lines(item)}
+    lines = {line.name: (line.depth, line.value, str(line.origin)) for line in show.format_outline(item)}
     assert lines["FileName"] == (2, "d/f", f"{included}:2 ${{DIR}}")
     assert lines["SlabSize"] == (2, "5MB", "default")
     assert lines["SOW"][:2] == (0, None)
-    text = "\n".join(show.as_xml(item, origins=True))
+    text = "\n".join(show.format_xml(item, origins=True))
     assert f"<FileName>d/f</FileName> <!-- {included}:2 ${{DIR}} -->" in text
     assert "<Group>x</Group> <!-- default -->" in text
 
@@ -176,20 +178,20 @@ def test_origins(write: Write) -> None:
 def test_expanded_keeps_what_was_written(write: Write) -> None:
     write("<TopicDefinition><Topic>a</Topic><SlabSize>5M</SlabSize></TopicDefinition>", "a.xml")
     path = write("<AMPSConfig><Name>${N}</Name><SOW><Include>a.xml</Include></SOW><Odd b='1'>x</Odd></AMPSConfig>")
-    item = show.expanded(load(path, environment={"N": "a<b & c"}))
-    assert "\n".join(show.as_xml(item)) == (
+    item = show.build_expanded_items(read_document(path, environment={"N": "a<b & c"}))
+    assert "\n".join(show.format_xml(item)) == (
         '<?xml version="1.0" encoding="UTF-8"?>\n<AMPSConfig>\n  <Name>a&lt;b &amp; c</Name>\n  <SOW>\n'
         "    <TopicDefinition>\n      <Topic>a</Topic>\n      <SlabSize>5M</SlabSize>\n    </TopicDefinition>\n"
         '  </SOW>\n  <Odd b="1">x</Odd>\n</AMPSConfig>'
     )
-    assert show.as_values(item)["SOW"] == [{"element": "TopicDefinition", "Topic": "a", "SlabSize": "5M"}]
+    assert show.build_values(item)["SOW"] == [{"element": "TopicDefinition", "Topic": "a", "SlabSize": "5M"}]
 
 
 def test_a_comment_with_an_origin_is_a_comment(write: Write) -> None:
     path = write("<AMPSConfig>\n<Name>x</Name></AMPSConfig>", "a--b-\n-.xml")
-    text = "\n".join(show.as_xml(show.typed(load(path, environment={})), origins=True))
+    text = "\n".join(show.format_xml(show.build_typed_items(read_document(path, environment={})), origins=True))
     again = write(text, "again.xml")
-    assert load(again, environment={}).top.value("Name") == "x"
+    assert read_document(again, environment={}).top.find_text("Name") == "x"
 
 
 def test_what_cannot_be_typed_is_an_error(instance: Write) -> None:

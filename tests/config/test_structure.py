@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.elements.element import Element, walk
+from sowctl.config.elements.element import Element, walk_rows
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.kinds import CONTAINERS, KINDS, read_value
-from sowctl.config.texts import _CONTEXTS
-from sowctl.config.validate import inspect
+from sowctl.config.expression_texts import _CONTEXTS
+from sowctl.config.kinds import CONTAINER_KINDS, VALUE_KINDS, read_value
+from sowctl.config.validate import inspect_config
 from sowctl.findings import Level
 
 Write = Callable[..., Path]
@@ -23,7 +23,9 @@ SWITCH = "is not true, false, enabled or disabled"
 
 
 def told(path: Path) -> list[tuple[str, str]]:
-    return [(finding.id, finding.level.name) for finding in inspect(path, environment={}) if finding.id[0] != "B"]
+    return [
+        (finding.id, finding.level.name) for finding in inspect_config(path, environment={}) if finding.id[0] != "B"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,9 @@ def test_what_is_no_error(instance: Write, entry: str, rows: list[tuple[str, str
 
 def test_suggestions(instance: Write) -> None:
     def hint(inner: str) -> str:
-        (finding,) = [f for f in inspect(instance(TOPIC.format(inner)), environment={}) if f.level is Level.ERROR]
+        (finding,) = [
+            f for f in inspect_config(instance(TOPIC.format(inner)), environment={}) if f.level is Level.ERROR
+        ]
         return f"{finding.message} | {finding.hint}"
 
     assert "did you mean Granularity?" in hint("<History><Window>1d</Window><Granularity>1s</Granularity>"
@@ -197,7 +201,7 @@ def test_a_misplaced_element_is_sent_where_it_may_stand(tmp_path: Path, above: s
         text = f"<{name}>{text}</{name}>"
     path = tmp_path / "sowctl.xml"
     path.write_text(f"<AMPSConfig><Name>t</Name>{text}</AMPSConfig>")
-    found = [one for one in inspect(path, environment={}) if one.id == "S001"]
+    found = [one for one in inspect_config(path, environment={}) if one.id == "S001"]
     assert bool(found) == ((above, tag) != ("TransactionLog", "JournalDirectory"))
     if not found:
         return
@@ -209,23 +213,23 @@ def test_a_misplaced_element_is_sent_where_it_may_stand(tmp_path: Path, above: s
         row: Element | None = INSTANCE
         for name in place.split("/"):
             assert row is not None
-            row = row.child(name)
-        assert row is not None and row.child(tag) is not None
+            row = row.find_child(name)
+        assert row is not None and row.find_child(tag) is not None
     assert finding.hint == (f"move it into {places[0]}" if len(places) == 1 else "move it into one of these")
 
 
 class TestTable:
     def test_kinds_are_known(self) -> None:
         texts = {*_CONTEXTS, "regex", "join", "grouping", "enum"}
-        for parent, row in walk(INSTANCE):
-            assert row.kind in CONTAINERS | KINDS.keys() | texts, f"{parent}/{row.tag}"
+        for parent, row in walk_rows(INSTANCE):
+            assert row.kind in CONTAINER_KINDS | VALUE_KINDS.keys() | texts, f"{parent}/{row.tag}"
             assert row.times in ("1", "0..1", "1..n", "0..n")
             assert bool(row.values) == (row.kind == "enum")
             assert (row.low is None and row.high is None) == (row.bounds is None)
 
     def test_defaults_are_legal(self) -> None:
         referring = {"Name", "UnderlyingTopic"}
-        for _, row in walk(INSTANCE):
+        for _, row in walk_rows(INSTANCE):
             if row.default is not None and row.default not in referring:
                 read_value(row, row.default)
 
@@ -233,11 +237,11 @@ class TestTable:
         def names(row: Element) -> list[str]:
             return [name for child in row.children for name in (child.tag, *(other for other, _ in child.synonyms))]
 
-        for _, row in walk(INSTANCE):
+        for _, row in walk_rows(INSTANCE):
             assert len(names(row)) == len(set(names(row))), row.tag
 
     def test_action_options_have_known_kinds(self) -> None:
         kinds = {
             kind for steps in ACTION_MODULES.values() for module in steps.values() for kind in module.options.values()
         }
-        assert kinds <= KINDS.keys() | {"", "filter", "regex"}
+        assert kinds <= VALUE_KINDS.keys() | {"", "filter", "regex"}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.config.load import load
-from sowctl.config.validate import inspect, validate
+from sowctl.config.load import read_document
+from sowctl.config.validate import inspect_config, validate_config
 from sowctl.errors import ConfigError
 from sowctl.findings import Level
 from tests.support.examples import examples
@@ -44,7 +44,7 @@ def lines_of(row: dict[str, str]) -> set[str]:
 
 @pytest.mark.parametrize(("path", "row"), defects(), ids=lambda value: value.stem if isinstance(value, Path) else "")
 def test_one_defect_each(path: Path, row: dict[str, str]) -> None:
-    findings = inspect(path, environment={})
+    findings = inspect_config(path, environment={})
     errors = {finding.id for finding in findings if finding.level is Level.ERROR}
     if row["rule"] == "-":
         assert not errors
@@ -70,7 +70,7 @@ def expected_of_samples() -> dict[str, list[tuple[str, str, str]]]:
 
 @pytest.mark.parametrize(("name", "expected"), expected_of_samples().items())
 def test_samples(name: str, expected: list[tuple[str, str, str]]) -> None:
-    findings = inspect(SEEDS / name, environment={"RECOVER_FROM": "2026-01-02T03:04:05Z"})
+    findings = inspect_config(SEEDS / name, environment={"RECOVER_FROM": "2026-01-02T03:04:05Z"})
     told = [(f.id, f.level.name.lower(), str(f.place.line)) for f in findings]
     assert sorted(told) == sorted(expected)
 
@@ -97,7 +97,7 @@ def test_configurations_in_the_wild(shared: Path) -> None:
     files = sorted((shared / "conformance/configs/real").glob("*.xml"))
     assert files
     for file in files:
-        findings = validate(file, environment={}, fragment="FindevGlobal" in file.name)
+        findings = validate_config(file, environment={}, fragment="FindevGlobal" in file.name)
         assert {finding.id for finding in findings} == REAL.get(file.name, set()), (file.name, findings)
 
 
@@ -106,7 +106,7 @@ def test_several_errors_come_in_the_order_of_the_file(instance: Write) -> None:
         "<Topic><Name>a</Name><MessageType>json</MessageType><SlabSize>2GB</SlabSize></Topic>\n"
         "<Topic><Name>b</Name><MessageType>jsn</MessageType><FileName>b</FileName><Key>id</Key></Topic>"
     )
-    findings = validate(path, environment={})
+    findings = validate_config(path, environment={})
     assert [(f.id, f.place.line, f.place.column) for f in findings] == [
         ("S022", 4, 1),
         ("S040", 4, 53),
@@ -122,7 +122,7 @@ def test_an_error_in_a_filter_points_into_the_xml(instance: Write) -> None:
         "<ConflatedTopic><Name>c</Name><MessageType>json</MessageType><UnderlyingTopic>a</UnderlyingTopic>\n"
         "  <Filter>/qty &gt; 10 AND\n          LENGHT(/a) = 1</Filter></ConflatedTopic>"
     )
-    (finding,) = validate(path, environment={})
+    (finding,) = validate_config(path, environment={})
     assert (finding.id, finding.place.line, finding.place.column) == ("S035", 7, 11)
     assert finding.message == "Filter: unknown function LENGHT (did you mean LENGTH?)"
     assert finding.excerpt == "            LENGHT(/a) = 1</Filter></ConflatedTopic>\n            ^"
@@ -138,7 +138,7 @@ def test_functions_of_modules_are_known(instance: Write) -> None:
 
     def ids(declared: str) -> list[str]:
         top = f"{module}<UserDefinedFunctions>{declared}</UserDefinedFunctions>"
-        return [finding.id for finding in validate(instance(topic, top=top), environment={})]
+        return [finding.id for finding in validate_config(instance(topic, top=top), environment={})]
 
     assert ids("") == ["S036"]
     assert ids(function.format("")) == []
@@ -149,15 +149,15 @@ def test_functions_of_modules_are_known(instance: Write) -> None:
 def test_findings_name_the_included_file(write: Write) -> None:
     write("<Topic><Name>a</Name>\n<MessageType>json</MessageType></Topic>", "a.xml")
     path = write("<AMPSConfig><Name>x</Name><SOW><Include>a.xml</Include></SOW></AMPSConfig>")
-    (finding,) = validate(path, environment={})
+    (finding,) = validate_config(path, environment={})
     assert (finding.id, Path(finding.place.file).name, finding.place.line) == ("S022", "a.xml", 1)
     assert "<Topic>" in (finding.excerpt or "")
 
 
 def test_a_fragment_needs_no_name(write: Write) -> None:
     path = write("<Topic><Name>a</Name><MessageType>json</MessageType></Topic>")
-    assert [finding.id for finding in validate(path, environment={}, fragment=True)] == ["S022"]
-    assert [finding.id for finding in validate(path, environment={})] == ["X005"]
+    assert [finding.id for finding in validate_config(path, environment={}, fragment=True)] == ["S022"]
+    assert [finding.id for finding in validate_config(path, environment={})] == ["X005"]
 
 
 GOOD = (BAD / "00-control-good.xml").read_bytes()
@@ -184,9 +184,9 @@ def test_mutated_files_are_judged_and_never_crash(tmp_path: Path, edits: list[tu
         data = data[:position] + added + data[position + removed :]
     path = tmp_path / "mutated.xml"
     path.write_bytes(data)
-    findings = inspect(path, environment={})
+    findings = inspect_config(path, environment={})
     try:
-        load(path, environment={})
+        read_document(path, environment={})
     except ConfigError as error:
         assert any(finding.level is Level.ERROR for finding in findings)
         assert error.exit_status == 4
@@ -204,7 +204,7 @@ def test_a_library_is_known_by_its_file_name(write: Write, library: str, known: 
         "<SOW><Topic><Name>t</Name><MessageType>json</MessageType><Key>/k</Key><FileName>t.sow</FileName>"
         "<Enrichment><Field>YEAR(/at) AS /year</Field></Enrichment></Topic></SOW></AMPSConfig>"
     )
-    assert (validate(write(text), environment={}) == []) == known
+    assert (validate_config(write(text), environment={}) == []) == known
 
 
 def test_an_expression_that_is_too_long_is_not_parsed(write: Write) -> None:
@@ -217,5 +217,5 @@ def test_an_expression_that_is_too_long_is_not_parsed(write: Write) -> None:
         .replace("  /a", "+ /a")
         .replace("<Field> ", "<Field>1")
     )
-    (finding,) = validate(write(text), environment={})
+    (finding,) = validate_config(write(text), environment={})
     assert finding.id == "S036" and "262144 characters" in finding.message

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.upkeep.compact import compact
-from sowctl.engine.writing.batching import Listed
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.upkeep.compact import compact_stores
+from sowctl.engine.writing.batches import ListSource
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import LockedError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, message
@@ -76,7 +76,7 @@ def _write(plot: Plot, owner: int, topics: str, seconds: float, seed: int) -> Ch
                 _transfer(balances[topic], chance)
                 messages += _accounts(balances[topic], owner, step)
             started = time.monotonic()
-            publish(instance, topic, [("w", Listed(messages, ACCOUNTS))], PublishOptions(batch=ACCOUNTS))
+            publish_messages(instance, topic, [("w", ListSource(messages, ACCOUNTS))], PublishOptions(batch=ACCOUNTS))
             slowest = max(slowest, time.monotonic() - started)
             child.say(f"{topic} {step} {json.dumps(balances[topic])}")
         child.say(f"slowest {slowest}")
@@ -128,7 +128,7 @@ def _opened(plot: Plot, topics: str, owners: int) -> None:
 
 
 def _txids(lab: Lab) -> list[int]:
-    return [record.txid for batch in dump(lab.open(), EntryFilter()) for record in batch.records]
+    return [record.txid for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
 
 
 def _final(plot: Plot, children: list[Child], topics: str) -> int:
@@ -182,7 +182,7 @@ def test_two_publishers_meet_topics_in_different_orders(memory: Path, seed: int)
             for step in range(25):
                 rows = [message(topic=t, data={"id": owner, "step": step, "t": t}) + "\n" for t in names]
                 source = FrameReader(io.BytesIO("".join(rows).encode()), "envelope")
-                publish(instance, None, [("in", source)], PublishOptions(batch=3))
+                publish_messages(instance, None, [("in", source)], PublishOptions(batch=3))
             child.say("done")
 
         return run
@@ -222,9 +222,9 @@ def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topic
         count = 0
         while time.monotonic() < end:
             if how == "rebuild":
-                replay(instance, chosen, ReplayOptions(rebuild=True))
+                replay_topics(instance, chosen, ReplayOptions(rebuild=True))
             else:
-                list(compact(instance, [Target(topic=topic) for topic in chosen], always=True))
+                list(compact_stores(instance, [Target(topic=topic) for topic in chosen], always=True))
             count += 1
             time.sleep(0.02)
         child.say(f"replaced {count}")
@@ -256,11 +256,11 @@ def test_a_publisher_stopped_while_it_waits_holds_nothing(memory: Path, topic: s
     plot = Plot(memory / "lab")
 
     def work(child: Child) -> None:
-        def told(what: Acknowledged) -> None:
-            child.say(f"told {what.end}")
+        def told(what: AcknowledgedBatch) -> None:
+            child.say(f"told {what.end_offset}")
 
         source = FrameReader(child.inlet, "lines")
-        publish(_instance(plot), topic, [("in", source)], PublishOptions(linger=0.001), on_acknowledged=told)
+        publish_messages(_instance(plot), topic, [("in", source)], PublishOptions(linger=0.001), on_acknowledged=told)
 
     with Child(work) as child:
         child.write(b'{"id":1,"v":1}\n')
@@ -289,12 +289,12 @@ def test_a_publisher_stopped_with_the_lock_is_named(memory: Path, topic: str) ->
     plot.publish(topic, [1])
 
     def work(child: Child) -> None:
-        def told(what: Acknowledged) -> None:
+        def told(what: AcknowledgedBatch) -> None:
             child.say("inside")
             threading.Event().wait()  # between sync and store, with the locks of the batch held
 
-        publish(
-            replace(_instance(plot), holder="sowctl publish slow"), topic, [("in", Listed([b'{"id":7,"v":7}']))],
+        publish_messages(
+            replace(_instance(plot), holder="sowctl publish slow"), topic, [("in", ListSource([b'{"id":7,"v":7}']))],
             PublishOptions(), on_acknowledged=told,
         )  # fmt: skip
 
@@ -327,11 +327,13 @@ def test_writers_of_two_processes_alternate(memory: Path) -> None:
     plot = Plot(memory / "lab")
 
     def work(child: Child) -> None:
-        def told(what: Acknowledged) -> None:
+        def told(what: AcknowledgedBatch) -> None:
             child.say(f"told {what.first_txid}")
 
         source = FrameReader(child.inlet, "lines")
-        report = publish(_instance(plot), "j", [("in", source)], PublishOptions(linger=0.0), on_acknowledged=told)
+        report = publish_messages(
+            _instance(plot), "j", [("in", source)], PublishOptions(linger=0.0), on_acknowledged=told
+        )
         child.say(f"counts {report.inserted} {report.updated} {report.unchanged}")
 
     with Child(work) as child:

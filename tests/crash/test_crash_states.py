@@ -182,7 +182,7 @@ def test_without_one_kind_of_sync_losses_are_seen(memory: Path, point: str, seed
 
 
 def test_a_store_of_an_earlier_commit_beside_any_journal_of_later(memory: Path, deep: bool) -> None:
-    """A store may be any number of commits behind its journal (a copy put back): the overlay makes up for it."""
+    """A store may be any number of commits behind its journal (a copy put back): the memtable makes up for it."""
     plot = Plot(memory / "lab")
     stores: list[dict[str, bytes]] = []
     for step in range(6):

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.following.events import Event
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
+from sowctl.engine.subscriptions.events import Event
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.engine.verbs.subscribe import Subscription
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.writing.batches import ListSource
 from sowctl.values.times import system_clock
 from tests.support.following import (
     Holder,
@@ -67,13 +67,15 @@ def _publisher(lab: Lab, seed: int) -> Callable[[Child], None]:
             topic = chance.choice(TOPICS)
             if chance.random() < 0.15:
                 targets = [Target(topic=instance.topic(topic).config)]
-                delete(instance, targets, DeleteOptions(filter=f"/id % 7 = {chance.randrange(7)}"))
+                delete_records(instance, targets, DeleteOptions(filter=f"/id % 7 = {chance.randrange(7)}"))
             else:
                 rows = [
                     message(id=chance.randrange(KEYS), v=chance.randrange(100)).encode()
                     for _ in range(chance.choice((1, 2, 40)))
                 ]
-                publish(instance, topic, [("in", Listed(rows))], PublishOptions(batch=chance.choice((1, 1000))))
+                publish_messages(
+                    instance, topic, [("in", ListSource(rows))], PublishOptions(batch=chance.choice((1, 1000)))
+                )
             child.say(".")
 
     return work
@@ -165,7 +167,7 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
             for one in watched:
                 assert one.is_exact(lab), (one.topic, one.filter, one.options)
             # a store is built anew under its subscribers, and another one is lost
-            replay(lab.open(), [lab.open().topic("a").config], ReplayOptions(rebuild=True))
+            replay_topics(lab.open(), [lab.open().topic("a").config], ReplayOptions(rebuild=True))
             lab.forget("b")
             look()
             for one in watched:

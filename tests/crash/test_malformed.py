@@ -19,18 +19,18 @@ import pytest
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, QueryOptions, ReplayOptions
-from sowctl.engine.sources.digest import digest
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.info import info
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.query import query
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.sources.digest import compute_digest
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.info import list_topic_info
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.query import start_query
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import SowError
 from sowctl.findings import Level
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.store.check import check_store
 from tests.support.instances import SECOND
 from tests.support.processes import Child
@@ -117,8 +117,8 @@ HARMS: list[Harm] = [
 
 
 def _rows(instance: Instance, target: Target, **options: object) -> list[str]:
-    result = query(instance, [target], QueryOptions(**options))  # type: ignore[arg-type]
-    return sorted(record.payload.decode() for record in result.records())
+    result = start_query(instance, [target], QueryOptions(**options))  # type: ignore[arg-type]
+    return sorted(record.payload.decode() for record in result.iterate_records())
 
 
 def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -130,35 +130,37 @@ def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]
         return
     targets = [Target(topic=topic) for topic in instance.topics if topic.name in topics]
     configs = [target.topic for target in targets if target.topic is not None]
-    yield "info", lambda: info(instance)
+    yield "info", lambda: list_topic_info(instance)
     for target in targets:
         assert target.topic is not None
         name = target.topic.name
         yield f"query {name}", lambda target=target: _rows(instance, target)
-        present = str(int.from_bytes(key_digest(prefix(target.topic.key_domain), [b"7"])[:8], "big"))
+        present = str(
+            int.from_bytes(compute_key_digest(build_domain_prefix(target.topic.key_domain), [b"7"])[:8], "big")
+        )
         yield f"get {name}", lambda target=target, key=present: _rows(instance, target, sow_keys=("1", key))
         yield f"order {name}", lambda target=target: _rows(instance, target, order_by="/v DESC", filter="/id > 2")
         yield f"at {name}", lambda target=target: _rows(instance, target, at=plot.lab.clock.at - 8 * SECOND)
-        yield f"hash {name}", lambda target=target: digest(instance, target).digest
+        yield f"hash {name}", lambda target=target: compute_digest(instance, target).digest
         path = target.topic.file
-        yield f"file {name}", lambda path=path: [_rows(instance, one) for one in resolve(instance, str(path))]
+        yield f"file {name}", lambda path=path: [_rows(instance, one) for one in resolve_targets(instance, str(path))]
     yield "journal list", lambda: list_files(instance)
-    yield "journal dump", lambda: [len(batch.records) for batch in dump(instance, EntryFilter())]
-    yield "verify", lambda: replay(instance, configs, ReplayOptions(verify=True))
-    yield "plan", lambda: replay(instance, configs, ReplayOptions(dry_run=True))
+    yield "journal dump", lambda: [len(batch.records) for batch in dump_entries(instance, EntryFilter())]
+    yield "verify", lambda: replay_topics(instance, configs, ReplayOptions(verify=True))
+    yield "plan", lambda: replay_topics(instance, configs, ReplayOptions(dry_run=True))
     for target in targets:
         assert target.topic is not None
         name = target.topic.name
         message = json.dumps({"id": 1, "v": -1}).encode()
         yield (
             f"publish {name}",
-            lambda name=name, message=message: publish(
-                instance, name, [("in", Listed([message]))], PublishOptions(batch=1)
+            lambda name=name, message=message: publish_messages(
+                instance, name, [("in", ListSource([message]))], PublishOptions(batch=1)
             ),
         )
         yield (
             f"replay {name}",
-            lambda target=target: replay(instance, [target.topic], ReplayOptions()),  # type: ignore[list-item]
+            lambda target=target: replay_topics(instance, [target.topic], ReplayOptions()),  # type: ignore[list-item]
         )
 
 
@@ -182,7 +184,7 @@ def read_all(plot: Plot, topics: str = "jhqab", with_check: bool = False) -> Chi
                 child.say(f"end {json.dumps([name, 0, rows])}")
         if with_check:
             child.say("try check")
-            worst = max((finding.level for finding in check(plot.lab.open())), default=Level.INFO)
+            worst = max((finding.level for finding in check_instance(plot.lab.open())), default=Level.INFO)
             child.say(f"end {json.dumps(['check', 0, int(worst)])}")
 
     return Child(work)

@@ -21,14 +21,14 @@ import pytest
 
 from sowctl.cli.main import main
 from sowctl.engine.api import InstanceHandle, RowVerbs
-from sowctl.engine.following.bookmarks import parse
-from sowctl.engine.following.spans import resolve
-from sowctl.engine.following.stores.opening import open_store
-from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore, Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
+from sowctl.engine.subscriptions.bookmarks import parse_bookmark_range
+from sowctl.engine.subscriptions.spans import resolve_bookmark_range
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.identity.bookmarks import parse_bookmark
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from tests.support.instances import config_xml, message, topic_xml
 from tests.support.processes import Child
 
@@ -72,16 +72,16 @@ class Shop:
         return ["--config", str(self.config), "subscribe", "^[tu]$", "--no-sow", *keep, *more]
 
     def places(self) -> BookmarkStore:
-        return open_store(self.open(), self.store, RowVerbs())
+        return open_bookmark_store(self.open(), self.store, RowVerbs())
 
     def stored_txid(self) -> int:
         """The txid behind which the subscription would go on."""
         instance = self.open()
-        row = self.places().get(WHO)
+        row = self.places().read_place(WHO)
         if row is None:
             return 0
         with open_log(instance) as log:
-            return resolve(instance, log, parse(row.bookmark, instance.clock)).after
+            return resolve_bookmark_range(instance, log, parse_bookmark_range(row.bookmark, instance.clock)).after
 
     def logged(self) -> dict[tuple[int, int], int]:
         """Publisher and number of every message of the journal, with its txid."""
@@ -89,7 +89,7 @@ class Shop:
         if not has_log(instance):
             return {}
         with open_log(instance) as log:
-            entries = [entry for block in log.blocks() for entry in block.entries() if entry.topic[0] in "tu"]
+            entries = [entry for block in log.iter_blocks() for entry in block.iter_entries() if entry.topic[0] in "tu"]
         return {(json.loads(entry.payload)["who"], json.loads(entry.payload)["n"]): entry.txid for entry in entries}
 
 
@@ -178,7 +178,7 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
         end = time.monotonic() + (20 if last else 0.6 + chance.random())
         rest, open_ones = b"", list[str]()
         # What was known to be acknowledged when it began is not delivered again.
-        known = shop.places().memory(WHO)
+        known = shop.places().read_acknowledged(WHO)
         while time.monotonic() < end:
             rest += read_some(run.stdout, 0.05)
             *lines, rest = rest.split(b"\n")
@@ -187,7 +187,7 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
                 if event["command"] == "publish":
                     received.add((event["data"]["who"], event["data"]["n"]))
                     mark = parse_bookmark(event["bookmark"])
-                    assert not known.has(mark.publisher, mark.sequence)
+                    assert not known.contains_message(mark.publisher, mark.sequence)
                     open_ones.append(event["bookmark"])
             chance.shuffle(open_ones)
             some, open_ones = open_ones[::2], open_ones[1::2]
@@ -208,14 +208,14 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
         run.stdin.close()
         # One that is terminated before it has begun ends by the signal itself.
         assert status in (-signal.SIGKILL, -signal.SIGTERM, 143)
-        known = shop.places().memory(WHO)
-        logged = {f"{client_hash(f'p{who}')}|{n}|": txid for (who, n), txid in shop.logged().items()}
+        known = shop.places().read_acknowledged(WHO)
+        logged = {f"{hash_client_name(f'p{who}')}|{n}|": txid for (who, n), txid in shop.logged().items()}
         upto = shop.stored_txid()
         ahead = [
             text
             for text, txid in logged.items()
             if text not in acknowledged
-            and (txid <= upto or known.has(parse_bookmark(text).publisher, parse_bookmark(text).sequence))
+            and (txid <= upto or known.contains_message(parse_bookmark(text).publisher, parse_bookmark(text).sequence))
         ]
         assert not ahead, f"the place is txid {upto}, and these were never acknowledged: {ahead}"
         if last:
@@ -237,7 +237,7 @@ def test_a_signal_flushes_and_stores_the_place(memory: Path, store: str, number:
         while len(messages(got)) < 20:
             got += read_some(run.stdout, 20)
         # Nothing was written yet; a signal that ends the run is the last opportunity.
-        assert shop.places().get(WHO) is None
+        assert shop.places().read_place(WHO) is None
         run.send_signal(number)
         assert run.wait(timeout=30) == status
     # The signal may fall between the last message and the note of it, and before it is known to be the last one with

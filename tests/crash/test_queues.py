@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.queues.definition import find_queue
-from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
-from sowctl.engine.queues.verification import verify
+from sowctl.engine.queues.queue import OpenQueue, QueueMessage, build_handle
+from sowctl.engine.queues.verification import verify_queue_state
 from sowctl.engine.queues.worker import Worker, WorkOptions
 from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
@@ -70,7 +70,7 @@ class Plot:
     def judge(self, problem: str) -> list[QueueMessage]:
         """The messages by now, after all that must hold was found to hold."""
         instance = self.lab.open()
-        findings, _ = verify(instance, find_queue(instance, "work"))
+        findings, _ = verify_queue_state(instance, find_queue(instance, "work"))
         assert not findings, (problem, findings)
         found = self.lab.peek()
         present = {id_of(one) for one in found}
@@ -90,24 +90,24 @@ Verb = Callable[[OpenQueue, list[QueueMessage], Callable[[str], None]], None]
 def leasing(queue: OpenQueue, leased: list[QueueMessage], told: Callable[[str], None]) -> None:
     once = queue.queue.semantics == "at-most-once"
     for _ in range(2):
-        for one in queue.lease(3, "a"):
+        for one in queue.lease_for_client(3, "a"):
             told(f"{'gone' if once else 'kept'} {id_of(one)}")
 
 
 def acknowledging(queue: OpenQueue, leased: list[QueueMessage], told: Callable[[str], None]) -> None:
     for part in (leased[:2], leased[2:3]):
-        assert queue.acknowledge([handle_of(one) for one in part]) == ["done"] * len(part)
+        assert queue.acknowledge([build_handle(one) for one in part]) == ["done"] * len(part)
         for one in part:
             told(f"gone {id_of(one)}")
 
 
 def cancelling(queue: OpenQueue, leased: list[QueueMessage], told: Callable[[str], None]) -> None:
-    queue.cancel([handle_of(one, 1000) for one in leased[:2]])
-    queue.cancel([handle_of(leased[2])])
+    queue.cancel([build_handle(one, 1000) for one in leased[:2]])
+    queue.cancel([build_handle(leased[2])])
 
 
 def expiring(queue: OpenQueue, leased: list[QueueMessage], told: Callable[[str], None]) -> None:
-    assert queue.acknowledge([handle_of(one) for one in leased], expire=True) == ["done"] * len(leased)
+    assert queue.acknowledge([build_handle(one) for one in leased], expire=True) == ["done"] * len(leased)
     for one in leased:
         told(f"gone {id_of(one)}")
     queue.purge()
@@ -215,23 +215,23 @@ class Crew:
 
     def _work(self, seam: Seam, chance: random.Random) -> None:
         with self.lab.queue(seam=seam, lock_wait=60.0) as queue:
-            number = queue.enter("w", 1, 5)
+            number = queue.register_worker("w", 1, 5)
             once = queue.queue.semantics == "at-most-once"
             while True:
-                found = queue.lease_to(number, chance.randrange(1, 6))
+                found = queue.lease_for_worker(number, chance.randrange(1, 6))
                 for one in found:
                     self.say("L", one)
                 if not found:
                     if not queue.peek(1):
-                        queue.leave(number)
+                        queue.unregister_worker(number)
                         return
                     time.sleep(0.002)
                 if once:
                     continue
                 for one in found:
                     self.say("E", one)
-                good = [handle_of(one) for one in found if chance.random() < 0.8]
-                bad = [handle_of(one) for one in found if handle_of(one) not in good]
+                good = [build_handle(one) for one in found if chance.random() < 0.8]
+                bad = [build_handle(one) for one in found if build_handle(one) not in good]
                 if good:
                     assert set(queue.acknowledge(good)) == {"done"}
                 if bad:
@@ -291,7 +291,7 @@ def test_four_workers_that_are_killed(memory: Path, parts: tuple[str, ...], seed
             assert last[number] == pid, f"message {number} was with {pid} and leased to {last[number]} meanwhile"
     assert lab.peek() == []
     instance = lab.open()
-    assert verify(instance, find_queue(instance, "work"))[0] == []
+    assert verify_queue_state(instance, find_queue(instance, "work"))[0] == []
     if ONCE in parts:
         assert max(map(len, delivered.values())) == 1, "delivered twice"
         # Removed before it is handed out: what a killed worker had got is all that may be missing.
@@ -339,5 +339,5 @@ def test_workers_with_commands_that_are_killed(memory: Path, seed: int, deep: bo
     lines = (memory / "out").read_text().splitlines()
     assert {f'{{"id":{number}}}' for number in range(count)} == set(lines)
     instance = lab.open()
-    assert verify(instance, find_queue(instance, "work"))[0] == []
+    assert verify_queue_state(instance, find_queue(instance, "work"))[0] == []
     assert kills

@@ -15,14 +15,14 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from sowctl.engine.following.events import Event
+from sowctl.engine.maintenance.retention.archive import archive_files
+from sowctl.engine.maintenance.retention.compression import compress_files
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.engine.options import PublishOptions
+from sowctl.engine.subscriptions.events import Event
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.upkeep.retention.archiving import archive
-from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import LockedError, MissingError
 from sowctl.findings import Level
 from sowctl.values.times import system_clock
@@ -61,8 +61,11 @@ def _publisher(lab: Lab, owner: int, seed: int) -> Work:
             rows = [
                 message(id=owner * 100 + n, owner=owner, n=step, balance=one).encode() for n, one in enumerate(balances)
             ]
-            publish(
-                instance, chance.choice("tu") if step > 2 else "tu"[step - 1], [("in", Listed(rows))], PublishOptions()
+            publish_messages(
+                instance,
+                chance.choice("tu") if step > 2 else "tu"[step - 1],
+                [("in", ListSource(rows))],
+                PublishOptions(),
             )
         child.say(f"published {step}")
 
@@ -82,7 +85,7 @@ def _reader(lab: Lab, topic: str) -> Work:
             assert all(total == TOTAL for total in sums.values()), sums
             try:
                 with open_log(lab.open()) as log:
-                    txids = [entry.txid for block in log.blocks() for entry in block.entries()]
+                    txids = [entry.txid for block in log.iter_blocks() for entry in block.iter_entries()]
                 assert txids == list(range(txids[0], txids[0] + len(txids)))
             except MissingError as error:
                 assert error.code == "SOW-JRN-063", error
@@ -129,11 +132,11 @@ def _upkeep(lab: Lab, seed: int) -> Work:
             with suppress(LockedError):
                 match turn % 3:
                     case 0:
-                        list(archive(instance, keep=chance.randrange(3)))
+                        list(archive_files(instance, keep=chance.randrange(3)))
                     case 1:
-                        list(compress(instance, kind=chance.choice((".gz", ".zst")), keep=chance.randrange(4)))
+                        list(compress_files(instance, kind=chance.choice((".gz", ".zst")), keep=chance.randrange(4)))
                     case 2:
-                        report = prune(instance, KeepRule(keep_size=chance.choice((0, 20_000))))
+                        report = prune_files(instance, KeepRule(keep_size=chance.choice((0, 20_000))))
                         child.say(f"removed {report.removed} {sorted({held.holder for held in report.held})}")
 
     return work
@@ -172,7 +175,7 @@ def test_files_go_under_everybody(tmp_path: Path, seed: int, deep: bool) -> None
     follower = others[2].lines[-1].decode()
     assert f"1:{steps[0]}" in follower and f"2:{steps[1]}" in follower, (steps, follower)
     assert killed and removed > 5, (killed, removed, said)
-    prune(lab.open(), KeepRule(keep_size=0))
+    prune_files(lab.open(), KeepRule(keep_size=0))
     assert [one for one in lab.findings() if one.level >= Level.ERROR] == []
     assert len(lab.journals()) == 1
     leftovers = [path.name for path in lab.directory.rglob(".*.new")]

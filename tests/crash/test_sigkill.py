@@ -20,9 +20,9 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import SowError
 from sowctl.findings import Level
 from sowctl.messages.framing.frames import FrameReader
@@ -61,10 +61,12 @@ class Rounds:
         instance = replace(self.plot.open(), clock=self.plot.lab.clock, lock_wait=20.0)
 
         def work(child: Child) -> None:
-            def told(what: Acknowledged) -> None:
+            def told(what: AcknowledgedBatch) -> None:
                 child.say(b"\n".join(what.payloads))
 
-            publish(instance, topic, [("pipe", FrameReader(child.inlet, framing))], options, on_acknowledged=told)
+            publish_messages(
+                instance, topic, [("pipe", FrameReader(child.inlet, framing))], options, on_acknowledged=told
+            )
 
         child = Child(work)
         child.write(data[: 1 << 15])
@@ -142,7 +144,7 @@ def _rounds(memory: Path, seed: int, deep: bool) -> None:
             assert rebuilt_is_live(plot.lab) is None
     assert rounds.acknowledged > 10 * count
     plot.publish("j", [1])
-    assert [finding for finding in check(plot.lab.open()) if finding.level > Level.INFO] == []
+    assert [finding for finding in check_instance(plot.lab.open()) if finding.level > Level.INFO] == []
     for topic in LOGGED:
         live = plot.lab.digest(topic)
         plot.lab.forget(topic)

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.reports import PublishReport
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from sowctl.journal.blockcodec import BLOCK_MAGIC
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 ENTRIES = 24
@@ -42,7 +42,7 @@ def written(memory: Path) -> Lab:
 
 def put(lab: Lab, topic: str, *messages: str) -> PublishReport:
     """Publish to a topic, whether it has a store or only the transaction log names it."""
-    return publish(lab.open(), topic, [("input", Listed([one.encode() for one in messages]))])
+    return publish_messages(lab.open(), topic, [("input", ListSource([one.encode() for one in messages]))])
 
 
 def places(content: bytes, deep: bool) -> Iterator[int]:
@@ -65,7 +65,7 @@ def entries(lab: Lab) -> tuple[list[int], SowError | None]:
     """The txids of a dump, and how it ended."""
     txids: list[int] = []
     try:
-        for batch in dump(lab.open(), EntryFilter()):
+        for batch in dump_entries(lab.open(), EntryFilter()):
             txids += [record.txid for record in batch.records]
     except SowError as error:
         return txids, error
@@ -86,7 +86,7 @@ def test_a_cut_journal_is_damage_wherever_anything_proves_it(
 ) -> None:
     (path,) = written.journals()
     whole = path.read_bytes()
-    side = topics_path(path.parent, "test")
+    side = build_topics_path(path.parent, "test")
     kept = {one: one.read_bytes() for one in (side, written.store("t"))}
     complete = sorted(written.query("t"))
     for index, size in enumerate(places(whole, deep)):
@@ -106,7 +106,9 @@ def test_a_cut_journal_is_damage_wherever_anything_proves_it(
         assert txids == list(range(1, len(txids) + 1)), size
         found = state(written)
         listed = list_error(written)
-        findings = list(check(written.open())) if deep or index % 5 == 0 else None  # it starts a process per store
+        findings = (
+            list(check_instance(written.open())) if deep or index % 5 == 0 else None
+        )  # it starts a process per store
         if stores or topics or size < whole.index(BLOCK_MAGIC):
             assert isinstance(error, DamageError), size
             assert isinstance(listed, DamageError), size
@@ -164,7 +166,7 @@ def test_damage_at_the_end_is_no_tear_where_the_topics_file_knows_better(written
             assert isinstance(act(), DamageError)
         with pytest.raises(DamageError):
             put(written, "log", message(id=1))
-        assert any(one.level is Level.ERROR for one in check(written.open()))
+        assert any(one.level is Level.ERROR for one in check_instance(written.open()))
 
 
 def test_whole_blocks_behind_a_hole_are_no_tear_whatever_is_gone(written: Lab) -> None:
@@ -173,7 +175,7 @@ def test_whole_blocks_behind_a_hole_are_no_tear_whatever_is_gone(written: Lab) -
     whole = path.read_bytes()
     starts = [at for at in range(len(whole)) if whole.startswith(BLOCK_MAGIC, at)]
     written.forget("t")
-    topics_path(path.parent, "test").unlink()
+    build_topics_path(path.parent, "test").unlink()
     for first, second in pairwise(starts[1:-1:3]):
         for content in (
             whole[:first] + whole[first + 50 :],
@@ -206,8 +208,10 @@ def test_a_journal_that_is_given_up_is_followed_by_one_above_all_that_is_known(w
     assert report.first_txid == ENTRIES + 1
     assert sorted(json.loads(text)["id"] for text in written.query("t")) == kept
     assert put(written, "t", message(id=2000)).first_txid == ENTRIES + 2
-    assert [one for one in check(written.open()) if one.level > Level.INFO] == []
-    left = [record.txid for batch in dump(written.open(), EntryFilter(), directory=old) for record in batch.records]
+    assert [one for one in check_instance(written.open()) if one.level > Level.INFO] == []
+    left = [
+        record.txid for batch in dump_entries(written.open(), EntryFilter(), directory=old) for record in batch.records
+    ]
     assert left == list(range(1, len(left) + 1))
     assert 0 < len(left) < ENTRIES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.upkeep.compact import compact
-from sowctl.engine.verbs.upkeep.repair import repair
+from sowctl.engine.verbs.upkeep.compact import compact_stores
+from sowctl.engine.verbs.upkeep.repair import repair_stores
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM, Seam
 from sowctl.store import check as check_module
@@ -29,7 +29,7 @@ def compacting(plot: Plot, seam: Seam) -> None:
     if isinstance(plot, Ghost):
         return
     instance = plot.open(seam)
-    list(compact(instance, [Target(topic=topic) for topic in instance.topics], always=True))
+    list(compact_stores(instance, [Target(topic=topic) for topic in instance.topics], always=True))
 
 
 def spoiled(plot: Plot) -> None:
@@ -49,7 +49,7 @@ def repairing(plot: Plot, seam: Seam) -> None:
     if isinstance(plot, Ghost):
         return
     instance = plot.open(seam)
-    list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
+    list(repair_stores(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
 CASES: list[tuple[str, Template, Verb]] = [

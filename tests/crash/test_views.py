@@ -17,7 +17,7 @@ import pytest
 
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.views.cache import read_state
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import SowError
 from sowctl.seam import Seam
 from sowctl.store.check import check_store
@@ -65,7 +65,7 @@ def read(lab: Lab, seam: Seam | None = None) -> Pairs:
     instance = lab.open(seam)
     topic = find_topic(instance, "named", derived=True)
     with closing(open_target(instance, Target(topic=topic), None)) as source:
-        return [pair for keys, values in source.batches(10) for pair in zip(keys, values, strict=True)]
+        return [pair for keys, values in source.read_batches(10) for pair in zip(keys, values, strict=True)]
 
 
 def held(lab: Lab) -> Pairs | None:
@@ -73,9 +73,9 @@ def held(lab: Lab) -> Pairs | None:
     if not cache(lab).exists():
         return None
     assert not [finding for finding in check_store(cache(lab)) if finding.level.name == "ERROR"]
-    with Store.open(cache(lab), write=False) as store, store.snapshot() as snapshot:
+    with Store.open(cache(lab), write=False) as store, store.open_snapshot() as snapshot:
         assert read_state(snapshot) is not None
-        return [pair for keys, values in snapshot.scan() for pair in zip(keys, values, strict=True)]
+        return [pair for keys, values in snapshot.scan_records() for pair in zip(keys, values, strict=True)]
 
 
 class Case:

@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.verbs.view import check, views_of
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.verbs.view import check_view, select_views
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import LockedError
-from sowctl.store.codec import payloads
+from sowctl.store.codec import extract_payloads
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 VIEW = """
@@ -31,7 +31,7 @@ def told(lab: Lab) -> tuple[int, int]:
     instance = lab.open()
     topic = find_topic(instance, "both", derived=True)
     with closing(open_target(instance, Target(topic=topic), None)) as source:
-        rows = [json.loads(one) for _, values in source.batches(10) for one in payloads(values)]
+        rows = [json.loads(one) for _, values in source.read_batches(10) for one in extract_payloads(values)]
     return (rows[0]["a"], rows[0]["b"]) if rows else (0, 0)
 
 
@@ -70,4 +70,4 @@ def test_readers_beside_a_publisher_see_one_instant(memory: Path) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * READERS
     assert told(lab) == (ROUNDS + 1, ROUNDS + 1)
     instance = lab.open()
-    assert all(check(instance, view).sound for view in views_of(instance, None))
+    assert all(check_view(instance, view).is_sound for view in select_views(instance, None))

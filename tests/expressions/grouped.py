@@ -14,5 +14,5 @@ def project(
 ) -> list[list[SlotValue]]:
     """The fields of all groups, in the order in which the groups were first seen."""
     groups: dict[GroupKey, GroupState] = {}
-    program.add(groups, rows, env, headers)
-    return [program.fields(group, env) for group in groups.values()]
+    program.add_messages(groups, rows, env, headers)
+    return [program.compute_fields(group, env) for group in groups.values()]

@@ -13,7 +13,7 @@ import pytest
 
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.expressions.columns import ColumnProgram
-from sowctl.expressions.compile import (
+from sowctl.expressions.compiler import (
     Filter,
     compile_fields,
     compile_filter,
@@ -24,19 +24,19 @@ from sowctl.expressions.compile import (
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES
-from sowctl.expressions.rows.joining import source_of
-from sowctl.expressions.rows.program import Value
+from sowctl.expressions.rows.joinplan import find_source
+from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import JoinSide, parse_join
-from sowctl.expressions.syntax.parse import parse_field, parse_grouping, parse_order_by, parse_projection
-from sowctl.expressions.syntax.select import parse_select
-from sowctl.expressions.syntax.trees import walk
+from sowctl.expressions.syntax.parser import parse_field, parse_grouping, parse_order_by, parse_projection
+from sowctl.expressions.syntax.selectlist import parse_select
+from sowctl.expressions.syntax.trees import walk_tree
 from sowctl.messages.types import get_type
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Row, Slot, Values
-from sowctl.values.order import has_number
+from sowctl.values.fields import Number, Row, Slot, ValueList
+from sowctl.values.order import is_numeric
+from sowctl.values.scalars import to_text
 from tests.expressions.alike import same
 from tests.expressions.grouped import project
 from tests.support import jsonslots
@@ -121,7 +121,7 @@ def agreed(
     compiled: Any, rows: list[Row], env: Environment, headers: list[Header], before: list[Row | None] | None = None
 ) -> list[Any]:
     """The results of the row evaluator, after the columnar one has given the same, alone and among other rows."""
-    blank = tuple(Values(()) if slot.listed else None for slot in compiled.slots)
+    blank = tuple(ValueList(()) if slot.listed else None for slot in compiled.slots)
     before = before or [None] * len(rows)
     for many, stored, heads in (
         (rows, before, headers),
@@ -129,13 +129,13 @@ def agreed(
     ):
         results = evaluated(compiled, many, env, heads, stored)
         program = ColumnProgram(compiled)
-        batch = program.batch(many, stored)
+        batch = program.build_batch(many, stored)
         if isinstance(compiled, Filter):
-            mask = program.mask(batch, env, heads).tolist()
+            mask = program.evaluate_mask(batch, env, heads).tolist()
             assert mask == results
         elif not isinstance(compiled.node, n.Call) or compiled.node.name != "UUID7":
-            columns = program.column(batch, env, heads).repeated(len(many))
-            assert all(map(same, results, columns)), (results, columns, program.explanation())
+            columns = program.evaluate_column(batch, env, heads).repeat_values(len(many))
+            assert all(map(same, results, columns)), (results, columns, program.list_fallbacks())
     return results[: len(rows)]
 
 
@@ -143,9 +143,9 @@ def evaluated(
     compiled: Any, rows: list[Row], env: Environment, headers: list[Header], before: list[Row | None]
 ) -> list[Any]:
     if isinstance(compiled, Filter):
-        found = compiled.matches(rows, env, headers)
+        found = compiled.find_matches(rows, env, headers)
         return [index in found for index in range(len(rows))]
-    return list(compiled.values(rows, env, headers, before))
+    return list(compiled.compute_values(rows, env, headers, before))
 
 
 def refused(case: dict[str, Any], call: Callable[[], object]) -> None:
@@ -191,7 +191,7 @@ def test_order(case: dict[str, Any]) -> None:
     keys = parse_order_by(case["order_by"])
     slots = [Slot(key.path, text=key.text) for key in keys]
     rows = rows_of(case["messages"], slots, case.get("type", "json"))
-    mixed = [any(has_number(row[place]) for row in rows) for place in range(len(keys))]
+    mixed = [any(is_numeric(row[place]) for row in rows) for place in range(len(keys))]
     order = sorted(range(len(rows)), key=lambda number: (sort_key(rows[number], keys, mixed), number))
     assert order == case["expect"]
 
@@ -203,7 +203,7 @@ def test_select(case: dict[str, Any]) -> None:
         return
     wanted = [(include, path.names if path else ()) for include, path in parse_select(case["select"]).directives]
     kind = case.get("type", "json")
-    selected = get_type(kind).select(payload_of(case["message"], kind), wanted)
+    selected = get_type(kind).select_fields(payload_of(case["message"], kind), wanted)
     found = selected.decode() if isinstance(case["expect"], str) else json.loads(get_type(kind).view(selected))
     assert found == case["expect"]
 
@@ -223,7 +223,7 @@ def payload_of(message: str, kind: str) -> bytes:
 
 def rows_of(messages: list[str], slots: Any, kind: str = "json") -> list[Row]:
     """Rows as the message type makes them; of JSON messages a slow reader must say the same."""
-    found, refused = get_type(kind).extractor(slots)([payload_of(message, kind) for message in messages])
+    found, refused = get_type(kind).build_extractor(slots)([payload_of(message, kind) for message in messages])
     if refused:
         raise InputError(refused[0].code, refused[0].message)
     if kind == "json":
@@ -241,15 +241,15 @@ def as_bytes(row: Row) -> list[Any]:
     """A row in which equal values look alike: texts as bytes, numbers by value and text, NaN and -0.0 by name."""
 
     def one(value: Any) -> Any:
-        if isinstance(value, Values):
+        if isinstance(value, ValueList):
             return "list", [one(item) for item in value.items], value.dropped
         if isinstance(value, Number):
             return (
                 one(value.value)
-                if isinstance(value.value, int) and text_of(value.value) == value.text
+                if isinstance(value.value, int) and to_text(value.value) == value.text
                 else (repr(value.value), value.text)
             )
-        return text_of(value) if isinstance(value, str | bytes) else repr(value)
+        return to_text(value) if isinstance(value, str | bytes) else repr(value)
 
     return [one(value) for value in row]
 
@@ -267,7 +267,7 @@ def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
     kind = case.get("type", "json")
     if "joins" in case and "filter" in case:
         raise UsageError("SOW-CFG-000", "a view with a join has no filter: the configuration's own rule")
-    sources = [topic_of(source) for join in case.get("joins", ()) for source in map(source_of, parse_join(join))]
+    sources = [topic_of(source) for join in case.get("joins", ()) for source in map(find_source, parse_join(join))]
     program = compile_projection(case["projection"], case.get("grouping", ""), joined="joins" in case, sources=sources)
     if "joins" in case:
         rows = list(joined_rows(case, program))
@@ -283,17 +283,17 @@ def projected(case: dict[str, Any]) -> list[dict[str, Any]]:
             agreed(value, rows_of(messages, value.slots, kind), environment, [NO_HEADER] * len(messages))
     found = []
     for values in project(program, rows, environment):
-        made = get_type(kind).build(list(zip(program.destinations, values, strict=True)))
+        made = get_type(kind).build_message(list(zip(program.destinations, values, strict=True)))
         found.append(json.loads(get_type(kind).view(made)))
     return found
 
 
-def parts_of(case: dict[str, Any]) -> Iterator[Value]:
+def parts_of(case: dict[str, Any]) -> Iterator[CompiledValue]:
     """The grouping fields and the inputs of the aggregates."""
     for field in parse_grouping(case["grouping"]):
         yield compile_node(field, case["grouping"], Context.AGGREGATE)
     for definition in parse_projection(case["projection"]):
-        for node in walk(definition.expression):
+        for node in walk_tree(definition.expression):
             if isinstance(node, n.Call) and node.name in AGGREGATES:
                 yield compile_node(node.arguments[0], case["projection"], Context.AGGREGATE)
 
@@ -306,7 +306,7 @@ def topic_of(source: tuple[str | None, str]) -> tuple[str, ...]:
 def joined_rows(case: dict[str, Any], program: Projection) -> Iterator[Any]:
     joins = [parse_join(text) for text in case["joins"]]
     kinds = case.get("types", {})
-    records = {source_of(side): case["topics"].get(side.topic, []) for join in joins for side in join}
+    records = {find_source(side): case["topics"].get(side.topic, []) for join in joins for side in join}
 
     def kind_of(topic: str) -> str:
         return str(kinds.get(topic, case.get("type", "json")))
@@ -315,13 +315,13 @@ def joined_rows(case: dict[str, Any], program: Projection) -> Iterator[Any]:
         return (
             None
             if message is None
-            else text_of(rows_of([message], [Slot(side.path, text=True)], kind_of(side.topic))[0][0])
+            else to_text(rows_of([message], [Slot(side.path, text=True)], kind_of(side.topic))[0][0])
         )
 
     for row in left_join(joins, records, key, case.get("join_null_equivalency", False)):
         whole = {topic: message for (_, topic), message in row.items()}
         yield tuple(
-            (Values(()) if slot.listed else None)
+            (ValueList(()) if slot.listed else None)
             if whole[source[-1]] is None
             else rows_of([whole[source[-1]]], [slot], kind_of(source[-1]))[0][0]
             for slot, source in zip(program.slots, program.sources, strict=True)
@@ -351,8 +351,8 @@ def constructed(case: dict[str, Any]) -> Any:
         agreed(value, rows_of([case["message"]], value.slots, kind), env, header, stored)
     rows = rows_of([case["message"]], program.slots, kind)
     before = before_of(case, program.previous_slots, kind)
-    writes = program.writes(rows, env, header, before)[0]
-    made = get_type(kind).assign(payload_of(case["message"], kind), writes)
+    writes = program.compute_writes(rows, env, header, before)[0]
+    made = get_type(kind).assign_fields(payload_of(case["message"], kind), writes)
     return made.decode() if isinstance(case["expect"], str) else json.loads(get_type(kind).view(made))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.expressions.columns.program import explain
+from sowctl.expressions.columns.program import explain_expression
 from sowctl.expressions.syntax.errors import ExpressionError
 
 
 def test_a_filter() -> None:
-    lines = explain("TRUE AND 5 < /a AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 1 + 1", as_filter=True)
+    lines = explain_expression("TRUE AND 5 < /a AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 1 + 1", as_filter=True)
     assert lines[0] == "expression  TRUE AND 5 < /a AND UPPER(/b) = 'X' AND MESSAGE_SIZE() > 1 + 1"
     assert "rewrite     field_first: 5 < /a  ->  /a > 5" in lines
     assert "rewrite     fold: 1 + 1  ->  2" in lines
@@ -31,17 +31,17 @@ def test_a_filter() -> None:
 
 @pytest.mark.parametrize("text", ["/a > 90 AND /b = 'x'", "IF(ABS(/a) IN (1, 2), /b, COALESCE(/c, -/d))", "/a IS NULL"])
 def test_what_runs_on_columns_as_a_whole(text: str) -> None:
-    (line,) = [line for line in explain(text, as_filter=False) if line.startswith("columns")]
+    (line,) = [line for line in explain_expression(text, as_filter=False) if line.startswith("columns")]
     assert line == "columns     all of it, where the values of a field are of one kind"
 
 
 def test_a_value() -> None:
-    lines = explain("ARRAY_TO_STRING(/a, ',', '')", as_filter=False)
+    lines = explain_expression("ARRAY_TO_STRING(/a, ',', '')", as_filter=False)
     assert lines[1] == "field       /a  (original text, all values)"
-    assert "field       none" in explain("1", as_filter=False)
+    assert "field       none" in explain_expression("1", as_filter=False)
 
 
 def test_the_empty_filter_and_faults() -> None:
-    assert explain("", as_filter=True) == ["expression  (empty: matches everything)"]
+    assert explain_expression("", as_filter=True) == ["expression  (empty: matches everything)"]
     with pytest.raises(ExpressionError):
-        explain("", as_filter=False)
+        explain_expression("", as_filter=False)

@@ -8,19 +8,19 @@ import time
 import pytest
 from hypothesis import given, settings
 
-from sowctl.expressions.compile import compile_filter, compile_node, compile_value
-from sowctl.expressions.rows.program import Value
+from sowctl.expressions.compiler import compile_filter, compile_node, compile_value
+from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import parse_join
-from sowctl.expressions.syntax.parse import (
+from sowctl.expressions.syntax.parser import (
     parse_expression,
     parse_field,
     parse_grouping,
     parse_order_by,
     parse_projection,
 )
-from sowctl.expressions.syntax.select import parse_select
+from sowctl.expressions.syntax.selectlist import parse_select
 from tests.expressions.test_conformance import cases
 from tests.expressions.valid import EXPRESSIONS
 from tests.support.examples import examples
@@ -142,7 +142,7 @@ def test_mutated_texts(deep: bool) -> None:
                 assert 1 <= error.column <= len(lines[error.line - 1]) + 1, (seed, text)
                 assert error.excerpt is not None
                 continue
-            if isinstance(found, Value):
+            if isinstance(found, CompiledValue):
                 accepted += 1
                 assert parse_expression(str(found.node)) == found.node, (seed, text)
     assert count > 50

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from sowctl.engine.search.conditions import conditions_of
+from sowctl.engine.search.conditions import split_conditions
 from sowctl.errors import LimitError
 from sowctl.expressions.columns.program import ColumnProgram
-from sowctl.expressions.compile import compile_filter, compile_value
+from sowctl.expressions.compiler import compile_filter, compile_value
 from sowctl.expressions.environment import DEFAULT_LIMITS, Environment, EvaluationLimits
-from sowctl.expressions.rows.aggregates import aggregate
+from sowctl.expressions.rows.aggregates import compute_aggregate
 from sowctl.values.fields import Row
 
 RUNAWAY = "/s LIKE '(a|aa)+$'"
@@ -25,12 +25,12 @@ def environment(limits: EvaluationLimits = DEFAULT_LIMITS, **more: object) -> En
 
 
 def by_rows(text: str, rows: Sequence[Row], env: Environment) -> object:
-    return compile_filter(text).matches(rows, env)
+    return compile_filter(text).find_matches(rows, env)
 
 
 def by_columns(text: str, rows: Sequence[Row], env: Environment) -> object:
     program = ColumnProgram(compile_filter(text))
-    return list(program.mask(program.batch(rows), env).nonzero()[0])
+    return list(program.evaluate_mask(program.build_batch(rows), env).nonzero()[0])
 
 
 WAYS = pytest.mark.parametrize("matches", [by_rows, by_columns])
@@ -54,9 +54,9 @@ def test_the_bound_is_that_of_the_run_and_not_of_a_batch() -> None:
     runaway = compile_filter(RUNAWAY)
     with pytest.raises(LimitError):
         for _ in range(100):
-            runaway.matches([(LONG,)], env)
+            runaway.find_matches([(LONG,)], env)
     for _ in range(30):
-        runaway.matches([(LONG,)], endless)
+        runaway.find_matches([(LONG,)], endless)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_bound_is_that_of_the_run_and_not_of_a_batch() -> None:
 )
 def test_ordinary_patterns_cost_nothing(text: str) -> None:
     env = environment(EvaluationLimits(pattern_steps=0))
-    assert compile_filter(text).matches([("abab" * 20 + "d",)] * 1000, env) == []
+    assert compile_filter(text).find_matches([("abab" * 20 + "d",)] * 1000, env) == []
 
 
 def test_the_bound_grows_with_the_records_examined() -> None:
@@ -74,7 +74,7 @@ def test_the_bound_grows_with_the_records_examined() -> None:
         found = None
         try:
             for _ in range(20):
-                runaway.matches([(LONG,)], env)
+                runaway.find_matches([(LONG,)], env)
         except LimitError as error:
             found = error.code
         assert found == ("SOW-EXP-034" if ends else None)
@@ -83,29 +83,31 @@ def test_the_bound_grows_with_the_records_examined() -> None:
 def test_ordinary_patterns_cost_nothing_in_long_texts() -> None:
     env = environment(EvaluationLimits(pattern_steps=0, record_steps=0))
     body = "line of a log, 17 bytes\n" * 20_000
-    assert compile_filter("/s LIKE '(line|of|a|log)+x'").matches([(body,)] * 3, env) == []
-    made = compile_value("LENGTH(REGEXP_REPLACE(/s, 'bytes[\\n]', 'x'))").values([(body,)] * 3, env)
+    assert compile_filter("/s LIKE '(line|of|a|log)+x'").find_matches([(body,)] * 3, env) == []
+    made = compile_value("LENGTH(REGEXP_REPLACE(/s, 'bytes[\\n]', 'x'))").compute_values([(body,)] * 3, env)
     assert made == [len(body) - 20_000 * 5] * 3
 
 
 @pytest.mark.parametrize("call", ["CONCAT(/s, 'x')", "REPLACE(/s, 'a', 'b')"])
 def test_functions_with_bounds_are_pure(call: str) -> None:
     # Indexes answer conditions on these, as they do on other functions of the message alone.
-    (asked,), others = conditions_of(compile_filter(f"{call} = 'y'"), environment())
+    (asked,), others = split_conditions(compile_filter(f"{call} = 'y'"), environment())
     assert (str(asked.slot.path), others) == ("/s", [])
 
 
 def test_all_steps_find_what_one_match_finds() -> None:
     for number in range(0, 30, 2):
         text = "a" * number
-        assert compile_filter("/s LIKE '^(a|aa)+$'").matches([(text + "\n",)], environment()) == ([0] if number else [])
-        assert compile_filter("/s LIKE '^(a|aa)+b(a|aa)+$'").matches([(text + "c",)], environment()) == []
+        assert compile_filter("/s LIKE '^(a|aa)+$'").find_matches([(text + "\n",)], environment()) == (
+            [0] if number else []
+        )
+        assert compile_filter("/s LIKE '^(a|aa)+b(a|aa)+$'").find_matches([(text + "c",)], environment()) == []
 
 
 def test_many_matches_in_one_text_are_bounded() -> None:
     env = environment(EvaluationLimits(pattern_steps=1_000_000))
     with pytest.raises(LimitError) as caught:
-        compile_value("REGEXP_REPLACE(/s, '[a]', 'b')").values([("a" * 100_000,)], env)
+        compile_value("REGEXP_REPLACE(/s, '[a]', 'b')").compute_values([("a" * 100_000,)], env)
     assert caught.value.code == "SOW-EXP-034"
 
 
@@ -121,13 +123,13 @@ def test_many_matches_in_one_text_are_bounded() -> None:
 def test_a_text_that_functions_make_is_bounded(text: str) -> None:
     value = compile_value(text)
     rows: list[Row] = [("a" * 50_000,)]
-    assert value.values(rows, environment(EvaluationLimits(value_bytes=1 << 20)))[0]
+    assert value.compute_values(rows, environment(EvaluationLimits(value_bytes=1 << 20)))[0]
     with pytest.raises(LimitError) as caught:
-        value.values(rows, environment(EvaluationLimits(value_bytes=100_000)))
+        value.compute_values(rows, environment(EvaluationLimits(value_bytes=100_000)))
     assert (caught.value.code, caught.value.exit_status, caught.value.facts["index"]) == ("SOW-EXP-035", 7, 0)
     # Of one batch together.
     with pytest.raises(LimitError) as caught:
-        value.values(rows * 10, environment(EvaluationLimits(batch_bytes=1_000_000)))
+        value.compute_values(rows * 10, environment(EvaluationLimits(batch_bytes=1_000_000)))
     assert caught.value.code == "SOW-EXP-035"
     assert caught.value.facts["index"] > 0
 
@@ -137,7 +139,7 @@ def test_nested_growth_ends() -> None:
     for _ in range(12):
         text = f"REPLACE({text}, 'a', 'aaaaaaaa')"
     with pytest.raises(LimitError) as caught:
-        compile_value(f"LENGTH({text})").values([("a",)], environment())
+        compile_value(f"LENGTH({text})").compute_values([("a",)], environment())
     assert caught.value.code == "SOW-EXP-035"
 
 
@@ -156,7 +158,7 @@ def test_time(matches: object) -> None:
 @pytest.mark.parametrize("form", ["%" + "0" * 200_000, "%c" * 200_000, "%" * 200_001, "%_0-^#" * 50_000, "x" * 500_000])
 def test_a_long_format_takes_no_time(form: str) -> None:
     begun = time.process_time()
-    found = compile_value("STRFTIME(/s, 0)").values([(form,)], environment())[0]
+    found = compile_value("STRFTIME(/s, 0)").compute_values([(form,)], environment())[0]
     assert isinstance(found, bytes)
     assert len(found) <= 128
     assert time.process_time() - begun < 1
@@ -170,6 +172,6 @@ def test_a_constant_of_such_functions_is_still_folded() -> None:
 def test_a_list_of_texts_is_bounded(count: int, delimiter: int) -> None:
     values = [b"%02d" % number * (1 << 19) for number in range(count)]
     with pytest.raises(LimitError) as caught:
-        aggregate("GROUP_CONCAT", values, b"," * delimiter)
+        compute_aggregate("GROUP_CONCAT", values, b"," * delimiter)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-037", 7)
-    assert aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]
+    assert compute_aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]

@@ -10,28 +10,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sowctl.cli.manual.expressionpage import NAME
-from sowctl.expressions.columns.column import column_of
-from sowctl.expressions.columns.grouping import Messages, add_columns
-from sowctl.expressions.compile import compile_filter, compile_projection
+from sowctl.cli.manual.expressionpage import PAGE_FILE
+from sowctl.expressions.columns.column import build_column
+from sowctl.expressions.columns.grouping import MessageColumns, add_columns
+from sowctl.expressions.compiler import compile_filter, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
-from sowctl.expressions.functions.table import FUNCTION_TABLE, GROUP_TITLES, FunctionEntry, described, listed
+from sowctl.expressions.functions.table import (
+    FUNCTION_TABLE,
+    GROUP_TITLES,
+    FunctionEntry,
+    format_entry,
+    format_entry_list,
+)
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
-from sowctl.messages.json.text import json_text
+from sowctl.messages.json.text import format_json
 from tests.support import jsonslots
 
 MAN = Path(__file__).parents[2] / "man"
 ENV = Environment(lambda: 0)
-SUMS = re.findall(r"^    of (.+)\n +are (\S+) and (\S+)$", (MAN / NAME).read_text().replace("\\-", "-"), re.MULTILINE)
+SUMS = re.findall(
+    r"^    of (.+)\n +are (\S+) and (\S+)$", (MAN / PAGE_FILE).read_text().replace("\\-", "-"), re.MULTILINE
+)
 every = pytest.mark.parametrize("entry", FUNCTION_TABLE, ids=lambda entry: entry.name)
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_finds_nothing_wrong() -> None:
-    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / NAME)], capture_output=True, check=False)
+    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / PAGE_FILE)], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     for entry in FUNCTION_TABLE:
         assert entry.name in re.sub(rb".\x08", b"", done.stdout).decode()
@@ -70,17 +78,17 @@ def test_the_compiler_accepts_exactly_those_numbers(entry: FunctionEntry) -> Non
 
 
 def test_lists_and_descriptions() -> None:
-    lines = listed(FUNCTION_TABLE)
+    lines = format_entry_list(FUNCTION_TABLE)
     assert lines[0] == "Choice:"
     assert any(line.startswith("  SUBSTR(s, start [, len])") for line in lines)
     (substr,) = (entry for entry in FUNCTION_TABLE if entry.name == "SUBSTR")
-    assert described(substr)[0] == "SUBSTR(s, start [, len])"
-    assert "  arguments: 2 to 3" in described(substr)
+    assert format_entry(substr)[0] == "SUBSTR(s, start [, len])"
+    assert "  arguments: 2 to 3" in format_entry(substr)
     (concat,) = (entry for entry in FUNCTION_TABLE if entry.name == "CONCAT")
-    assert "  arguments: 1 or more" in described(concat)
+    assert "  arguments: 1 or more" in format_entry(concat)
     (uuid,) = (entry for entry in FUNCTION_TABLE if entry.name == "UUID7")
-    assert described(uuid)[-1].startswith("  note:      not deterministic")
-    assert substr.facts()["call"] == substr.call
+    assert format_entry(uuid)[-1].startswith("  note:      not deterministic")
+    assert substr.build_facts()["call"] == substr.call_text
 
 
 @pytest.mark.parametrize(("values", "total", "mean"), SUMS)
@@ -89,13 +97,13 @@ def test_sums_and_averages_are_those_of_the_page(values: str, total: str, mean: 
     program = compile_projection("SUM(/v) AS /s, AVG(/v) AS /a", "/g")
     rows = [jsonslots.row(f'{{"v":{value}}}', program.slots) for value in values.split(", ")]
     groups: list[dict[GroupKey, GroupState]] = [{}, {}]
-    program.add(groups[0], rows, ENV)
-    columns = [column_of([row[place] for row in rows]) for place in range(len(program.slots))]
+    program.add_messages(groups[0], rows, ENV)
+    columns = [build_column([row[place] for row in rows]) for place in range(len(program.slots))]
     stamps = np.arange(len(rows), dtype=np.int64)
-    add_columns(program, groups[1], Messages(columns, stamps, stamps), ENV)
+    add_columns(program, groups[1], MessageColumns(columns, stamps, stamps), ENV)
     for found in groups:
         [group] = found.values()
-        assert [json_text(value).decode() for value in program.fields(group, ENV)] == [total, mean]
+        assert [format_json(value).decode() for value in program.compute_fields(group, ENV)] == [total, mean]
 
 
 def test_the_page_has_sums_beyond_every_range() -> None:

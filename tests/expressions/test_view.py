@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.syntax.errors import ExpressionError
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 from sowctl.expressions.syntax import nodes as n
-from sowctl.values.fields import Number, Values
+from sowctl.values.fields import Number, ValueList
 from sowctl.values.paths import parse_path
 
 PATHS = tuple(map(parse_path, ("/a", "/b", "/c", "/d")))
@@ -56,7 +56,7 @@ def _arguments(function: Function, below: st.SearchStrategy[n.Node]) -> st.Searc
     counts = st.integers(function.least, most)
 
     def build(count: int) -> st.SearchStrategy[n.Node]:
-        kinds = [function.kind(position) for position in range(count)] if count else []
+        kinds = [function.find_argument_kind(position) for position in range(count)] if count else []
         parts = [PATTERNS if kind == "pattern" else below for kind in kinds]
         return st.tuples(*parts).map(lambda arguments: n.Call(function.name, arguments))
 
@@ -105,8 +105,8 @@ FLOATS = st.sampled_from([*DOUBLES, -0.0, -1.5, -math.inf, 91.25]) | st.floats(-
 TEXTS: st.SearchStrategy[Any] = st.sampled_from([*WORDS, *(word.decode() for word in WORDS if word != b"\xff")])
 NUMBERS = st.sampled_from([Number(1.5, b"1.50"), Number(5.0, b"5.0"), Number(math.inf, b"1e999"), Number(0, b"-0")])
 ANY = SMALL | BIG | FLOATS | TEXTS | st.booleans() | NUMBERS
-LISTS = st.builds(Values, st.lists(st.none() | ANY, max_size=3).map(tuple), st.booleans())
-SHORT = st.builds(Values, st.lists(st.none() | SMALL, max_size=1).map(tuple))
+LISTS = st.builds(ValueList, st.lists(st.none() | ANY, max_size=3).map(tuple), st.booleans())
+SHORT = st.builds(ValueList, st.lists(st.none() | SMALL, max_size=1).map(tuple))
 KINDS: tuple[st.SearchStrategy[Any], ...] = (
     SMALL,
     BIG,

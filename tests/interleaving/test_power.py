@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.api import InstanceHandle
-from sowctl.engine.upkeep.retention.holders import EntryHolder
+from sowctl.engine.maintenance.retention.holders import EntryHolder
 from sowctl.journal.lock import JournalLock
 from sowctl.store.opening.locks import WriterLock
 from tests.support.interleaving.actors import ACTORS, Actor

@@ -17,12 +17,12 @@ from sowctl.errors import DamageError, LimitError, VersionError
 from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Block
-from sowctl.journal.columns import decompress
-from sowctl.journal.group import Group, encode
+from sowctl.journal.columns import decompress_part
+from sowctl.journal.group import Group, encode_blocks
 from tests.support.examples import examples
 from tests.support.journals import group
 
-SEED = blockcodec.place_seed(b"L" * 16, 3, 999)
+SEED = blockcodec.compute_header_seed(b"L" * 16, 3, 999)
 TEXT = st.none() | st.binary(max_size=6)
 
 
@@ -76,7 +76,7 @@ def decode(encoded, offset: int = 999) -> Block:
     assert header.synced_txid == 5
     assert encoded.header == replace(header, synced_txid=0, crc=0)
     names, columns, payloads = encoded.body
-    assert blockcodec.unpack_map(names, "here") == encoded.names
+    assert blockcodec.unpack_block_map(names, "here") == encoded.names
     return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
 
 
@@ -85,13 +85,13 @@ def decode(encoded, offset: int = 999) -> Block:
     groups(), st.sampled_from([blockcodec.CODEC_NONE, blockcodec.CODEC_ZSTD]), st.integers(1, 2**40), st.integers(1, 13)
 )
 def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, size: int) -> None:
-    before = group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW
-    group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW = size, 0
+    before = group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES
+    group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES = size, 0
     try:
-        blocks = [decode(encoded) for encoded in encode(one, codec, first, first, True)]
+        blocks = [decode(encoded) for encoded in encode_blocks(one, codec, first, first, True)]
     finally:
-        group_module.BLOCK_ENTRIES, group_module.PLAIN_BELOW = before
-    entries = [entry for block in blocks for entry in block.entries()]
+        group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES = before
+    entries = [entry for block in blocks for entry in block.iter_entries()]
     assert [entry.txid for entry in entries] == list(range(first, first + len(one)))
     assert [block.header.is_last for block in blocks] == [False] * (len(blocks) - 1) + [True]
     for index, entry in enumerate(entries):
@@ -111,8 +111,8 @@ def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, si
 @settings(max_examples=examples(100), deadline=None)
 @given(groups())
 def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
-    for encoded in encode(one, blockcodec.CODEC_NONE, 1, 1, True):
-        entries = list(decode(encoded).entries())
+    for encoded in encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True):
+        entries = list(decode(encoded).iter_entries())
         assert {row.topic for row in encoded.names.topics} == {entry.topic for entry in entries}
         for row in encoded.names.topics:
             last = [entry for entry in entries if entry.topic == row.topic][-1]
@@ -125,9 +125,9 @@ def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
 
 def test_numpy_sees_the_same_columns() -> None:
     one = group([b"a", b"bc", b""], times=array("q", [5, 6, -7]), flags=array("H", [0, 32, 32]))
-    (encoded,) = encode(one, blockcodec.CODEC_NONE, 1, 1, True)
+    (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True)
     block = decode(encoded)
-    plain, numpy = block.columns(), block.numpy_columns()
+    plain, numpy = block.decode_columns(), block.decode_numpy_columns()
     for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
         assert list(getattr(plain, name)) == getattr(numpy, name).tolist()
     assert numpy.keys.tolist() == [0, 1, 2]
@@ -136,17 +136,17 @@ def test_numpy_sees_the_same_columns() -> None:
 
 
 def test_a_block_is_cut_at_entries_and_at_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 3)
-    monkeypatch.setattr(group_module, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_BYTES", 10)
     sizes = [1, 1, 1, 1, 9, 2, 30, 1, 1, 1]
-    blocks = list(encode(group([b"x" * size for size in sizes]), blockcodec.CODEC_NONE, 1, 1, True))
+    blocks = list(encode_blocks(group([b"x" * size for size in sizes]), blockcodec.CODEC_NONE, 1, 1, True))
     assert [block.header.count for block in blocks] == [3, 2, 1, 1, 3]
 
 
 def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_RAW", 1000)
+    monkeypatch.setattr(group_module, "MAX_RAW_BYTES", 1000)
     with pytest.raises(LimitError, match="too large"):
-        list(encode(group([b"x" * 1001]), blockcodec.CODEC_NONE, 1, 1, True))
+        list(encode_blocks(group([b"x" * 1001]), blockcodec.CODEC_NONE, 1, 1, True))
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_columns_of_different_lengths_are_refused(change: dict) -> None:
     with pytest.raises(ValueError, match="lengths"):
-        list(encode(group([b"a", b"b"], **change), blockcodec.CODEC_NONE, 1, 1, True))
+        list(encode_blocks(group([b"a", b"b"], **change), blockcodec.CODEC_NONE, 1, 1, True))
 
 
 def test_a_block_of_a_newer_version_is_told_from_damage() -> None:
-    (encoded,) = encode(group([b"a"]), blockcodec.CODEC_NONE, 1, 1, True)
+    (encoded,) = encode_blocks(group([b"a"]), blockcodec.CODEC_NONE, 1, 1, True)
     raw = bytearray(blockcodec.pack_block_header(encoded.header, 0, SEED))
     raw[8] = 2
     assert blockcodec.unpack_block_header(bytes(raw), SEED, "here") is None
@@ -169,10 +169,12 @@ def test_a_block_of_a_newer_version_is_told_from_damage() -> None:
 
 
 def test_a_block_is_valid_in_its_own_place_only() -> None:
-    (encoded,) = encode(group([b"a"]), blockcodec.CODEC_NONE, 1, 1, True)
-    raw = blockcodec.pack_block_header(encoded.header, 0, blockcodec.place_seed(b"L" * 16, 3, 999))
+    (encoded,) = encode_blocks(group([b"a"]), blockcodec.CODEC_NONE, 1, 1, True)
+    raw = blockcodec.pack_block_header(encoded.header, 0, blockcodec.compute_header_seed(b"L" * 16, 3, 999))
     for lineage, number, offset in ((b"M" * 16, 3, 999), (b"L" * 16, 4, 999), (b"L" * 16, 3, 998)):
-        assert blockcodec.unpack_block_header(raw, blockcodec.place_seed(lineage, number, offset), "here") is None
+        assert (
+            blockcodec.unpack_block_header(raw, blockcodec.compute_header_seed(lineage, number, offset), "here") is None
+        )
 
 
 @pytest.mark.parametrize(
@@ -184,13 +186,13 @@ def test_a_block_is_valid_in_its_own_place_only() -> None:
         {"count": 2},
         {"flags": blockcodec.ABORT_FLAG | blockcodec.LAST_BLOCK_FLAG},
         {"group": 9},
-        {"map_size": blockcodec.MAX_MAP + 1},
-        {"payloads_raw": blockcodec.MAX_RAW + 1},
-        {"columns_raw": blockcodec.MAX_RAW + 1},
+        {"map_size": blockcodec.MAX_MAP_BYTES + 1},
+        {"payloads_raw": blockcodec.MAX_RAW_BYTES + 1},
+        {"columns_raw": blockcodec.MAX_RAW_BYTES + 1},
     ],
 )
 def test_a_header_that_makes_no_sense_is_none(change: dict) -> None:
-    (encoded,) = encode(group([b"a"]), blockcodec.CODEC_NONE, 5, 5, True)
+    (encoded,) = encode_blocks(group([b"a"]), blockcodec.CODEC_NONE, 5, 5, True)
     header = replace(encoded.header, **change)
     assert blockcodec.unpack_block_header(blockcodec.pack_block_header(header, 0, SEED), SEED, "here") is None
 
@@ -207,7 +209,7 @@ def forge(encoded, **parts: object) -> Block:
 
 def test_contents_that_contradict_the_header_are_damage() -> None:
     one = group([b"a", b"bc"], user_keys=[b"k", None], flags=array("H", [1, 0]))
-    (encoded,) = encode(one, blockcodec.CODEC_NONE, 5, 5, True)
+    (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 5, 5, True)
     columns = encoded.body[1]
     cuts = [forge(encoded, columns=columns[:size], columns_raw=size) for size in (0, 101, 104, 110, len(columns) - 1)]
     longer = forge(encoded, columns=columns + b"x", columns_raw=len(columns) + 1)
@@ -218,18 +220,18 @@ def test_contents_that_contradict_the_header_are_damage() -> None:
     size = forge(encoded, columns_raw=len(columns) + 1)
     for block in (*cuts, longer, lengths, topic, publisher, unflagged, size):
         with pytest.raises(DamageError) as caught:
-            block.columns()
+            block.decode_columns()
         assert caught.value.code == "SOW-JRN-014"
     with pytest.raises(DamageError):
-        forge(encoded, payloads=b"abcd").payload_bytes()
+        forge(encoded, payloads=b"abcd").decompress_payloads()
 
 
 def test_publisher_indexes_are_checked_against_the_list() -> None:
     one = group([b"a", b"b"], publishers=[(1, "x")], publisher=[0, fmt.NO_PUBLISHER])
-    (encoded,) = encode(one, blockcodec.CODEC_NONE, 5, 5, True)
-    assert [entry.client for entry in decode(encoded).entries()] == ["x", None]
+    (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 5, 5, True)
+    assert [entry.client for entry in decode(encoded).iter_entries()] == ["x", None]
     with pytest.raises(DamageError):
-        forge(encoded, columns=encoded.body[1][:92] + b"\1\0" + encoded.body[1][94:]).columns()
+        forge(encoded, columns=encoded.body[1][:92] + b"\1\0" + encoded.body[1][94:]).decode_columns()
 
 
 def test_decompression_gives_the_stated_size_or_nothing() -> None:
@@ -237,21 +239,21 @@ def test_decompression_gives_the_stated_size_or_nothing() -> None:
 
     raw = random.Random(1).randbytes(100) * 10
     frame = zstandard.ZstdCompressor(level=1).compress(raw)
-    assert bytes(decompress(blockcodec.CODEC_ZSTD, memoryview(frame), 1000)) == raw
+    assert bytes(decompress_part(blockcodec.CODEC_ZSTD, memoryview(frame), 1000)) == raw
     bomb = zstandard.ZstdCompressor(level=1).compress(bytes(1 << 20))
     unsized = zstandard.ZstdCompressor(level=1, write_content_size=False).compress(raw)
     for stored, size in ((frame, 999), (frame, 1001), (frame[:-1], 1000), (frame + b"x", 1000), (b"junk", 4), (b"", 0)):
         with pytest.raises(ValueError):
-            decompress(blockcodec.CODEC_ZSTD, memoryview(stored), size)
-    for stored, size in ((bomb, 1000), (unsized, 1000), (frame, blockcodec.MAX_RAW + 1)):
+            decompress_part(blockcodec.CODEC_ZSTD, memoryview(stored), size)
+    for stored, size in ((bomb, 1000), (unsized, 1000), (frame, blockcodec.MAX_RAW_BYTES + 1)):
         with pytest.raises(ValueError):
-            decompress(blockcodec.CODEC_ZSTD, memoryview(stored), size)
+            decompress_part(blockcodec.CODEC_ZSTD, memoryview(stored), size)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_as_a_map_are_a_map_or_damage(raw: bytes) -> None:
     try:
-        blockcodec.unpack_map(raw, "here")
+        blockcodec.unpack_block_map(raw, "here")
     except DamageError as error:
         assert error.code == "SOW-JRN-014"

@@ -10,11 +10,11 @@ import pytest
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, place_seed
+from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, compute_header_seed
 from sowctl.journal.check import check_journal
 from sowctl.journal.format import CRC_LAYOUT, FILE_HEADER_SIZE
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from tests.support.journals import INSTANCE, NO_SYNC, group, open_writer, publish
 
 CODE = "SOW-JRN-054"
@@ -52,19 +52,19 @@ def found(act: Callable[[], object]) -> str:
 
 def walked(directory: Path) -> int:
     with Journal.open(directory, INSTANCE) as journal:
-        return sum(len(block) for block in journal.blocks())
+        return sum(len(block) for block in journal.iter_blocks())
 
 
 def ended(directory: Path) -> int:
     with Journal.open(directory, INSTANCE) as journal:
-        return journal.last_txid()
+        return journal.read_last_txid()
 
 
 def test_each_block_and_file_names_the_block_before(copies: tuple[Path, Path]) -> None:
     here, _ = copies
     chain = 0
     with Journal.open(here, INSTANCE) as journal:
-        for block in journal.blocks():
+        for block in journal.iter_blocks():
             if block.start.offset == FILE_HEADER_SIZE:
                 assert chain == 0
             assert block.header.chain == chain
@@ -76,7 +76,7 @@ def test_each_block_and_file_names_the_block_before(copies: tuple[Path, Path]) -
 @pytest.mark.parametrize("act", [walked, ended], ids=["walked", "ended"])
 def test_the_last_file_of_another_copy_is_refused(copies: tuple[Path, Path], act: Callable[[Path], int]) -> None:
     here, there = copies
-    topics_path(here, INSTANCE).unlink()
+    build_topics_path(here, INSTANCE).unlink()
     shutil.copy(files(there)[-1], files(here)[-1])
     assert found(lambda: act(here)) == CODE
     assert CODE in [finding.id for finding in check_journal(here, INSTANCE)]
@@ -101,19 +101,19 @@ def test_a_block_behind_another_block_than_its_own_is_refused(tmp_path: Path) ->
     path = files(tmp_path)[0]
     raw = bytearray(path.read_bytes())
     with Journal.open(tmp_path, INSTANCE) as journal:
-        last = list(journal.blocks())[-1]
+        last = list(journal.iter_blocks())[-1]
         lineage = journal.lineage
     at = last.start.offset
     raw[at + 96 : at + 100] = b"\1\2\3\4"
-    seed = place_seed(lineage, 0, at)
+    seed = compute_header_seed(lineage, 0, at)
     raw[at + 100 : at + 104] = CRC_LAYOUT.pack(crc32(bytes(raw[at : at + 100]), seed))
     assert BLOCK_HEADER_SIZE == 104
     path.write_bytes(raw)
-    topics_path(tmp_path, INSTANCE).unlink()
+    build_topics_path(tmp_path, INSTANCE).unlink()
     assert found(lambda: ended(tmp_path)) == CODE
     assert CODE in [finding.id for finding in check_journal(tmp_path, INSTANCE)]
     with Journal.open(tmp_path, INSTANCE) as journal:
-        items = list(journal.blocks(resync=True))
+        items = list(journal.iter_blocks(resync=True))
     assert [type(item).__name__ for item in items] == ["Block", "Damage", "Block"]
 
 
@@ -123,7 +123,7 @@ def test_files_of_before_the_chain_go_on_with_one(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path / path.name.replace("golden", INSTANCE))
     fill(tmp_path, [b"more", b"and more"])
     with Journal.open(tmp_path, INSTANCE) as journal:
-        blocks = list(journal.blocks())
+        blocks = list(journal.iter_blocks())
     old, first, second = blocks[-3:]
     assert old.header.chain == 0
     assert first.header.chain == old.header.crc

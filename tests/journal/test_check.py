@@ -15,9 +15,9 @@ from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Position
 from sowctl.journal.check import JournalCoverage, check_journal
-from sowctl.journal.group import EncodedBlock, encode
+from sowctl.journal.group import EncodedBlock, encode_blocks
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import JournalState, load, save, topics_path
+from sowctl.journal.state import JournalState, build_topics_path, load_topics_state, save_topics_file
 from sowctl.seam import SEAM
 from tests.support.journals import (
     INSTANCE,
@@ -43,7 +43,7 @@ def ids(directory: Path, acknowledged: int = 0) -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
     with open_writer(tmp_path, NO_SYNC, journal_size=3000) as writer:
         for number in range(20):
             one = group(
@@ -55,9 +55,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 sequences=sequences(10 * number, number % 7 + 1),
             )
             publish(writer, one)
-        with writer.lock():
-            writer.append(group(texts(2)), 1, last=False)
-            writer.abort()
+        with writer.hold_lock():
+            writer.append_group(group(texts(2)), 1, last=False)
+            writer.abort_group()
         publish(writer, group([b"end"], time=2000))
     return tmp_path
 
@@ -71,9 +71,9 @@ def test_a_clean_journal_has_no_findings_and_is_read_whole(directory: Path) -> N
     assert coverage.groups == 21
     assert coverage.entries == sum(number % 7 + 1 for number in range(20)) + 2 + 1
     with Journal.open(directory, INSTANCE) as journal:
-        assert coverage.blocks == len(list(journal.blocks())) + 2
-        assert ids(directory, journal.last_txid()) == []
-        assert ids(directory, journal.last_txid() + 1) == ["SOW-JRN-013"]
+        assert coverage.blocks == len(list(journal.iter_blocks())) + 2
+        assert ids(directory, journal.read_last_txid()) == []
+        assert ids(directory, journal.read_last_txid() + 1) == ["SOW-JRN-013"]
 
 
 def test_no_journal_is_missing(tmp_path: Path) -> None:
@@ -118,18 +118,18 @@ def test_a_newer_file_is_a_finding(directory: Path) -> None:
 
 
 def test_topics_files(directory: Path) -> None:
-    path = topics_path(directory, INSTANCE)
+    path = build_topics_path(directory, INSTANCE)
     right = path.read_bytes()
     path.write_bytes(right[:-1])
     (finding,) = findings(directory)
     assert (finding.id, finding.level) == ("SOW-JRN-043", Level.INFO)
-    told = load(directory, INSTANCE, LINEAGE)
+    told = load_topics_state(directory, INSTANCE, LINEAGE)
     assert told is None
     path.write_bytes(right)
-    told = load(directory, INSTANCE, LINEAGE)
+    told = load_topics_state(directory, INSTANCE, LINEAGE)
     assert told is not None
     told.topics[ORDERS] = replace(told.topics[ORDERS], last_time=7)
-    save(directory, INSTANCE, told.pack(LINEAGE), SEAM)
+    save_topics_file(directory, INSTANCE, told.encode_topics_file(LINEAGE), SEAM)
     (finding,) = findings(directory)
     assert (finding.id, finding.level) == ("SOW-JRN-044", Level.ERROR)
 
@@ -137,17 +137,17 @@ def test_topics_files(directory: Path) -> None:
 def forge(directory: Path, *blocks: EncodedBlock, checkpoint: bytes | None = None) -> None:
     """A journal file with these blocks, every CRC right."""
     directory.mkdir(exist_ok=True)
-    empty = JournalState(Position(0, 0, 0)).checkpoint()
+    empty = JournalState(Position(0, 0, 0)).encode_checkpoint()
     content = fmt.pack_file_header(LINEAGE, 1, 0, 5, empty if checkpoint is None else checkpoint)
     for block in blocks:
-        seed = blockcodec.place_seed(LINEAGE, 0, len(content))
+        seed = blockcodec.compute_header_seed(LINEAGE, 0, len(content))
         content += blockcodec.pack_block_header(block.header, block.header.first_txid - 1, seed) + b"".join(block.body)
-    (directory / fmt.file_name(INSTANCE, 0)).write_bytes(content)
+    (directory / fmt.format_file_name(INSTANCE, 0)).write_bytes(content)
 
 
 def block(first: int = 1, **columns: object) -> EncodedBlock:
     payloads = columns.pop("payloads", [b"a", b"bc"])
-    (encoded,) = encode(group(payloads, **columns), blockcodec.CODEC_NONE, first, first, True)  # type: ignore[arg-type]
+    (encoded,) = encode_blocks(group(payloads, **columns), blockcodec.CODEC_NONE, first, first, True)  # type: ignore[arg-type]
     return encoded
 
 
@@ -178,7 +178,7 @@ def test_headers_that_contradict_their_block(tmp_path: Path, change: dict, words
 def remapped(one: EncodedBlock, names: blockcodec.BlockMap) -> EncodedBlock:
     import zlib
 
-    raw = blockcodec.pack_map(names)
+    raw = blockcodec.pack_block_map(names)
     header = replace(one.header, map_size=len(raw), map_crc=zlib.crc32(raw))
     return EncodedBlock(header, names, (raw, one.body[1], one.body[2]))
 
@@ -216,7 +216,7 @@ def test_checkpoints(tmp_path: Path, directory: Path) -> None:
     raw = path.read_bytes()
     header = fmt.unpack_file_header(raw[:80], "")
     other = JournalState(Position(0, 0, 0))
-    forged = fmt.pack_file_header(LINEAGE, header.first_txid, 1, header.created, other.checkpoint())
+    forged = fmt.pack_file_header(LINEAGE, header.first_txid, 1, header.created, other.encode_checkpoint())
     moved = forged.ljust(header.blocks_offset, b"\0")
     assert len(forged) < header.blocks_offset
     path.write_bytes(moved[: len(forged)])

@@ -7,7 +7,14 @@ from array import array
 import pytest
 
 from sowctl.journal import columns as codec
-from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD, CORRELATION_IDS, LOGICAL_TOPICS, MAX_RAW, USER_KEYS
+from sowctl.journal.blockcodec import (
+    CODEC_NONE,
+    CODEC_ZSTD,
+    CORRELATION_IDS_FLAG,
+    LOGICAL_TOPICS_FLAG,
+    MAX_RAW_BYTES,
+    USER_KEYS_FLAG,
+)
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
 
 COUNT = 3
@@ -17,7 +24,7 @@ TEXTS = (
     [None, b"correlation", None],
     [b"/topic", None, None],
 )
-ALL = USER_KEYS | CORRELATION_IDS | LOGICAL_TOPICS
+ALL = USER_KEYS_FLAG | CORRELATION_IDS_FLAG | LOGICAL_TOPICS_FLAG
 
 
 def packed(**changed: array[int]) -> bytes:
@@ -31,14 +38,19 @@ def packed(**changed: array[int]) -> bytes:
         "publishers": array("H", [NO_PUBLISHER, 0, 0]),
         "flags": FLAGS,
     } | changed
-    raw = b"k" * 8 * COUNT + b"c" * 8 * COUNT + b"".join(map(codec.little, parts.values())) + bytes([1, 2, 1])
+    raw = (
+        b"k" * 8 * COUNT
+        + b"c" * 8 * COUNT
+        + b"".join(map(codec.encode_little_endian, parts.values()))
+        + bytes([1, 2, 1])
+    )
     for texts in TEXTS:
-        raw += codec.pack_texts(texts, len(raw))
+        raw += codec.pack_text_column(texts, len(raw))
     return raw
 
 
 def unpacked(raw: bytes, flags: int = ALL, payloads: int = 6, topics: int = 2, publishers: int = 1) -> codec.Columns:
-    return codec.unpack(memoryview(raw), COUNT, flags, payloads, topics, publishers)
+    return codec.unpack_columns(memoryview(raw), COUNT, flags, payloads, topics, publishers)
 
 
 def check(found: codec.Columns) -> None:
@@ -73,7 +85,7 @@ def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.M
         (packed(publishers=array("H", [NO_PUBLISHER, 1, 0])), {}, "publisher that the block does not list"),
         (packed(flags=array("H", [HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])), {}, "without its flag"),
         (packed() + b"\0", {}, "bytes behind"),
-        (packed(), {"flags": USER_KEYS}, "bytes behind"),
+        (packed(), {"flags": USER_KEYS_FLAG}, "bytes behind"),
         (packed()[:-8], {}, "text column is cut short"),
         (packed()[: codec.ENTRY_SIZE * COUNT + 8], {}, "text column is cut short"),
     ],
@@ -85,19 +97,19 @@ def test_columns_that_do_not_fit_are_refused(raw: bytes, given: dict[str, int], 
 
 def test_what_is_not_stated_is_not_unpacked() -> None:
     raw = b"text " * 1000
-    stored = memoryview(codec.compress(CODEC_ZSTD, raw))
-    assert bytes(codec.decompress(CODEC_ZSTD, stored, len(raw))) == raw
-    assert codec.compress(CODEC_NONE, raw) is raw
+    stored = memoryview(codec.compress_part(CODEC_ZSTD, raw))
+    assert bytes(codec.decompress_part(CODEC_ZSTD, stored, len(raw))) == raw
+    assert codec.compress_part(CODEC_NONE, raw) is raw
     for kind, content, size in (
         (CODEC_NONE, memoryview(raw), 1),
         (CODEC_ZSTD, stored, len(raw) - 1),
-        (CODEC_ZSTD, stored, MAX_RAW + 1),
+        (CODEC_ZSTD, stored, MAX_RAW_BYTES + 1),
         (CODEC_ZSTD, memoryview(b"no frame"), 8),
         (CODEC_ZSTD, stored[:-3], len(raw)),
         (7, stored, len(raw)),
     ):
         with pytest.raises(ValueError):
-            codec.decompress(kind, content, size)
+            codec.decompress_part(kind, content, size)
 
 
 def test_numpy_sees_the_same_numbers() -> None:
@@ -125,14 +137,14 @@ def _raw_of(keys: list[bytes], operations: bytes) -> memoryview:
 def test_whether_columns_may_hold_a_key_and_an_operation_is_told_without_unpacking() -> None:
     keys = [bytes(7) + b"\x01", b"\x01" + bytes(7), b"abcdefgh"]
     raw = _raw_of(keys, b"\x01\x01\x02")
-    assert codec.may_hold(raw, 3, None, None)
-    assert codec.may_hold(raw, 3, [b"abcdefgh"], b"\x02")
-    assert not codec.may_hold(raw, 3, [b"abcdefgh"], b"\x03")
-    assert not codec.may_hold(raw, 3, [b"hgfedcba"], None)
+    assert codec.may_match_entries(raw, 3, None, None)
+    assert codec.may_match_entries(raw, 3, [b"abcdefgh"], b"\x02")
+    assert not codec.may_match_entries(raw, 3, [b"abcdefgh"], b"\x03")
+    assert not codec.may_match_entries(raw, 3, [b"hgfedcba"], None)
     # These bytes stand across the first two keys, and are neither.
-    assert not codec.may_hold(raw, 3, [b"\x00\x01\x01" + bytes(5)], None)
+    assert not codec.may_match_entries(raw, 3, [b"\x00\x01\x01" + bytes(5)], None)
     many = [bytes((n,)) * 8 for n in range(200)]
-    assert not codec.may_hold(raw, 3, many[3:90], None)
-    assert codec.may_hold(raw, 3, [*many, b"abcdefgh"], None)
+    assert not codec.may_match_entries(raw, 3, many[3:90], None)
+    assert codec.may_match_entries(raw, 3, [*many, b"abcdefgh"], None)
     with pytest.raises(ValueError, match="cut short"):
-        codec.may_hold(raw[:-1], 3, None, None)
+        codec.may_match_entries(raw[:-1], 3, None, None)

@@ -40,10 +40,10 @@ class Workload:
 
     def batch(self, writer, *sizes: int, width: int = 60) -> None:
         """Some groups, one sync, one acknowledgement."""
-        with writer.lock():
+        with writer.hold_lock():
             for size in sizes:
                 payloads = texts(size, size=width)
-                first, _ = writer.append(group(payloads, topic=size % 2), 1000)
+                first, _ = writer.append_group(group(payloads, topic=size % 2), 1000)
                 self.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
                 self.ends.append(len(self.entries))
             writer.sync()
@@ -88,8 +88,8 @@ def two_writers(work: Workload) -> None:
 def abandoned_group(work: Workload) -> None:
     with work.writer() as writer:
         work.batch(writer, 2)
-        with writer.lock():
-            writer.append(group(texts(3)), 1000, last=False)
+        with writer.hold_lock():
+            writer.append_group(group(texts(3)), 1000, last=False)
             writer.sync()
         work.batch(writer, 2)
 
@@ -114,10 +114,10 @@ def adopted(work: Workload) -> None:
         work.batch(writer, 2)
     for size in (3, 9):
         victim = work.writer()
-        held = victim.lock()
+        held = victim.hold_lock()
         held.__enter__()
         payloads = texts(size, size=300)
-        first, _ = victim.append(group(payloads), 1000)
+        first, _ = victim.append_group(group(payloads), 1000)
         die(victim, held)
         work.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
         work.ends.append(len(work.entries))
@@ -133,9 +133,9 @@ def repaired(work: Workload) -> None:
     with work.writer() as writer:
         work.batch(writer, 3)
     victim = work.writer()
-    held = victim.lock()
+    held = victim.hold_lock()
     held.__enter__()
-    victim.append(group(texts(40)), 1000, last=False)
+    victim.append_group(group(texts(40)), 1000, last=False)
     die(victim, held)
     file = work.directory / f"{INSTANCE}.0000000000.journal"
     file.write_bytes(file.read_bytes()[:-30])
@@ -163,16 +163,16 @@ def drawn(work: Workload, chance: random.Random) -> None:
                 writers.append(stack.enter_context(work.writer(size)))
             elif what == "gives up":
                 writer = chance.choice(writers)
-                with writer.lock():
-                    writer.append(group(texts(groups[0], size=width)), 1000, last=False)
+                with writer.hold_lock():
+                    writer.append_group(group(texts(groups[0], size=width)), 1000, last=False)
                     writer.sync()
             else:
                 victim = work.writer(size)
-                held = victim.lock()
+                held = victim.hold_lock()
                 held.__enter__()
                 whole = chance.random() < 0.7
                 payloads = texts(groups[0], size=width)
-                first, _ = victim.append(group(payloads), 1000, last=whole)
+                first, _ = victim.append_group(group(payloads), 1000, last=whole)
                 die(victim, held)
                 if whole:
                     work.entries += [(first + index, payload) for index, payload in enumerate(payloads)]
@@ -198,7 +198,7 @@ WORKLOADS = (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
 
 
 STRIDE = 5

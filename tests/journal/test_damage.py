@@ -19,7 +19,7 @@ from sowctl.findings import Level
 from sowctl.journal.block import Block, Damage
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from tests.support.examples import examples
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, sequences, texts
 
@@ -56,14 +56,14 @@ def build(directory: Path, sizes: list[int], width: int, file_size: int = 1 << 2
                 sequences=sequences(number * 100, size),
             )
             publish(writer, one)
-    topics_path(directory, INSTANCE).unlink()
+    build_topics_path(directory, INSTANCE).unlink()
     blocks: dict[Path, list[tuple[int, int, range]]] = {}
     entries: list[tuple[int, bytes]] = []
     with Journal.open(directory, INSTANCE) as journal:
-        for block in journal.blocks():
+        for block in journal.iter_blocks():
             txids = range(block.first_txid, block.last_txid + 1)
             blocks.setdefault(block.path, []).append((block.start.offset, block.end.offset, txids))
-            entries += zip(txids, block.payloads(), strict=True)
+            entries += zip(txids, block.list_payloads(), strict=True)
     ends = [sum(sizes[:index]) for index in range(len(sizes) + 1)]
     files = {path: path.read_bytes() for path in directory.iterdir()}
     return Sample(directory, entries, ends, files, blocks)
@@ -78,7 +78,7 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 6)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 6)
 
 
 def salvage(directory: Path, acknowledged: int) -> tuple[dict[int, bytes], list[Damage], int | None]:
@@ -86,9 +86,9 @@ def salvage(directory: Path, acknowledged: int) -> tuple[dict[int, bytes], list[
     found: dict[int, bytes] = {}
     damages: list[Damage] = []
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
-        for item in journal.blocks(resync=True):
+        for item in journal.iter_blocks(resync=True):
             if isinstance(item, Block):
-                found.update(zip(range(item.first_txid, item.last_txid + 1), item.payloads(), strict=True))
+                found.update(zip(range(item.first_txid, item.last_txid + 1), item.list_payloads(), strict=True))
             else:
                 damages.append(item)
         report = journal.tail_report
@@ -106,7 +106,7 @@ def test_a_cut_at_every_byte_leaves_the_exact_prefix(memory: Path, deep: bool) -
                 contents(memory)
             continue
         with Journal.open(memory, INSTANCE) as journal:
-            found = [(txid, p) for b in journal.blocks() for txid, p in enumerate(b.payloads(), b.first_txid)]
+            found = [(txid, p) for b in journal.iter_blocks() for txid, p in enumerate(b.list_payloads(), b.first_txid)]
             report = journal.tail_report
         complete = [end for _, end, txids in blocks if txids[-1] in sample.groups and end <= size]
         count = next((txids[-1] for _, end, txids in blocks if complete and end == complete[-1]), 0)
@@ -146,7 +146,7 @@ def examine_flip(sample: Sample, path: Path, position: int, thorough: bool) -> N
         else:
             assert sample.groups[-2] <= len(found) < last
             with Journal.open(sample.directory, INSTANCE) as journal:
-                list(journal.blocks())
+                list(journal.iter_blocks())
                 assert journal.tail_report is not None
     try:
         found_by_txid, damages, torn = salvage(sample.directory, last)
@@ -270,9 +270,9 @@ def test_a_map_that_is_read_without_its_block_is_checked_too(memory: Path) -> No
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
         with Journal.open(memory, INSTANCE) as journal:
             with pytest.raises(DamageError):
-                list(journal.blocks(topic=("other", "json")))
+                list(journal.iter_blocks(topic=("other", "json")))
             with pytest.raises(DamageError):
-                journal.topics()
+                journal.read_topic_states()
 
 
 def test_a_journal_inside_a_payload_is_no_journal(memory: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_journal_inside_a_payload_is_no_journal(memory: Path) -> None:
         publish(writer, group([inner * 3, b"behind"]))
     path = next(iter(outer.blocks))
     whole = path.read_bytes()
-    topics_path(outer.directory, INSTANCE).unlink()
+    build_topics_path(outer.directory, INSTANCE).unlink()
     for cut in range(len(outer.files[path]) + 1, len(whole), 97):
         path.write_bytes(whole[:cut])
         assert contents(outer.directory) == outer.entries

@@ -16,7 +16,7 @@ from sowctl.errors import StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import save, topics_path
+from sowctl.journal.state import build_topics_path, save_topics_file
 from sowctl.seam import Seam
 from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish
@@ -27,7 +27,7 @@ Told = Callable[[int], None]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 3)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def write_all(directory: Path, seam: Seam, told: Told) -> None:
     done = 0
     with open_writer(directory, seam, journal_size=1400) as writer:
         for number, batch in enumerate(BATCHES):
-            with writer.lock():
+            with writer.hold_lock():
                 for size in batch:
-                    writer.append(group(SUBMITTED[done : done + size], topic=number % 2), number * 10**7)
+                    writer.append_group(group(SUBMITTED[done : done + size], topic=number % 2), number * 10**7)
                     done += size
                 writer.sync()
             told(done)
@@ -57,14 +57,14 @@ def torn_start(directory: Path) -> None:
     """A journal that ends in an unfinished group and a torn block; its topics file was written before them."""
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"first"]))
-    topics = topics_path(directory, INSTANCE).read_bytes()
+    topics = build_topics_path(directory, INSTANCE).read_bytes()
     with open_writer(directory, NO_SYNC) as writer:
         whole = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
-        with writer.lock():
-            writer.append(group([b"unfinished"] * 8), 1, last=False)
+        with writer.hold_lock():
+            writer.append_group(group([b"unfinished"] * 8), 1, last=False)
             more = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
     (directory / f"{INSTANCE}.0000000000.journal").write_bytes(more[: len(more) - 40])
-    topics_path(directory, INSTANCE).write_bytes(topics)
+    build_topics_path(directory, INSTANCE).write_bytes(topics)
     assert len(whole) < len(more)
 
 
@@ -210,5 +210,5 @@ def test_a_torn_tail_is_repaired_once_whatever_happened_before(memory: Path) -> 
 @pytest.mark.parametrize("point", ["file.write", "file.rename"])
 def test_a_topics_file_that_cannot_be_written_leaves_nothing_behind(point: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
-        save(tmp_path, INSTANCE, b"content", FailAt(1, errno.ENOSPC, points=(point,)))
+        save_topics_file(tmp_path, INSTANCE, b"content", FailAt(1, errno.ENOSPC, points=(point,)))
     assert list(tmp_path.iterdir()) == []

@@ -72,14 +72,14 @@ def test_instance_names_that_are_no_file_names(name: str) -> None:
 
 
 def test_names_of_files() -> None:
-    assert fmt.file_name("a.b", 7) == "a.b.0000000007.journal"
-    assert fmt.name_pattern("a.b").fullmatch("a.b.0000000007.journal")
-    assert not fmt.name_pattern("a.b").fullmatch("axb.0000000007.journal")
-    assert not fmt.name_pattern("a").fullmatch("a.b.0000000007.journal")
+    assert fmt.format_file_name("a.b", 7) == "a.b.0000000007.journal"
+    assert fmt.build_name_pattern("a.b").fullmatch("a.b.0000000007.journal")
+    assert not fmt.build_name_pattern("a.b").fullmatch("axb.0000000007.journal")
+    assert not fmt.build_name_pattern("a").fullmatch("a.b.0000000007.journal")
 
 
 def test_what_belongs_to_a_journal() -> None:
-    own = fmt.own_files("a.b")
+    own = fmt.build_own_files_pattern("a.b")
     for name in ("0000000007.journal", "0000000007.journal.gz", "0000000007.journal.torn-12", "topics", "lock"):
         assert own.fullmatch(f"a.b.{name}")
         assert not own.fullmatch(f"a.{name}")
@@ -88,13 +88,13 @@ def test_what_belongs_to_a_journal() -> None:
 
 
 def test_fields_of_rows_are_texts_and_numbers_and_nothing_like_them() -> None:
-    assert (fmt.text_of("x"), fmt.number_of(0), fmt.number_of(1 << 63)) == ("x", 0, 1 << 63)
+    assert (fmt.require_text("x"), fmt.require_number(0), fmt.require_number(1 << 63)) == ("x", 0, 1 << 63)
     for value in (b"x", 1, None, ["x"]):
         with pytest.raises(ValueError, match="a text was expected"):
-            fmt.text_of(value)
+            fmt.require_text(value)
     for value in (True, 1.0, "1", None):
         with pytest.raises(ValueError, match="a number was expected"):
-            fmt.number_of(value)
+            fmt.require_number(value)
 
 
 def test_rows_are_an_array_of_as_many_as_expected() -> None:

@@ -18,8 +18,8 @@ from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
+from sowctl.journal.maintenance.repair import plan_repair, repair_file
 from sowctl.journal.reader import Journal
-from sowctl.journal.upkeep.mending import mend, plan
 from sowctl.journal.writer import JournalWriter
 from tests.support.journals import NO_SYNC
 
@@ -86,14 +86,14 @@ def write_golden(directory: Path, instance: str, codec: int, size: int) -> None:
         first_txid_floor=100,
     ) as writer:
         for group in (full_group(), plain_group(3, 10)):
-            with writer.lock():
-                writer.append(group, START)
-        with writer.lock():
-            writer.append(plain_group(2, 20), START, last=False)
-            writer.abort()
+            with writer.hold_lock():
+                writer.append_group(group, START)
+        with writer.hold_lock():
+            writer.append_group(plain_group(2, 20), START, last=False)
+            writer.abort_group()
         for count, start in ((12, 30), (30, 50), (1, 90)):
-            with writer.lock():
-                writer.append(plain_group(count, start), START + start)
+            with writer.hold_lock():
+                writer.append_group(plain_group(count, start), START + start)
 
 
 GROUPS = [(101, full_group()), (105, plain_group(3, 10)), (110, plain_group(12, 30)), (122, plain_group(30, 50))]
@@ -105,12 +105,12 @@ def test_version_1_is_read(instance: str) -> None:
     """``golden`` and ``packed`` are of before blocks named the one before them, ``chained`` is of after."""
     with Journal.open(V1, instance, acknowledged=152) as journal:
         assert journal.lineage == LINEAGE
-        assert [info.number for info in journal.files()] == [0, 1]
+        assert [info.number for info in journal.list_files()] == [0, 1]
         assert journal.first_txid == 101
-        entries = [entry for block in journal.blocks() for entry in block.entries()]
-        assert journal.highest_sequence(13948331409633568391) == 2**64 - 1
-        assert journal.topic_state(TRADES).last_txid == 104
-        assert journal.last_txid() == 152
+        entries = [entry for block in journal.iter_blocks() for entry in block.iter_entries()]
+        assert journal.find_highest_sequence(13948331409633568391) == 2**64 - 1
+        assert journal.find_topic_state(TRADES).last_txid == 104
+        assert journal.read_last_txid() == 152
     expected = [(first + index, group, index) for first, group in GROUPS for index in range(len(group))]
     assert len(entries) == len(expected)
     for entry, (txid, group, index) in zip(entries, expected, strict=True):
@@ -142,23 +142,23 @@ def write_mended(directory: Path) -> None:
     write_golden(directory, "mended", CODEC_NONE, 4200)
     (directory / "mended.topics").unlink()
     with Journal.open(directory, "mended") as log:
-        found = {block.first_txid: block for block in log.blocks()}
+        found = {block.first_txid: block for block in log.iter_blocks()}
     for txid, wrong in ((105, b"?"), (110, bytes(90))):
         block = found[txid]
         content = bytearray(block.path.read_bytes())
         at = block.end.offset - 1 if txid == 105 else block.start.offset
         content[at : at + len(wrong)] = wrong
         block.path.write_bytes(content)
-    for path, cuts in plan(directory, "mended", NO_SYNC, 152).cuts.items():
-        mend(path, cuts, NO_SYNC, START)
+    for path, cuts in plan_repair(directory, "mended", NO_SYNC, 152).cuts.items():
+        repair_file(path, cuts, NO_SYNC, START)
 
 
 def test_gaps_are_read_and_made_as_ever(tmp_path: Path) -> None:
     gaps: list[Gap] = []
     with Journal.open(V1, "mended", acknowledged=152) as journal:
         journal.on_gap = gaps.append
-        txids = [entry.txid for block in journal.blocks() for entry in block.entries()]
-        assert journal.last_txid() == 152
+        txids = [entry.txid for block in journal.iter_blocks() for entry in block.iter_entries()]
+        assert journal.read_last_txid() == 152
     assert txids == [101, 102, 103, 104, *range(122, 153)]
     assert [(gap.first_txid, gap.last_txid, gap.topics) for gap in gaps] == [(105, 107, (ORDERS,)), (110, 121, None)]
     assert {finding.id for finding in check_journal(V1, "mended", acknowledged=152)} == {"SOW-JRN-071"}

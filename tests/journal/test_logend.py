@@ -13,9 +13,9 @@ from sowctl.errors import DamageError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
 from sowctl.journal.lock import is_locked
-from sowctl.journal.logend import TOPICS_EVERY
+from sowctl.journal.logend import TOPICS_SAVE_INTERVAL_MICROS
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from tests.support.faults import CountingSeam, FailAt
 from tests.support.journals import INSTANCE, NO_SYNC, TRADES, contents, group, open_writer, publish, sequences, texts
 
@@ -29,23 +29,23 @@ def test_an_unfinished_group_of_a_dead_writer_is_closed_by_the_next(tmp_path: Pa
         publish(writer, group([b"before"]))
     file = tmp_path / f"{INSTANCE}.0000000000.journal"
     whole = file.stat().st_size
-    topics = topics_path(tmp_path, INSTANCE).read_bytes()
-    with open_writer(tmp_path) as writer, writer.lock():
-        writer.append(group([b"a", b"b"]), 1, last=False)
+    topics = build_topics_path(tmp_path, INSTANCE).read_bytes()
+    with open_writer(tmp_path) as writer, writer.hold_lock():
+        writer.append_group(group([b"a", b"b"]), 1, last=False)
         unfinished = file.read_bytes()
     file.write_bytes(unfinished)
-    topics_path(tmp_path, INSTANCE).write_bytes(topics)
+    build_topics_path(tmp_path, INSTANCE).write_bytes(topics)
     with Journal.open(tmp_path, INSTANCE) as journal:
-        assert [block.last_txid for block in journal.blocks()] == [1]
+        assert [block.last_txid for block in journal.iter_blocks()] == [1]
         assert journal.tail_report is not None
         assert (journal.tail_report.size, journal.tail_report.open_group) == (0, 2)
-        assert journal.last_txid() == 1
-        assert journal.end().offset == whole
+        assert journal.read_last_txid() == 1
+        assert journal.find_end().offset == whole
     assert [finding.id for finding in check_journal(tmp_path, INSTANCE)] == ["SOW-JRN-041"]
     with open_writer(tmp_path) as writer:
         assert writer.tail_report is not None
         assert writer.last_txid == 3
-        with writer.lock():
+        with writer.hold_lock():
             assert writer.tail_report is None
         assert publish(writer, group([b"after"])) == [(4, 4)]
     assert contents(tmp_path) == [(1, b"before"), (4, b"after")]
@@ -56,14 +56,14 @@ def test_an_unfinished_group_of_a_dead_writer_is_closed_by_the_next(tmp_path: Pa
 def test_a_group_that_a_living_process_appends_is_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_locked(tmp_path, INSTANCE)
     with open_writer(tmp_path) as writer:
-        with writer.lock():
-            writer.append(group([b"a", b"b"]), 1, last=False)
+        with writer.hold_lock():
+            writer.append_group(group([b"a", b"b"]), 1, last=False)
             assert is_locked(tmp_path, INSTANCE)
             assert problems(tmp_path) == []
 
             def finished(directory: Path, instance: str) -> bool:
                 # Between the end of reading and the question.
-                writer.append(group([b"c"]), 1)
+                writer.append_group(group([b"c"]), 1)
                 return False
 
             monkeypatch.setattr("sowctl.journal.check.is_locked", finished)
@@ -105,7 +105,7 @@ def test_an_acknowledged_end_is_never_cut(tmp_path: Path) -> None:
     assert file.read_bytes() == damaged
     with pytest.raises(DamageError):
         contents(tmp_path)  # the topics file knows too
-    topics_path(tmp_path, INSTANCE).unlink()
+    build_topics_path(tmp_path, INSTANCE).unlink()
     with pytest.raises(DamageError):
         contents(tmp_path, acknowledged=2)
     assert contents(tmp_path, acknowledged=1) == [(1, b"one")]
@@ -115,18 +115,18 @@ def test_an_acknowledged_end_is_never_cut(tmp_path: Path) -> None:
 
 
 def test_rolling_keeps_groups_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 3)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
     with open_writer(tmp_path, journal_size=2000) as writer:
         for number in range(20):
             publish(writer, group(texts(number % 12 + 1), topic=number % 2, time=1000 + number), now=1000 + number)
-        end = writer.end()
+        end = writer.find_end()
     with Journal.open(tmp_path, INSTANCE) as journal:
         files: dict[int, set[int]] = {}
-        for block in journal.blocks():
+        for block in journal.iter_blocks():
             files.setdefault(block.header.group, set()).add(block.start.number)
         assert {len(numbers) for numbers in files.values()} == {1}
-        assert len(journal.files()) > 4
-        assert journal.end() == end
+        assert len(journal.list_files()) > 4
+        assert journal.find_end() == end
     assert problems(tmp_path) == []
 
 
@@ -135,24 +135,24 @@ def test_a_checkpoint_spares_the_files_before(tmp_path: Path) -> None:
         for number in range(12):
             one = group(texts(4), publishers=[(5, "me")], publisher=0, sequences=sequences(10 * number, 4), topic=1)
             publish(writer, one, group(texts(2)))
-        state = writer.topic_state(TRADES)
-    topics_path(tmp_path, INSTANCE).unlink()
+        state = writer.find_topic_state(TRADES)
+    build_topics_path(tmp_path, INSTANCE).unlink()
     files = sorted(tmp_path.glob("*.journal"))
     for path in files[:-1]:
         path.write_bytes(path.read_bytes()[:80])
     with Journal.open(tmp_path, INSTANCE) as journal:
-        assert journal.topic_state(TRADES) == state
-        assert journal.highest_sequence(5) == 113
+        assert journal.find_topic_state(TRADES) == state
+        assert journal.find_highest_sequence(5) == 113
 
 
 def test_the_topics_file_is_written_now_and_then(tmp_path: Path) -> None:
-    path = topics_path(tmp_path, INSTANCE)
+    path = build_topics_path(tmp_path, INSTANCE)
     with open_writer(tmp_path, now=0) as writer:
         publish(writer, group([b"x"]), now=1)
         assert not path.exists()
-        publish(writer, group([b"y"]), now=TOPICS_EVERY)
+        publish(writer, group([b"y"]), now=TOPICS_SAVE_INTERVAL_MICROS)
         first = path.read_bytes()
-        publish(writer, group([b"z"]), now=TOPICS_EVERY + 1)
+        publish(writer, group([b"z"]), now=TOPICS_SAVE_INTERVAL_MICROS + 1)
         assert path.read_bytes() == first
     assert path.read_bytes() != first
 
@@ -167,7 +167,7 @@ def test_a_failed_sync_poisons_the_writer_and_takes_back(tmp_path: Path) -> None
     assert caught.value.code == "SOW-JRN-021"
     assert "txid 1 " in caught.value.message
     assert caught.value.facts == {"acknowledged_txid": 1, "cut_back": True}
-    for action in (lambda: publish(writer, group([b"more"])), lambda: writer.lock().__enter__()):
+    for action in (lambda: publish(writer, group([b"more"])), lambda: writer.hold_lock().__enter__()):
         with pytest.raises(StorageError) as again:
             action()
         assert again.value.code == "SOW-JRN-022"

@@ -17,7 +17,7 @@ import sowctl.journal.state as state_module
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.journal.block import Block, Position
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from tests.support.faults import FailAt
 from tests.support.journals import (
     INSTANCE,
@@ -37,8 +37,8 @@ from tests.support.journals import (
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal of several files: orders and trades by turns, groups of 1 to 9 entries, blocks of at most 4."""
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
-    monkeypatch.setattr(state_module, "MARK_DISTANCE", 700)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(state_module, "MARK_INTERVAL_BYTES", 700)
     directory = tmp_path / "log"
     with open_writer(directory, NO_SYNC, journal_size=4000) as writer:
         for number in range(40):
@@ -61,7 +61,7 @@ def spans(blocks: object) -> list[tuple[int, int]]:
 
 def test_files_follow_each_other(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        files = journal.files()
+        files = journal.list_files()
         assert len(files) > 3
         assert journal.first_txid == files[0].first_txid == 1
         for before, after in pairwise(files):
@@ -69,73 +69,75 @@ def test_files_follow_each_other(directory: Path) -> None:
             assert before.size <= 4000
         assert files[-1].last_txid is None
         assert journal.lineage == LINEAGE
-        assert journal.last_txid() == sum(number % 9 + 1 for number in range(40))
+        assert journal.read_last_txid() == sum(number % 9 + 1 for number in range(40))
 
 
 def test_every_range_gives_the_blocks_that_touch_it(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        everything = list(journal.blocks())
+        everything = list(journal.iter_blocks())
         total = everything[-1].last_txid
         assert [txid for block in everything for txid in range(block.first_txid, block.last_txid + 1)] == list(
             range(1, total + 1)
         )
         for after in range(0, total + 2, 3):
             expected = [span for span in spans(everything) if span[1] > after]
-            assert spans(journal.blocks(after=after)) == expected
+            assert spans(journal.iter_blocks(after=after)) == expected
             until = after + 20
-            assert spans(journal.blocks(after, until)) == [span for span in expected if span[0] <= until]
+            assert spans(journal.iter_blocks(after, until)) == [span for span in expected if span[0] <= until]
             for topic in (ORDERS, TRADES, ("other", "json")):
                 wanted = [(b.first_txid, b.last_txid) for b in everything if topic in b.topics and b.last_txid > after]
-                assert spans(journal.blocks(after, topic=topic)) == wanted
+                assert spans(journal.iter_blocks(after, topic=topic)) == wanted
 
 
 def test_every_position_between_groups_is_a_place_to_go_on(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        everything = list(journal.blocks())
+        everything = list(journal.iter_blocks())
         for index, block in enumerate(everything):
-            assert spans(journal.blocks(start=block.start)) == spans(everything[index:])
-            assert spans(journal.blocks(start=block.end)) == spans(everything[index + 1 :])
-        assert spans(journal.blocks(start=journal.end())) == []
+            assert spans(journal.iter_blocks(start=block.start)) == spans(everything[index:])
+            assert spans(journal.iter_blocks(start=block.end)) == spans(everything[index + 1 :])
+        assert spans(journal.iter_blocks(start=journal.find_end())) == []
 
 
 def test_a_wrong_position_only_tells_after_which_txid(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        everything = spans(journal.blocks())
+        everything = spans(journal.iter_blocks())
         for wrong in (Position(0, 91, 5), Position(99, 80, 5), Position(0, 10**9, 5), Position(1, 0, 5)):
-            assert spans(journal.blocks(start=wrong)) == [span for span in everything if span[1] > 5]
+            assert spans(journal.iter_blocks(start=wrong)) == [span for span in everything if span[1] > 5]
 
 
 def test_topic_states_and_sequences(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        entries = [entry for block in journal.blocks() for entry in block.entries()]
+        entries = [entry for block in journal.iter_blocks() for entry in block.iter_entries()]
         for topic in (ORDERS, TRADES):
             last = [entry for entry in entries if entry.topic == topic][-1]
-            state = journal.topic_state(topic)
+            state = journal.find_topic_state(topic)
             assert (state.last_txid, state.last_time) == (last.txid, last.time)
             assert state.position is not None
-            found = [block for block in journal.blocks(start=state.position) if topic in block.topics]
+            found = [block for block in journal.iter_blocks(start=state.position) if topic in block.topics]
             assert found[-1].last_txid == last.txid
-        assert set(journal.topics()) == {ORDERS, TRADES}
-        assert journal.topic_state(("other", "json")).position is None
+        assert set(journal.read_topic_states()) == {ORDERS, TRADES}
+        assert journal.find_topic_state(("other", "json")).position is None
         for publisher in (11, 12):
-            assert journal.highest_sequence(publisher) == max(e.sequence for e in entries if e.publisher == publisher)
-        assert journal.highest_sequence(13) == 0
+            assert journal.find_highest_sequence(publisher) == max(
+                e.sequence for e in entries if e.publisher == publisher
+            )
+        assert journal.find_highest_sequence(13) == 0
 
 
 def facts(directory: Path) -> tuple:
     with Journal.open(directory, INSTANCE) as journal:
         return (
-            journal.topics(),
-            journal.end(),
-            journal.highest_sequence(11),
-            journal.highest_sequence(12),
-            spans(journal.blocks(after=40, topic=TRADES)),
-            spans(journal.blocks(after=journal.last_txid() - 9)),
+            journal.read_topic_states(),
+            journal.find_end(),
+            journal.find_highest_sequence(11),
+            journal.find_highest_sequence(12),
+            spans(journal.iter_blocks(after=40, topic=TRADES)),
+            spans(journal.iter_blocks(after=journal.read_last_txid() - 9)),
         )
 
 
 def test_the_topics_file_may_be_lost_scribbled_or_old(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = topics_path(directory, INSTANCE)
+    path = build_topics_path(directory, INSTANCE)
     right = path.read_bytes()
     expected = facts(directory)
     path.unlink()
@@ -160,11 +162,11 @@ def test_the_topics_file_may_be_lost_scribbled_or_old(directory: Path, monkeypat
 
 
 def test_a_topics_file_of_another_history_is_not_believed(directory: Path) -> None:
-    path = topics_path(directory, INSTANCE)
+    path = build_topics_path(directory, INSTANCE)
     expected = facts(directory)
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"x" * 300], topic=1, time=9999))
-        end = writer.end()
+        end = writer.find_end()
     later = path.read_bytes()
     last = sorted(directory.glob("*.journal"))[-1]
     with last.open("r+b") as file:
@@ -175,50 +177,50 @@ def test_a_topics_file_of_another_history_is_not_believed(directory: Path) -> No
     assert facts(directory) == expected
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"y" * 299], topic=0, time=5000))
-        assert writer.end() == end
+        assert writer.find_end() == end
     path.write_bytes(later)
     with Journal.open(directory, INSTANCE) as journal:
-        assert journal.topic_state(ORDERS).last_time == 5000
-        assert journal.topic_state(TRADES) == expected[0][TRADES]
+        assert journal.find_topic_state(ORDERS).last_time == 5000
+        assert journal.find_topic_state(TRADES) == expected[0][TRADES]
 
 
 def test_an_idle_topic_costs_no_walk(directory: Path) -> None:
     seam = FailAt(10**9, 5, points=("file.read",))
     with Journal.open(directory, INSTANCE, seam=seam) as journal:
-        state = journal.topic_state(ORDERS)
+        state = journal.find_topic_state(ORDERS)
         reads = seam.count
         assert reads < 6
-        assert list(journal.blocks(after=state.last_txid, topic=ORDERS)) == []
+        assert list(journal.iter_blocks(after=state.last_txid, topic=ORDERS)) == []
         assert seam.count - reads < 4
 
 
 def test_a_reader_sees_what_is_appended_while_it_is_open(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal, open_writer(directory, NO_SYNC, journal_size=1500) as writer:
-        position = journal.end()
+        position = journal.find_end()
         for number in range(12):
             publish(writer, group(texts(5, tag=f"n{number}"), time=3000))
-            found = list(journal.blocks(start=position))
+            found = list(journal.iter_blocks(start=position))
             assert sum(len(block) for block in found) == 5
-            position = journal.end()
-            assert position == writer.end()
-        assert len(journal.files()) > 6
+            position = journal.find_end()
+            assert position == writer.find_end()
+        assert len(journal.list_files()) > 6
 
 
 def test_a_walk_survives_a_roll_in_the_middle(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal, open_writer(directory, NO_SYNC, journal_size=1100) as writer:
-        walk = journal.blocks(after=journal.last_txid() - 20)
+        walk = journal.iter_blocks(after=journal.read_last_txid() - 20)
         first = next(walk)
         for number in range(6):
             publish(writer, group(texts(9, tag=f"n{number}"), time=3000))
-            assert journal.last_txid() == writer.last_txid
+            assert journal.read_last_txid() == writer.last_txid
         rest = list(walk)
-        assert spans([first, *rest]) == spans(journal.blocks(after=first.first_txid - 1, until=rest[-1].last_txid))
+        assert spans([first, *rest]) == spans(journal.iter_blocks(after=first.first_txid - 1, until=rest[-1].last_txid))
 
 
 def test_blocks_outlive_the_journal(directory: Path) -> None:
     with Journal.open(directory, INSTANCE) as journal:
-        blocks = list(journal.blocks())
-    assert sum(len(block.payloads()) for block in blocks) == blocks[-1].last_txid
+        blocks = list(journal.iter_blocks())
+    assert sum(len(block.list_payloads()) for block in blocks) == blocks[-1].last_txid
 
 
 def test_no_journal_is_missing(tmp_path: Path) -> None:
@@ -234,9 +236,9 @@ def test_no_journal_is_missing(tmp_path: Path) -> None:
 def test_reading_changes_no_byte(directory: Path) -> None:
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
     with Journal.open(directory, INSTANCE) as journal:
-        list(journal.blocks())
-        journal.topics()
-        journal.files()
+        list(journal.iter_blocks())
+        journal.read_topic_states()
+        journal.list_files()
     assert before == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
 
 
@@ -244,9 +246,9 @@ def test_reading_changes_no_byte(directory: Path) -> None:
     "ask",
     [
         lambda journal, last: journal.first_txid,
-        lambda journal, last: journal.reaches(last),
-        lambda journal, last: journal.goes_on_from(ORDERS, last),
-        lambda journal, last: journal.covers(ORDERS),
+        lambda journal, last: journal.reaches_txid(last),
+        lambda journal, last: journal.covers_topic_after(ORDERS, last),
+        lambda journal, last: journal.covers_topic(ORDERS),
     ],
     ids=["first_txid", "reaches", "goes_on_from", "covers"],
 )
@@ -255,7 +257,7 @@ def test_questions_about_the_past_while_the_oldest_files_are_removed(
 ) -> None:
     oldest = sorted(directory.glob("*.journal"))[:2]
     with Journal.open(directory, INSTANCE) as journal:
-        last = journal.last_txid()
+        last = journal.read_last_txid()
         for path in oldest:
             path.unlink()
         with Journal.open(directory, INSTANCE) as fresh:
@@ -271,7 +273,9 @@ def test_a_missing_file_is_damage_unless_it_is_at_the_front(directory: Path, vic
         with Journal.open(directory, INSTANCE) as journal:
             first = journal.first_txid
             assert first > 1
-            assert [entry.txid for b in journal.blocks() for entry in b.entries()] == list(range(first, total + 1))
+            assert [entry.txid for b in journal.iter_blocks() for entry in b.iter_entries()] == list(
+                range(first, total + 1)
+            )
     elif victim == 1:
         with pytest.raises(DamageError) as caught:
             contents(directory)
@@ -280,7 +284,7 @@ def test_a_missing_file_is_damage_unless_it_is_at_the_front(directory: Path, vic
         with pytest.raises(DamageError) as caught:
             contents(directory)
         assert caught.value.code == "SOW-JRN-013"
-        topics_path(directory, INSTANCE).unlink()
+        build_topics_path(directory, INSTANCE).unlink()
         assert len(contents(directory)) < total
         with pytest.raises(DamageError) as caught:
             contents(directory, acknowledged=total)
@@ -307,8 +311,8 @@ def test_files_that_were_swapped_or_come_from_elsewhere_are_damage(directory: Pa
 def test_a_file_cut_at_a_block_is_a_gap(directory: Path) -> None:
     files = sorted(directory.glob("*.journal"))
     with Journal.open(directory, INSTANCE) as journal:
-        second = [block for block in journal.blocks() if block.start.number == 1]
-        total = journal.last_txid()
+        second = [block for block in journal.iter_blocks() if block.start.number == 1]
+        total = journal.read_last_txid()
     group_end = [block for block in second if block.header.is_last][-2].end
     with files[1].open("r+b") as file:
         file.truncate(group_end.offset)
@@ -316,7 +320,7 @@ def test_a_file_cut_at_a_block_is_a_gap(directory: Path) -> None:
         contents(directory)
     assert caught.value.code == "SOW-JRN-011"
     with Journal.open(directory, INSTANCE) as journal:
-        items = list(journal.blocks(resync=True))
+        items = list(journal.iter_blocks(resync=True))
     (damage,) = [item for item in items if not isinstance(item, Block)]
     assert damage.first_txid == group_end.txid + 1
     kept = sum(len(item) for item in items if isinstance(item, Block))
@@ -327,8 +331,8 @@ def test_a_file_cut_at_a_block_is_a_gap(directory: Path) -> None:
 def test_an_unreadable_disk_is_a_storage_error(directory: Path, code: int) -> None:
     for n in range(1, 12):
         with pytest.raises(StorageError) as caught, Journal.open(directory, INSTANCE, seam=FailAt(n, code)) as journal:
-            list(journal.blocks())
-            journal.state()
+            list(journal.iter_blocks())
+            journal.refresh_state()
         assert caught.value.code == "SOW-JRN-020"
 
 
@@ -337,8 +341,8 @@ def test_quiet_commands_import_neither_zstandard_nor_numpy(directory: Path) -> N
         "import sys, pathlib\n"
         "from sowctl.journal.reader import Journal\n"
         f"journal = Journal.open(pathlib.Path({str(directory)!r}), {INSTANCE!r})\n"
-        "state = journal.topic_state(('orders', 'json'))\n"
-        "assert list(journal.blocks(after=state.last_txid, topic=('orders', 'json'))) == []\n"
+        "state = journal.find_topic_state(('orders', 'json'))\n"
+        "assert list(journal.iter_blocks(after=state.last_txid, topic=('orders', 'json'))) == []\n"
         "print(sorted({'zstandard', 'numpy', 'xxhash', 'lmdb'} & set(sys.modules)))\n"
     )
     root = Path(__file__).parents[2]
@@ -351,9 +355,9 @@ def test_times_and_topics_of_mixed_blocks(tmp_path: Path) -> None:
     with open_writer(directory, NO_SYNC) as writer:
         mixed = group(texts(6), topic=[0, 1, 1, 0, 1, 0], times=array("q", [1, 2, 3, 4, 5, 6]))
         publish(writer, mixed)
-        assert writer.topic_state(TRADES).last_time == 5
-        assert writer.topic_state(ORDERS).last_txid == 6
+        assert writer.find_topic_state(TRADES).last_time == 5
+        assert writer.find_topic_state(ORDERS).last_txid == 6
     with Journal.open(directory, INSTANCE) as journal:
-        (block,) = journal.blocks(topic=TRADES)
-        assert [entry.topic for entry in block.entries()] == [ORDERS, TRADES, TRADES, ORDERS, TRADES, ORDERS]
+        (block,) = journal.iter_blocks(topic=TRADES)
+        assert [entry.topic for entry in block.iter_entries()] == [ORDERS, TRADES, TRADES, ORDERS, TRADES, ORDERS]
         assert (block.header.earliest, block.header.latest) == (1, 6)

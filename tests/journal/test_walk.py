@@ -11,7 +11,7 @@ from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage
 from sowctl.journal.files import JournalFile
 from sowctl.journal.reader import Journal
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from sowctl.journal.walk import Walker
 from sowctl.seam import SEAM
 from tests.support.damage import overwrite
@@ -20,8 +20,8 @@ from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writ
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
-    monkeypatch.setattr(group_module, "PLAIN_BELOW", 1 << 30)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(group_module, "MIN_COMPRESSED_BYTES", 1 << 30)
 
 
 def journal_path(directory: Path, number: int = 0) -> Path:
@@ -29,14 +29,14 @@ def journal_path(directory: Path, number: int = 0) -> Path:
 
 
 def forget_topics(directory: Path) -> None:
-    topics_path(directory, INSTANCE).unlink(missing_ok=True)
+    build_topics_path(directory, INSTANCE).unlink(missing_ok=True)
 
 
 def spans(directory: Path) -> list[tuple[int, int]]:
     """(start, end) of every block of the first file, aborted ones too."""
     file = JournalFile(journal_path(directory), 0, SEAM)
     walker = Walker(file, file.header.blocks_offset, file.header.first_txid - 1, is_last=False)
-    found = [(ref.offset, ref.end) for item in walker.groups() if isinstance(item, list) for ref in item]
+    found = [(ref.offset, ref.end_offset) for item in walker.iter_groups() if isinstance(item, list) for ref in item]
     file.close()
     return found
 
@@ -45,7 +45,7 @@ def salvage(directory: Path, acknowledged: int = 0) -> tuple[list[int], list[Dam
     txids: list[int] = []
     damages: list[Damage] = []
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
-        for item in journal.blocks(resync=True):
+        for item in journal.iter_blocks(resync=True):
             if isinstance(item, Block):
                 txids += range(item.first_txid, item.last_txid + 1)
             else:
@@ -85,9 +85,9 @@ def test_a_group_whose_end_is_damaged_is_saved_as_far_as_it_goes(tmp_path: Path)
 def test_a_damaged_abort_marker_does_not_bring_its_group_back(tmp_path: Path) -> None:
     with open_writer(tmp_path, NO_SYNC) as writer:
         publish(writer, group(texts(2)))
-        with writer.lock():
-            writer.append(group(texts(6, tag="never")), 1, last=False)
-            writer.abort()
+        with writer.hold_lock():
+            writer.append_group(group(texts(6, tag="never")), 1, last=False)
+            writer.abort_group()
         publish(writer, group(texts(2)))
     forget_topics(tmp_path)
     marker = spans(tmp_path)[3]
@@ -103,9 +103,9 @@ def test_a_damaged_abort_marker_does_not_bring_its_group_back(tmp_path: Path) ->
 def test_a_damaged_block_before_an_abort_marker_saves_nothing(tmp_path: Path) -> None:
     with open_writer(tmp_path, NO_SYNC) as writer:
         publish(writer, group(texts(2)))
-        with writer.lock():
-            writer.append(group(texts(6, tag="never")), 1, last=False)
-            writer.abort()
+        with writer.hold_lock():
+            writer.append_group(group(texts(6, tag="never")), 1, last=False)
+            writer.abort_group()
         publish(writer, group(texts(2)))
     forget_topics(tmp_path)
     overwrite(journal_path(tmp_path), spans(tmp_path)[2][0] + 20, b"~")
@@ -152,7 +152,7 @@ def test_a_broken_block_of_a_group_that_never_ended_is_a_tear(tmp_path: Path) ->
     path.write_bytes(path.read_bytes()[: places[2][1]])
     overwrite(path, places[1][1] - 5, b"~")
     with Journal.open(tmp_path, INSTANCE) as journal:
-        assert [block.last_txid for block in journal.blocks()] == [2]
+        assert [block.last_txid for block in journal.iter_blocks()] == [2]
         assert journal.tail_report is not None
         assert journal.tail_report.offset == places[1][0]
     with open_writer(tmp_path, NO_SYNC) as writer:
@@ -195,7 +195,7 @@ def test_a_reader_that_meets_a_moving_end_looks_again(tmp_path: Path) -> None:
         path.write_bytes(whole[:-200])
         file = JournalFile(path, 0, SEAM)
         walker = Walker(file, file.header.blocks_offset, 0, is_last=True)
-        walk = walker.groups()
+        walk = walker.iter_groups()
         first = next(walk)
         assert isinstance(first, list)
         path.write_bytes(whole)
@@ -219,7 +219,7 @@ def test_blocks_behind_the_size_that_a_walk_knows_prove_nothing(tmp_path: Path) 
     file.size = places[1][1] - 100
     walker = Walker(file, file.header.blocks_offset, 0, is_last=True)
     walker._retries = 0
-    assert [item[-1].header.last_txid for item in walker.groups() if isinstance(item, list)] == [2]
+    assert [item[-1].header.last_txid for item in walker.iter_groups() if isinstance(item, list)] == [2]
     assert walker.tail is not None
     assert (walker.tail.offset, walker.tail.size) == (places[1][0], file.size - places[1][0])
     file.close()

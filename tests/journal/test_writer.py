@@ -85,7 +85,7 @@ def test_a_topics_file_that_may_not_be_read_is_no_missing_one(tmp_path: Path, mo
 
     monkeypatch.setattr(Path, "read_bytes", refused)
     with Journal.open(tmp_path, INSTANCE) as log, pytest.raises(StorageError) as caught:
-        log.last_txid()
+        log.read_last_txid()
     assert (caught.value.code, caught.value.exit_status) == ("SOW-JRN-053", 6)
 
 
@@ -102,8 +102,8 @@ def test_one_write_and_one_sync_per_batch(tmp_path: Path) -> None:
 
 def test_what_is_not_synced_is_synced_when_the_lock_goes(tmp_path: Path) -> None:
     with open_writer(tmp_path) as writer:
-        with writer.lock():
-            writer.append(group([b"x"]), 1000)
+        with writer.hold_lock():
+            writer.append_group(group([b"x"]), 1000)
             assert (writer.last_txid, writer.synced_txid) == (1, 0)
         assert writer.synced_txid == 1
 
@@ -119,8 +119,8 @@ def test_a_group_that_another_thread_compresses_has_the_same_bytes(tmp_path: Pat
         for name, helper in (("alone", None), ("beside", pool)):
             with open_writer(tmp_path / name, codec=codec) as writer:
                 for one in (whole, group([b"small"])):
-                    with writer.lock():
-                        writer.append(
+                    with writer.hold_lock():
+                        writer.append_group(
                             one, 1000, pool=helper, meanwhile=lambda writer=writer: done.append(writer.last_txid)
                         )  # type: ignore[misc]
     # Called once for each group, before its txids are used.
@@ -136,18 +136,18 @@ def test_what_was_to_be_done_meanwhile_fails_before_anything_is_written(tmp_path
 
     with ThreadPoolExecutor(1) as pool, open_writer(tmp_path) as writer:
         for payloads in (texts(2), texts(5000)):
-            with writer.lock(), pytest.raises(ValueError, match="no"):
-                writer.append(group(payloads), 1, pool=pool, meanwhile=fail)
+            with writer.hold_lock(), pytest.raises(ValueError, match="no"):
+                writer.append_group(group(payloads), 1, pool=pool, meanwhile=fail)
         assert publish(writer, group([b"x"])) == [(1, 1)]
     assert contents(tmp_path) == [(1, b"x")]
 
 
 def test_nothing_is_done_without_the_lock(tmp_path: Path) -> None:
     with open_writer(tmp_path) as writer:
-        for action in (lambda: writer.append(group([b"x"]), 1), writer.sync, writer.abort):
+        for action in (lambda: writer.append_group(group([b"x"]), 1), writer.sync, writer.abort_group):
             with pytest.raises(ValueError, match="not locked"):
                 action()
-        with writer.lock(), pytest.raises(ValueError, match="already"), writer.lock():
+        with writer.hold_lock(), pytest.raises(ValueError, match="already"), writer.hold_lock():
             pass
 
 
@@ -158,16 +158,16 @@ def test_a_lineage_needs_sixteen_bytes(tmp_path: Path) -> None:
 
 def test_a_group_in_pieces_is_one_group(tmp_path: Path) -> None:
     with open_writer(tmp_path) as writer:
-        with writer.lock():
-            assert writer.append(group([b"a", b"b"]), 1, last=False) == (1, 2)
+        with writer.hold_lock():
+            assert writer.append_group(group([b"a", b"b"]), 1, last=False) == (1, 2)
             assert contents(tmp_path) == []
-            assert writer.append(group([b"c"], topic=1), 1, last=False) == (3, 3)
-            assert writer.append(group([b"d"]), 1) == (4, 4)
-        assert writer.topic_state(ORDERS).last_txid == 4
-        assert writer.topic_state(TRADES).position == writer.topic_state(ORDERS).position
+            assert writer.append_group(group([b"c"], topic=1), 1, last=False) == (3, 3)
+            assert writer.append_group(group([b"d"]), 1) == (4, 4)
+        assert writer.find_topic_state(ORDERS).last_txid == 4
+        assert writer.find_topic_state(TRADES).position == writer.find_topic_state(ORDERS).position
     assert contents(tmp_path) == [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")]
     with Journal.open(tmp_path, INSTANCE) as journal:
-        assert {block.header.group for block in journal.blocks()} == {1}
+        assert {block.header.group for block in journal.iter_blocks()} == {1}
 
 
 @pytest.mark.parametrize("how", ["abort", "leave", "raise"])
@@ -175,15 +175,15 @@ def test_a_group_that_is_not_ended_has_not_happened(tmp_path: Path, how: str) ->
     with open_writer(tmp_path) as writer:
         publish(writer, group([b"before"]))
         try:
-            with writer.lock():
-                writer.append(group([b"a", b"b"], topic=1), 1, last=False)
+            with writer.hold_lock():
+                writer.append_group(group([b"a", b"b"], topic=1), 1, last=False)
                 if how == "abort":
-                    writer.abort()
+                    writer.abort_group()
                 if how == "raise":
                     raise KeyError
         except KeyError:
             pass
-        assert writer.topic_state(TRADES).last_txid == 0
+        assert writer.find_topic_state(TRADES).last_txid == 0
         assert publish(writer, group([b"after"])) == [(4, 4)]
     assert contents(tmp_path) == [(1, b"before"), (4, b"after")]
     assert problems(tmp_path) == []
@@ -191,35 +191,35 @@ def test_a_group_that_is_not_ended_has_not_happened(tmp_path: Path, how: str) ->
 
 def test_refresh_hands_over_what_others_wrote(tmp_path: Path) -> None:
     with open_writer(tmp_path, journal_size=1500) as one, open_writer(tmp_path, journal_size=1500) as two:
-        assert one.refresh() == []
+        assert one.read_new_blocks() == []
         for number in range(8):
             publish(two, group(texts(3, tag=f"two{number}")))
             publish(two, group(texts(2, tag=f"two{number}")))
-            with one.lock():
-                found = one.refresh()
+            with one.hold_lock():
+                found = one.read_new_blocks()
                 assert [len(block) for block in found] == [3, 2]
-                assert one.refresh() == []
-                one.append(group(texts(1)), 1000)
-                assert one.refresh() == []
-            with two.lock():
-                assert [len(block) for block in two.refresh()] == [1]
+                assert one.read_new_blocks() == []
+                one.append_group(group(texts(1)), 1000)
+                assert one.read_new_blocks() == []
+            with two.hold_lock():
+                assert [len(block) for block in two.read_new_blocks()] == [1]
         assert one.last_txid == two.last_txid - 0
-        assert two.topic_state(ORDERS).last_txid == two.last_txid
+        assert two.find_topic_state(ORDERS).last_txid == two.last_txid
 
 
 def test_small_blocks_are_not_compressed(tmp_path: Path) -> None:
     with open_writer(tmp_path) as writer:
         publish(writer, group([b"small"]), group(texts(100)))
     with Journal.open(tmp_path, INSTANCE) as journal:
-        assert [block.header.codec for block in journal.blocks()] == [0, 1]
+        assert [block.header.codec for block in journal.iter_blocks()] == [0, 1]
     with open_writer(tmp_path / "plain", codec=CODEC_NONE) as writer:
         publish(writer, group(texts(100)))
     with Journal.open(tmp_path / "plain", INSTANCE) as journal:
-        assert [block.header.codec for block in journal.blocks()] == [0]
+        assert [block.header.codec for block in journal.iter_blocks()] == [0]
 
 
 def test_the_lock_names_its_holder_and_ends_on_time(tmp_path: Path) -> None:
-    with open_writer(tmp_path, holder="sowctl publish\norders") as one, one.lock():
+    with open_writer(tmp_path, holder="sowctl publish\norders") as one, one.hold_lock():
         start = time.monotonic()
         with pytest.raises(LockedError) as caught:
             open_writer(tmp_path, lock_wait=0.05)
@@ -236,11 +236,11 @@ def test_a_waiting_writer_gets_the_lock(tmp_path: Path) -> None:
         done: list[int] = []
 
         def wait() -> None:
-            with two.lock():
-                done.append(two.append(group([b"second"]), 1)[0])
+            with two.hold_lock():
+                done.append(two.append_group(group([b"second"]), 1)[0])
 
-        with one.lock():
-            one.append(group([b"first"]), 1)
+        with one.hold_lock():
+            one.append_group(group([b"first"]), 1)
             thread = threading.Thread(target=wait)
             thread.start()
             time.sleep(0.03)
@@ -281,9 +281,9 @@ def test_processes_that_write_by_turns_leave_one_chain(tmp_path: Path) -> None:
 
 def test_two_handles_in_one_process_exclude_each_other(tmp_path: Path) -> None:
     with open_writer(tmp_path) as one, open_writer(tmp_path, lock_wait=0.01) as two:
-        with one.lock(), pytest.raises(LockedError), two.lock():
+        with one.hold_lock(), pytest.raises(LockedError), two.hold_lock():
             pass
-        with two.lock():
+        with two.hold_lock():
             pass
 
 

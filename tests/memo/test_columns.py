@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.memo import rownumbers as p
-from sowctl.memo.build import MOST_WORDS, ColumnBuilder
+from sowctl.memo.builder import MAX_DISTINCT_VALUES, ColumnBuilder
 from sowctl.memo.column import MemoColumn, open_column
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile
-from sowctl.memo.words import decode_words, encode_words
-from sowctl.values.compare import first
-from sowctl.values.fields import Number, SlotValue, Values
+from sowctl.memo.valuecodec import decode_values, encode_values
+from sowctl.values.fields import Number, SlotValue, ValueList
+from sowctl.values.scalars import to_scalar
 from tests.support.examples import examples
 
 _INTEGERS = st.one_of(st.none(), st.integers(-(2**53), 2**53))
@@ -33,7 +33,8 @@ _MIXED = st.one_of(
     st.binary(max_size=2),
     st.builds(Number, st.integers(-9, 9), st.just(b"7")),
     st.builds(
-        lambda items: Values(tuple(items)), st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.text(max_size=2)))
+        lambda items: ValueList(tuple(items)),
+        st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.text(max_size=2))),
     ),
 )
 
@@ -41,16 +42,16 @@ _MIXED = st.one_of(
 def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> MemoColumn | None:
     builder = ColumnBuilder("name")
     for start in range(0, len(values), step):
-        builder.add(values[start : start + step])
-    path.write_bytes(b"".join(builder.parts(77)))
+        builder.add_values(values[start : start + step])
+    path.write_bytes(b"".join(builder.build_parts(77)))
     return open_column(MemoFile(path))
 
 
 def _same(a: SlotValue, b: SlotValue) -> bool:
     """The same value, where a String is the same as text and as bytes, and the empty one is NULL."""
-    if isinstance(a, Values) or isinstance(b, Values):
+    if isinstance(a, ValueList) or isinstance(b, ValueList):
         return a == b and list(map(type, a.items)) == list(map(type, b.items))  # type: ignore[union-attr]
-    a, b = (x.encode() if isinstance(x, str) else x for x in (first(a), first(b)))
+    a, b = (x.encode() if isinstance(x, str) else x for x in (to_scalar(a), to_scalar(b)))
     return type(a) is type(b) and a == b
 
 
@@ -64,7 +65,7 @@ def test_values_come_out_as_they_were(
     column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
     assert column is not None
     assert (column.records, column.digest) == (len(values), 77)
-    found = column.values()
+    found = column.read_values()
     assert len(found) == len(values)
     assert all(map(_same, found, values)), (found, values)
 
@@ -79,9 +80,9 @@ def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue]
     whole, part, behind = (ColumnBuilder("name") for _ in range(3))
     for builder, values in ((whole, first + second), (part, first), (behind, second)):
         for start in range(0, len(values), 5):
-            builder.add(values[start : start + 5])
+            builder.add_values(values[start : start + 5])
     part.extend(behind)
-    assert b"".join(part.parts(77)) == b"".join(whole.parts(77))
+    assert b"".join(part.build_parts(77)) == b"".join(whole.build_parts(77))
 
 
 def _coded(values: Sequence[SlotValue], order: int) -> tuple[Any, list[str]]:
@@ -102,7 +103,7 @@ def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> Non
         numbers = numpy.array([0 if value is None else value for value in values], "i8" if kinds == {int} else "f8")
         builder.add_numbers(numbers, nulls if nulls.any() else None, whole=kinds == {int})
     else:
-        builder.add(values)
+        builder.add_values(values)
 
 
 @pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
@@ -114,9 +115,9 @@ def test_arrays_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValue
     parts = data.draw(st.lists(st.lists(some, min_size=1, max_size=6), max_size=5))
     by_values, by_arrays = ColumnBuilder("name"), ColumnBuilder("name")
     for values in parts:
-        by_values.add(values)
+        by_values.add_values(values)
         _add(by_arrays, values, data.draw(st.integers(0, 1)))
-    assert b"".join(by_arrays.parts(77)) == b"".join(by_values.parts(77))
+    assert b"".join(by_arrays.build_parts(77)) == b"".join(by_values.build_parts(77))
 
 
 @pytest.mark.parametrize("spoiled", [0, 1])
@@ -124,13 +125,13 @@ def test_a_part_that_cannot_be_indexed_spoils_the_column(spoiled: int) -> None:
     parts = [ColumnBuilder("name"), ColumnBuilder("name")]
     for number, builder in enumerate(parts):
         if number == spoiled:
-            builder.add([True, *range(MOST_WORDS + 1)])
-        builder.add(["a", True] if number == spoiled else ["a"])
+            builder.add_values([True, *range(MAX_DISTINCT_VALUES + 1)])
+        builder.add_values(["a", True] if number == spoiled else ["a"])
     parts[0].extend(parts[1])
     unsuited = ColumnBuilder("name")
-    unsuited.spoil()
-    unsuited.add([None] * (MOST_WORDS + 5))
-    assert b"".join(parts[0].parts(77)) == b"".join(unsuited.parts(77))
+    unsuited.mark_unreadable()
+    unsuited.add_values([None] * (MAX_DISTINCT_VALUES + 5))
+    assert b"".join(parts[0].build_parts(77)) == b"".join(unsuited.build_parts(77))
 
 
 @example(values=[None, 0, -1, 2, 7, 2.5, 0.5], low=-1, high=7, opens=(True, True), nulls=False, others={0, 1})
@@ -169,13 +170,13 @@ def test_intervals(
     expected = matches(values)
     known = [place for place in sorted(others) if place < len(values)]
     for interval in (Interval(low, high, *opens), None):
-        hits = column.hits(Condition("", matches, interval))
+        hits = column.find_hits(Condition("", matches, interval))
         for lists in (True, False):
-            assert p.ascending(hits.places(arrays=not lists)) == expected
+            assert p.list_ascending(hits.read_row_numbers(arrays=not lists)) == expected
             assert hits.count == len(expected)
             for some in (known, list(range(len(values)))):
                 asked = some if lists else numpy.array(some, "u4")
-                assert p.listed(hits.among(asked)) == [place for place in some if place in expected]
+                assert p.list_rows(hits.select_among(asked)) == [place for place in some if place in expected]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -191,10 +192,10 @@ def test_strings(values: list[SlotValue], wanted: set[str], tmp_path_factory: py
     assert column is not None
     listed = tuple(one.encode() for one in wanted)
     for strings in (listed, None):
-        hits = column.hits(Condition("", matches, None, strings))
-        assert p.ascending(hits.places(arrays=False)) == matches(values)
+        hits = column.find_hits(Condition("", matches, None, strings))
+        assert p.list_ascending(hits.read_row_numbers(arrays=False)) == matches(values)
         assert hits.count == len(matches(values))
-        assert p.listed(hits.among(list(range(len(values))))) == matches(values)
+        assert p.list_rows(hits.select_among(list(range(len(values))))) == matches(values)
 
 
 @pytest.mark.parametrize("kind", [_NUMBERS, _TEXTS], ids=["numbers", "texts"])
@@ -212,7 +213,7 @@ def test_order_is_by_value_and_place(
     column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
     assert column is not None
     for descending in (False, True):
-        groups = list(column.ordered(descending=descending))
+        groups = list(column.iterate_by_value(descending=descending))
         assert all(groups)
         expected = sorted(range(len(values)), key=lambda place: rank(values[place]), reverse=descending)
         ranks = [rank(values[group[0]]) for group in groups]
@@ -224,13 +225,13 @@ def test_order_is_by_value_and_place(
 
 def test_what_is_not_indexed(tmp_path: Path) -> None:
     assert _column(tmp_path / "a", [float("nan"), 1.0]) is None
-    many = [Number(number, b"%d" % number) for number in range(MOST_WORDS + 1)]
+    many = [Number(number, b"%d" % number) for number in range(MAX_DISTINCT_VALUES + 1)]
     assert _column(tmp_path / "b", many, step=1000) is None
     assert _column(tmp_path / "c", many[:-1], step=1000) is not None
     builder = ColumnBuilder("name")
-    builder.add([1, 2])
-    builder.spoil()
-    (tmp_path / "d").write_bytes(b"".join(builder.parts(1)))
+    builder.add_values([1, 2])
+    builder.mark_unreadable()
+    (tmp_path / "d").write_bytes(b"".join(builder.build_parts(1)))
     assert open_column(MemoFile(tmp_path / "d")) is None
 
 
@@ -242,7 +243,11 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
     def read(raw: bytes) -> object:
         path.write_bytes(raw)
         column = open_column(MemoFile(path))
-        return None if column is None else (column.values(), list(column.ordered(descending=False)), column.digest)
+        return (
+            None
+            if column is None
+            else (column.read_values(), list(column.iterate_by_value(descending=False)), column.digest)
+        )
 
     expected = read(sound)
     for at in range(len(sound)):
@@ -263,14 +268,14 @@ def test_integers_that_a_double_would_round_keep_their_value(tmp_path: Path) -> 
     for number in (2**53 + 1, -(2**53) - 1, 2**54 + 1):
         column = _column(tmp_path / "x.memo", [1, number, 2.5])
         assert column is not None
-        assert list(map(repr, column.values())) == ["1", repr(number), "2.5"]
+        assert list(map(repr, column.read_values())) == ["1", repr(number), "2.5"]
 
 
 def test_words_keep_kinds() -> None:
-    words: list[SlotValue] = [1, 1.0, True, "x", b"\xff", Number(2.5, b"2.50"), Values((1, True, "x", None), True)]
+    words: list[SlotValue] = [1, 1.0, True, "x", b"\xff", Number(2.5, b"2.50"), ValueList((1, True, "x", None), True)]
     words.append(Number(7, b"007", typed=False))
-    found = decode_words(encode_words(words))
+    found = decode_values(encode_values(words))
     assert found == words
     assert list(map(type, found)) == list(map(type, words))
-    assert isinstance(found[6], Values)
+    assert isinstance(found[6], ValueList)
     assert list(map(type, found[6].items)) == [int, bool, str, type(None)]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.types import DEFINED_TYPES, type_names
-from sowctl.values.compare import plain, text_of
-from sowctl.values.fields import Row, Slot, SlotValue, Values, Write
+from sowctl.messages.types import DEFINED_TYPES, list_type_names
+from sowctl.values.fields import FieldWrite, Row, Slot, SlotValue, ValueList
+from sowctl.values.scalars import to_plain_scalar, to_text
 from tests.support.examples import examples
 from tests.support.messagetypes import SAMPLES, Sample
 
@@ -33,21 +33,21 @@ def unable(what: str) -> pytest.MarkDecorator:
 def read(sample: Sample, payload: bytes, names: Sequence[str] = NAMES) -> list[Any]:
     """Values of fields as lists of plain scalars, Strings as bytes."""
     slots = [Slot(sample.at(name), listed=True) for name in names]
-    rows, refusals = sample.type().extractor(slots)([payload])
+    rows, refusals = sample.type().build_extractor(slots)([payload])
     assert refusals == []
-    return [[as_bytes(item) for item in value.items] for value in rows[0] if isinstance(value, Values)]
+    return [[as_bytes(item) for item in value.items] for value in rows[0] if isinstance(value, ValueList)]
 
 
 def as_bytes(value: SlotValue) -> Any:
-    scalar = plain(value)
-    return text_of(scalar) if isinstance(scalar, str | bytes) else scalar
+    scalar = to_plain_scalar(value)
+    return to_text(scalar) if isinstance(scalar, str | bytes) else scalar
 
 
 def alike(row: Row) -> list[Any]:
     """A row for comparison: Strings as bytes, NaN by name."""
 
     def one(value: SlotValue) -> object:
-        if isinstance(value, Values):
+        if isinstance(value, ValueList):
             return [one(item) for item in value.items], value.dropped
         return value.encode() if isinstance(value, str) else repr(value) if isinstance(value, float) else value
 
@@ -56,7 +56,7 @@ def alike(row: Row) -> list[Any]:
 
 def test_the_samples_name_every_type() -> None:
     kinds = {sample.type().kind for sample in SAMPLES}
-    assert kinds == {*type_names(), *DEFINED_TYPES}
+    assert kinds == {*list_type_names(), *DEFINED_TYPES}
 
 
 @EVERY
@@ -79,20 +79,20 @@ def test_fields_are_found_by_path(sample: Sample) -> None:
 @able("filterable")
 def test_a_plain_value_is_enough_where_it_says_everything(sample: Sample) -> None:
     slots = [Slot(sample.at(name)) for name in NAMES]
-    rows, _ = sample.type().extractor(slots)([sample.message])
+    rows, _ = sample.type().build_extractor(slots)([sample.message])
     a, n, f, e, many, absent = rows[0]
-    assert text_of(a) == b"x"
+    assert to_text(a) == b"x"
     assert (n, f, e, absent) == (5, 2.5, None, None)
-    assert many == Values((1, 2))
+    assert many == ValueList((1, 2))
 
 
 @able("filterable")
 def test_subscripts_take_one_of_a_list(sample: Sample) -> None:
     paths = [f"{sample.path('l')}[{index}]" for index in range(3)]
     slots = [Slot(sample.at("l").__class__(steps=_subscripted(path))) for path in paths]
-    rows, _ = sample.type().extractor(slots)([sample.message])
+    rows, _ = sample.type().build_extractor(slots)([sample.message])
     assert rows == [(1, 2, None)]
-    texts, _ = sample.type().key_texts([slot.path for slot in slots])([sample.message])
+    texts, _ = sample.type().build_key_extractor([slot.path for slot in slots])([sample.message])
     assert texts == [(b"1", b"2", None)]
 
 
@@ -105,16 +105,16 @@ def _subscripted(text: str) -> Any:
 @able("filterable")
 def test_key_texts_are_those_of_the_message(sample: Sample) -> None:
     paths = [sample.at(name) for name in NAMES]
-    assert sample.type().key_texts(paths)([sample.message]) == ([(b"x", b"5", b"2.5", None, b"1", None)], [])
+    assert sample.type().build_key_extractor(paths)([sample.message]) == ([(b"x", b"5", b"2.5", None, b"1", None)], [])
 
 
 @EVERY
 def test_no_slots_and_no_payloads_are_fine(sample: Sample) -> None:
     kind = sample.type()
-    assert kind.extractor([])([sample.message]) == ([()], [])
-    assert kind.key_texts([])([sample.message]) == ([()], [])
-    assert kind.extractor([Slot(sample.at("a"))])([]) == ([], [])
-    assert kind.key_texts([sample.at("a")])([]) == ([], [])
+    assert kind.build_extractor([])([sample.message]) == ([()], [])
+    assert kind.build_key_extractor([])([sample.message]) == ([()], [])
+    assert kind.build_extractor([Slot(sample.at("a"))])([]) == ([], [])
+    assert kind.build_key_extractor([sample.at("a")])([]) == ([], [])
 
 
 @EVERY
@@ -124,19 +124,19 @@ def test_a_bad_message_costs_its_neighbours_nothing(sample: Sample) -> None:
     for payload in bad:
         batch = [sample.message, payload, sample.message]
         slots = [Slot(sample.at("a")), Slot(sample.at("n"), listed=True)]
-        rows, refusals = kind.extractor(slots)(batch)
+        rows, refusals = kind.build_extractor(slots)(batch)
         assert [refusal.index for refusal in refusals] == [1], payload[:20]
         assert rows[0] == rows[2]
         assert rows[1] == (None, None)
         assert refusals[0].code.startswith("SOW-MSG-0")
-        assert kind.check(batch) == refusals
-        texts, refused = kind.key_texts([sample.at("a")])(batch)
+        assert kind.check_payloads(batch) == refusals
+        texts, refused = kind.build_key_extractor([sample.at("a")])(batch)
         assert (texts[0], texts[1], refused) == (texts[2], (None,), refusals)
 
 
 @EVERY
 def test_refusals_say_where(sample: Sample) -> None:
-    for refusal in sample.type().check(list(sample.bad)):
+    for refusal in sample.type().check_payloads(list(sample.bad)):
         assert refusal.message
         assert refusal.offset is None or 0 <= refusal.offset <= len(sample.bad[refusal.index])
 
@@ -145,24 +145,24 @@ def test_refusals_say_where(sample: Sample) -> None:
 def test_what_is_not_changed_keeps_its_bytes(sample: Sample) -> None:
     kind = sample.type()
     if kind.mergeable:
-        assert kind.merge(sample.message, sample.empty) == sample.message
+        assert kind.merge_delta(sample.message, sample.empty) == sample.message
     if kind.constructible:
-        assert kind.assign(sample.message, []) == sample.message
+        assert kind.assign_fields(sample.message, []) == sample.message
     if kind.selectable:
-        assert kind.select(sample.message, [(True, ())]) == sample.message
+        assert kind.select_fields(sample.message, [(True, ())]) == sample.message
 
 
 @able("mergeable")
 def test_a_delta_replaces_what_it_has_and_appends_what_is_new(sample: Sample) -> None:
-    merged = sample.type().merge(sample.message, sample.delta)
+    merged = sample.type().merge_delta(sample.message, sample.delta)
     assert read(sample, merged, ("a", "n", "f", "l", "z")) == [[b"x"], [6], [2.5], [1, 2], [1]]
-    again = sample.type().merge(merged, sample.delta)
+    again = sample.type().merge_delta(merged, sample.delta)
     assert read(sample, again) == read(sample, merged)
 
 
 @able("mergeable")
 def test_nulls_of_a_delta_count_only_where_asked(sample: Sample) -> None:
-    merged = sample.type().merge(sample.message, sample.delta, set_nulls=True)
+    merged = sample.type().merge_delta(sample.message, sample.delta, set_nulls=True)
     a, n, z = read(sample, merged, ("a", "n", "z"))
     assert a in ([], [None])
     assert (n, z) == ([6], [1])
@@ -172,17 +172,17 @@ def test_nulls_of_a_delta_count_only_where_asked(sample: Sample) -> None:
 def test_a_list_of_a_delta_replaces_the_whole_list(sample: Sample) -> None:
     kind = sample.type()
     if not (kind.selectable and kind.constructible):
-        assert read(sample, kind.merge(sample.message, sample.message)) == read(sample, sample.message)
+        assert read(sample, kind.merge_delta(sample.message, sample.message)) == read(sample, sample.message)
         return
-    only = kind.select(sample.message, [(False, ()), (True, sample.at("l").names)])
-    longer = kind.assign(sample.message, [Write(sample.at("l"), 9)])
+    only = kind.select_fields(sample.message, [(False, ()), (True, sample.at("l").names)])
+    longer = kind.assign_fields(sample.message, [FieldWrite(sample.at("l"), 9)])
     assert read(sample, longer, ("l",)) == [[9]]
-    assert read(sample, kind.merge(longer, only), ("l",)) == [[1, 2]]
+    assert read(sample, kind.merge_delta(longer, only), ("l",)) == [[1, 2]]
 
 
 @unable("mergeable")
 def test_without_delta_the_new_message_counts(sample: Sample) -> None:
-    assert sample.type().merge(sample.message, sample.delta) == sample.delta
+    assert sample.type().merge_delta(sample.message, sample.delta) == sample.delta
 
 
 @able("mergeable")
@@ -191,18 +191,18 @@ def test_a_merge_says_which_message_is_bad(sample: Sample) -> None:
     for payload in sample.bad:
         for part, pair in {"base": (payload, sample.delta), "delta": (sample.message, payload)}.items():
             with pytest.raises(InputError) as caught:
-                kind.merge(*pair)
+                kind.merge_delta(*pair)
             assert caught.value.facts["part"] == part
-            assert caught.value.code == kind.check([payload])[0].code
+            assert caught.value.code == kind.check_payloads([payload])[0].code
             assert "offset" in caught.value.facts
 
 
 @able("constructible")
 def test_written_fields_can_be_read(sample: Sample) -> None:
     kind = sample.type()
-    writes = [Write(sample.at("a"), "y"), Write(sample.at("f"), None, True), Write(sample.at("q"), 1.5)]
-    writes += [Write(sample.at("n"), None), Write(sample.at("l"), b"z")]
-    a, n, f, _, many, q = read(sample, kind.assign(sample.message, writes))
+    writes = [FieldWrite(sample.at("a"), "y"), FieldWrite(sample.at("f"), None, True), FieldWrite(sample.at("q"), 1.5)]
+    writes += [FieldWrite(sample.at("n"), None), FieldWrite(sample.at("l"), b"z")]
+    a, n, f, _, many, q = read(sample, kind.assign_fields(sample.message, writes))
     assert (a, f, many, q) == ([b"y"], [], [b"z"], [1.5])
     assert n in ([], [None])
 
@@ -210,9 +210,9 @@ def test_written_fields_can_be_read(sample: Sample) -> None:
 @able("constructible")
 def test_a_field_can_be_written_and_removed_again(sample: Sample) -> None:
     kind = sample.type()
-    there = kind.assign(sample.message, [Write(sample.at("q"), "v")])
+    there = kind.assign_fields(sample.message, [FieldWrite(sample.at("q"), "v")])
     assert read(sample, there, ("q",)) == [[b"v"]]
-    gone = kind.assign(there, [Write(sample.at("q"), None, True)])
+    gone = kind.assign_fields(there, [FieldWrite(sample.at("q"), None, True)])
     assert read(sample, gone) == read(sample, sample.message)
 
 
@@ -228,27 +228,29 @@ def test_a_field_can_be_written_and_removed_again(sample: Sample) -> None:
 )
 def test_a_message_can_be_made_of_any_values(sample: Sample, value: Any) -> None:
     kind = sample.type()
-    payload = kind.build([(sample.at("a").names, value), (sample.at("n").names, None), (sample.at("q").names, 1)])
+    payload = kind.build_message(
+        [(sample.at("a").names, value), (sample.at("n").names, None), (sample.at("q").names, 1)]
+    )
     found, null, last = read(sample, payload, ("a", "n", "q"))
     assert null in ([], [None])
     assert last == [1]
-    texts, _ = kind.key_texts([sample.at("a")])([payload])
+    texts, _ = kind.build_key_extractor([sample.at("a")])([payload])
     if isinstance(value, str):
         blank = not value.strip(" \t\r\n")
-        assert texts == [(text_of(value),)] or (blank and texts == [(None,)])
+        assert texts == [(to_text(value),)] or (blank and texts == [(None,)])
     else:
         assert found == [value]
-        assert texts == [(text_of(value),)]
+        assert texts == [(to_text(value),)]
 
 
 @able("constructible")
 def test_a_made_message_is_read_without_refusal(sample: Sample) -> None:
     kind = sample.type()
     nan = float("nan")
-    payload = kind.build(
+    payload = kind.build_message(
         [(sample.at(name).names, value) for name, value in zip("anf", (nan, -nan, float("inf")), strict=True)]
     )
-    assert kind.check([payload]) == []
+    assert kind.check_payloads([payload]) == []
     assert json.loads(kind.view(payload)) is not None
 
 
@@ -256,27 +258,27 @@ def test_a_made_message_is_read_without_refusal(sample: Sample) -> None:
 def test_without_construction_writing_is_an_error_of_the_user(sample: Sample) -> None:
     kind = sample.type()
     with pytest.raises(UsageError) as caught:
-        kind.assign(sample.message, [Write(sample.at("a"), 1)])
+        kind.assign_fields(sample.message, [FieldWrite(sample.at("a"), 1)])
     assert caught.value.code == "SOW-MSG-005"
     with pytest.raises(UsageError):
-        kind.build([(("a",), 1)])
+        kind.build_message([(("a",), 1)])
 
 
 @able("selectable")
 def test_a_select_list_leaves_what_it_includes(sample: Sample) -> None:
     kind = sample.type()
-    only = kind.select(sample.message, [(False, ()), (True, sample.at("n").names)])
+    only = kind.select_fields(sample.message, [(False, ()), (True, sample.at("n").names)])
     assert read(sample, only) == [[], [5], [], [], [], []]
-    without = kind.select(sample.message, [(False, sample.at("n").names), (False, sample.at("l").names)])
+    without = kind.select_fields(sample.message, [(False, sample.at("n").names), (False, sample.at("l").names)])
     assert read(sample, without, ("a", "n", "l")) == [[b"x"], [], []]
-    nothing = kind.select(sample.message, [(False, ()), (True, sample.at("q").names)])
+    nothing = kind.select_fields(sample.message, [(False, ()), (True, sample.at("q").names)])
     assert read(sample, nothing) == [[]] * 6
 
 
 @unable("selectable")
 def test_without_select_lists_asking_for_one_is_an_error_of_the_user(sample: Sample) -> None:
     with pytest.raises(UsageError) as caught:
-        sample.type().select(sample.message, [(False, ())])
+        sample.type().select_fields(sample.message, [(False, ())])
     assert caught.value.code == "SOW-MSG-005"
 
 
@@ -314,10 +316,10 @@ def test_damage_is_refused_or_read_alike_by_everything(sample: Sample, data: st.
         for name in NAMES
         for text, listed in ((True, False), (False, True))
     ]
-    extract = kind.extractor(slots)
+    extract = kind.build_extractor(slots)
     rows, refusals = extract(payloads)
-    assert refusals == kind.check(payloads)
-    texts, refused = kind.key_texts([sample.at(name) for name in NAMES])(payloads)
+    assert refusals == kind.check_payloads(payloads)
+    texts, refused = kind.build_key_extractor([sample.at(name) for name in NAMES])(payloads)
     assert refused == refusals
     bad = {refusal.index for refusal in refusals}
     for index, payload in enumerate(payloads):
@@ -327,7 +329,7 @@ def test_damage_is_refused_or_read_alike_by_everything(sample: Sample, data: st.
             (r.code, r.message, r.offset) for r in refusals if r.index == index
         ]
         if index not in bad:
-            assert list(texts[index]) == [text_of(value) for value in rows[index][::2]]
+            assert list(texts[index]) == [to_text(value) for value in rows[index][::2]]
         one_line(kind.view(payload))
         changed(sample, payload, index in bad)
 
@@ -342,13 +344,17 @@ def changed(sample: Sample, payload: bytes, bad: bool) -> None:
     calls = []
     if kind.mergeable:
         calls += [
-            lambda: kind.merge(sample.message, payload),
-            lambda: kind.merge(payload, sample.delta, set_nulls=True),
+            lambda: kind.merge_delta(sample.message, payload),
+            lambda: kind.merge_delta(payload, sample.delta, set_nulls=True),
         ]
     if kind.constructible:
-        calls.append(lambda: kind.assign(payload, [Write(sample.at("q"), "v"), Write(sample.at("a"), None, True)]))
+        calls.append(
+            lambda: kind.assign_fields(
+                payload, [FieldWrite(sample.at("q"), "v"), FieldWrite(sample.at("a"), None, True)]
+            )
+        )
     if kind.selectable:
-        calls.append(lambda: kind.select(payload, [(False, sample.at("n").names)]))
+        calls.append(lambda: kind.select_fields(payload, [(False, sample.at("n").names)]))
     for call in calls:
         try:
             made = call()
@@ -356,4 +362,4 @@ def changed(sample: Sample, payload: bytes, bad: bool) -> None:
             assert bad or sample.skips
         else:
             assert not bad
-            assert kind.check([made]) == []
+            assert kind.check_payloads([made]) == []

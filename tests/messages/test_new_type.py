@@ -17,19 +17,19 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
+    build_input_error,
+    build_no_fields_error,
     read_each,
-    without_fields,
 )
 from sowctl.messages.types import (
     DEFINED_TYPES,
+    FIELDLESS_TYPES,
     MESSAGE_TYPES,
-    NOT_CONSTRUCTIBLE,
-    WITHOUT_FIELDS,
-    default_framing,
-    type_names,
+    UNCONSTRUCTIBLE_TYPES,
+    choose_framing,
+    list_type_names,
 )
-from sowctl.values.fields import Refusal, Slot, Values, Write
+from sowctl.values.fields import FieldWrite, Refusal, Slot, ValueList
 from sowctl.values.paths import Path as FieldPath
 from tests.support.messagetypes import SAMPLES, Sample
 
@@ -57,43 +57,43 @@ class PairType:
     def __init__(self, max_message: int, *, definition: object = None) -> None:
         self.name = "pair"
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
-        def row(payload: bytes) -> tuple[str | Values | None, ...]:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
+        def row(payload: bytes) -> tuple[str | ValueList | None, ...]:
             fields = self._fields(payload)
             found = [fields.get(slot.path.names[0]) for slot in slots]
             return tuple(
-                Values((one,) if one else ()) if slot.listed else one for slot, one in zip(slots, found, strict=True)
+                ValueList((one,) if one else ()) if slot.listed else one for slot, one in zip(slots, found, strict=True)
             )
 
         return lambda payloads: read_each(payloads, row, (None,) * len(slots))
 
-    def key_texts(self, paths: Sequence[FieldPath]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[FieldPath]) -> KeyExtractor:
         def texts(payload: bytes) -> tuple[bytes | None, ...]:
             fields = self._fields(payload)
             return tuple([fields[path.names[0]].encode() for path in paths])
 
         return lambda payloads: read_each(payloads, texts, (None,) * len(paths))
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         return read_each(payloads, self._fields, {})[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
-        raise without_fields(self.name, "to select")
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
+        raise build_no_fields_error(self.name, "to select")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         return delta
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
-        raise without_fields(self.name, "to write")
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
+        raise build_no_fields_error(self.name, "to write")
 
-    def build(self, fields: Members) -> bytes:
-        raise without_fields(self.name, "to write")
+    def build_message(self, fields: Members) -> bytes:
+        raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
         try:
             return json.dumps(self._fields(payload)).encode()
         except PayloadRefused as problem:
-            raise input_error(problem) from None
+            raise build_input_error(problem) from None
 
     members_view = view
 
@@ -127,14 +127,14 @@ def test_a_class_and_a_row_are_enough_for_publish_query_and_eval(tmp_path: Path)
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_what_configurations_are_checked_against_is_what_the_classes_say(sample: Sample) -> None:
     kind = sample.type()
-    assert (kind.kind in WITHOUT_FIELDS) is not kind.filterable
-    assert (kind.kind in NOT_CONSTRUCTIBLE) is not kind.constructible
-    assert default_framing(kind.kind) == ("lines" if kind.line_framed else "length")
+    assert (kind.kind in FIELDLESS_TYPES) is not kind.filterable
+    assert (kind.kind in UNCONSTRUCTIBLE_TYPES) is not kind.constructible
+    assert choose_framing(kind.kind) == ("lines" if kind.line_framed else "length")
     if kind.json_text:
         assert json.loads(sample.message) == json.loads(kind.view(sample.message))
 
 
 def test_text_types_are_lines_where_no_framing_is_given() -> None:
-    lines = {name for name in (*type_names(), *DEFINED_TYPES) if default_framing(name) == "lines"}
+    lines = {name for name in (*list_type_names(), *DEFINED_TYPES) if choose_framing(name) == "lines"}
     assert lines == {"json", "fix", "nvfix", "xml", "binary"}
-    assert set(MESSAGE_TYPES) == set(type_names())
+    assert set(MESSAGE_TYPES) == set(list_type_names())

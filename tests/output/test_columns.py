@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 
 from sowctl.errors import InputError, UsageError
-from sowctl.output.columns import MOST_MEMBERS, SAMPLE_RECORDS, heading
-from sowctl.output.formats import Rendered, make
-from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape
+from sowctl.output.columns import MAX_MEMBERS, SAMPLE_RECORDS, format_heading
+from sowctl.output.formats import RenderResult, make_renderer
+from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape_text
 from sowctl.output.records import OutputBatch, OutputRecord
-from sowctl.values.rawmembers import MIN_PARTED_BYTES
+from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES
 
 
-def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, Rendered]:
+def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, RenderResult]:
     records = [OutputRecord(json.dumps(row).encode(), sow_key=5) for row in rows]
     out = io.BytesIO()
     batch = OutputBatch("t", "json", lambda payload: payload, records)
-    rendered = make("csv", options or OutputOptions()).write([batch], out)
+    rendered = make_renderer("csv", options or OutputOptions()).write([batch], out)
     return out.getvalue().decode(), rendered
 
 
 def test_members_in_the_order_in_which_they_were_seen() -> None:
     text, rendered = csv([{"b": 1}, {"a": 2, "b": 3}, {"c": 4}])
     assert text == "b,a,c\n1,,\n3,2,\n,,4\n"
-    assert rendered == Rendered(3)
+    assert rendered == RenderResult(3)
 
 
 def test_members_after_the_sample_are_told() -> None:
@@ -58,7 +58,9 @@ def test_what_is_no_object_is_called_data() -> None:
 
 
 def test_headings() -> None:
-    assert [heading(parse_column(text)) for text in ("/a", "/a/b", "/txid", "txid", "[/odd name]", "sowkey")] == [
+    assert [
+        format_heading(parse_column(text)) for text in ("/a", "/a/b", "/txid", "txid", "[/odd name]", "sowkey")
+    ] == [
         "a",
         "a/b",
         "/txid",
@@ -98,7 +100,7 @@ def test_a_byte_is_at_most_255() -> None:
 
 
 def test_unescape_leaves_other_backslashes() -> None:
-    assert unescape(r"a\nb\\c\d" + "\\") == "a\nb\\c\\d\\"
+    assert unescape_text(r"a\nb\\c\d" + "\\") == "a\nb\\c\\d\\"
 
 
 @pytest.mark.parametrize("name", ["csv", "tsv", "table"])
@@ -106,12 +108,12 @@ def test_a_record_with_too_many_members_is_refused_by_its_key(name: str) -> None
     def shown(payload: str, chosen: tuple[Any, ...] = ()) -> bytes:
         out = io.BytesIO()
         batch = OutputBatch("orders", "json", bytes, [OutputRecord(b'{"m1":1}', 5), OutputRecord(payload.encode(), 7)])
-        make(name, OutputOptions(columns=chosen)).write([batch], out)
+        make_renderer(name, OutputOptions(columns=chosen)).write([batch], out)
         return out.getvalue()
 
-    members = [f'"m{number}":"x,{{\\"y"' for number in range(MOST_MEMBERS + 1)]
+    members = [f'"m{number}":"x,{{\\"y"' for number in range(MAX_MEMBERS + 1)]
     # Items of an array, members of members and commas in texts are none of the record's own members.
-    items = ",".join(["0"] * 3 * MOST_MEMBERS)
+    items = ",".join(["0"] * 3 * MAX_MEMBERS)
     within = f'{{"m1":[{items}],"m2":{{{",".join(members)}}}}}'
     assert shown(within) and shown(f" {{{','.join(members[:-1])}}}") and shown(f"[{items}]")
     for text in (f"{{{','.join(members)}}}", f" \n{{ {', '.join(members)}}}"):
@@ -134,13 +136,13 @@ def test_of_a_long_record_the_chosen_members_alone_are_made(twice: bool, monkeyp
     def shown(payload: str) -> bytes:
         out = io.BytesIO()
         batch = OutputBatch("orders", "json", bytes, [OutputRecord(payload.encode(), 7)])
-        make("csv", OutputOptions(columns=columns)).write([batch], out)
+        make_renderer("csv", OutputOptions(columns=columns)).write([batch], out)
         return out.getvalue()
 
     long = f"{{{front}{filler}{end}}}"
-    assert len(long) > MIN_PARTED_BYTES
+    assert len(long) > MIN_LONG_OBJECT_BYTES
     expected = shown(f"{{{front[:-1]}{end}}}")
     if not twice:
-        monkeypatch.setattr("sowctl.output.members.members", None)
+        monkeypatch.setattr("sowctl.output.members.read_members", None)
     assert shown(long) == expected
     assert b"1.50,,z," in expected

@@ -1,4 +1,4 @@
-"""Nothing that ``display`` returns can steer a terminal."""
+"""Nothing that ``escape_line`` returns can steer a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.output.display import EXCERPT_CHARACTERS, clip, display, display_json, display_lines, excerpt, width
+from sowctl.output.display import (
+    EXCERPT_CHARACTERS,
+    clip_text,
+    escape_json,
+    escape_line,
+    escape_lines,
+    format_excerpt,
+    measure_width,
+)
 
 HOSTILE = st.one_of(
     st.text(alphabet=st.characters(exclude_categories=[])),
@@ -32,17 +40,17 @@ def unsafe(text: str) -> set[str]:
 @example("\x1b]0;title\x07")
 @example(b"\xff\xfe\x9b31m")
 def test_no_control_character_passes(data: bytes | str) -> None:
-    assert unsafe(display(data)) == set()
+    assert unsafe(escape_line(data)) == set()
 
 
 @given(HOSTILE)
 def test_lines_keep_line_feeds_alone(data: bytes | str) -> None:
-    assert unsafe(display_lines(data)) <= {"\n"}
+    assert unsafe(escape_lines(data)) <= {"\n"}
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_json_for_a_terminal_is_the_same_value_without_control_characters(text: str) -> None:
-    shown = display_json(json.dumps({"v": text}, ensure_ascii=False).encode())
+    shown = escape_json(json.dumps({"v": text}, ensure_ascii=False).encode())
     assert unsafe(shown.decode()) == set()
     assert json.loads(shown) == {"v": text}
 
@@ -62,23 +70,23 @@ def test_json_for_a_terminal_is_the_same_value_without_control_characters(text: 
     ],
 )
 def test_escapes(data: bytes | str, shown: str) -> None:
-    assert display(data) == shown
+    assert escape_line(data) == shown
 
 
 def test_json_keeps_its_line_feeds_and_tabs() -> None:
-    assert display_json(b'{\t"a":1}\n{"b":"\x7f"}\n') == b'{\t"a":1}\n{"b":"\\u007f"}\n'
+    assert escape_json(b'{\t"a":1}\n{"b":"\x7f"}\n') == b'{\t"a":1}\n{"b":"\\u007f"}\n'
 
 
 @given(st.text(), st.integers(0, 30))
 def test_clip_never_exceeds_its_room(text: str, columns: int) -> None:
-    safe = display(text)
-    clipped = clip(safe, columns)
-    assert width(clipped) <= columns
-    assert clipped == safe or width(safe) > columns
+    safe = escape_line(text)
+    clipped = clip_text(safe, columns)
+    assert measure_width(clipped) <= columns
+    assert clipped == safe or measure_width(safe) > columns
 
 
 def test_width_counts_wide_and_combining_characters() -> None:
-    assert [width("ab"), width("東京"), width("e\u0301")] == [2, 4, 1]
+    assert [measure_width("ab"), measure_width("東京"), measure_width("e\u0301")] == [2, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -86,11 +94,11 @@ def test_width_counts_wide_and_combining_characters() -> None:
     [("ที่นี่", 2), ("e\u0301", 1), ("日本", 4), ("हिन्दी", 3)],
 )
 def test_width_is_that_of_the_unicode_tables(text: str, columns: int) -> None:
-    assert width(text) == columns
+    assert measure_width(text) == columns
 
 
 def test_characters_without_width_are_shown() -> None:
-    assert display("a\u200bb\ufeffc\u2060") == "a\\u200bb\\ufeffc\\u2060"
+    assert escape_line("a\u200bb\ufeffc\u2060") == "a\\u200bb\\ufeffc\\u2060"
 
 
 @given(st.binary(max_size=400).map(lambda line: line.replace(b"\n", b"")), st.integers(0, 400))
@@ -99,12 +107,12 @@ def test_characters_without_width_are_shown() -> None:
 def test_an_excerpt_is_safe_and_its_caret_stands_under_the_place(line: bytes, at: int) -> None:
     text = line.decode("utf-8", "surrogateescape")
     at = min(at, len(text))
-    shown, caret = excerpt(line, at + 1).split("\n")
+    shown, caret = format_excerpt(line, at + 1).split("\n")
     assert unsafe(shown) == set()
     assert set(caret) <= {" ", "^"}
-    assert excerpt(line, None).isprintable() or unsafe(excerpt(line, None)) == set()
+    assert format_excerpt(line, None).isprintable() or unsafe(format_excerpt(line, None)) == set()
     begin = max(0, min(at - EXCERPT_CHARACTERS // 2, len(text) - EXCERPT_CHARACTERS))
-    front = ("..." if begin else "") + display(text[begin:at])
+    front = ("..." if begin else "") + escape_line(text[begin:at])
     assert shown.startswith(front)
-    assert len(caret) - 1 == width(front)
+    assert len(caret) - 1 == measure_width(front)
     assert len(text) <= EXCERPT_CHARACTERS or "..." in shown

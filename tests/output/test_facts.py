@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.output.display import width
-from sowctl.output.facts import Fact, fact_lines
+from sowctl.output.display import measure_width
+from sowctl.output.facts import Fact, format_facts
 
 FACTS = [
     Fact("java", "/usr/lib/jvm/java-17-openjdk-amd64/with/more/directories: it is the java on PATH", "ok"),
@@ -18,8 +18,8 @@ FACTS = [
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 120])
 def test_lines_fit_and_hold_everything(columns: int) -> None:
-    lines = list(fact_lines(FACTS, columns))
-    assert max(map(width, lines)) <= columns
+    lines = list(format_facts(FACTS, columns))
+    assert max(map(measure_width, lines)) <= columns
     text = "".join("".join(lines).split())
     for fact in FACTS[:3]:
         for part in (fact.name, fact.text, fact.hint or ""):
@@ -28,7 +28,7 @@ def test_lines_fit_and_hold_everything(columns: int) -> None:
 
 
 def test_a_long_name_has_a_line_of_its_own() -> None:
-    lines = list(fact_lines(FACTS, 80))
+    lines = list(format_facts(FACTS, 80))
     at = next(place for place, line in enumerate(lines) if "file system" in line)
     assert lines[at].endswith("journals")
     assert lines[at + 1].strip() == "ext4"
@@ -37,6 +37,6 @@ def test_a_long_name_has_a_line_of_its_own() -> None:
 
 
 def test_marks_and_hints_have_colours() -> None:
-    text = "\n".join(fact_lines(FACTS, 80, lambda style, text: f"<{style}>{text}</>"))
+    text = "\n".join(format_facts(FACTS, 80, lambda style, text: f"<{style}>{text}</>"))
     assert "<warning>!   </>file system" in text
     assert "<hint>move it to a local disk</>" in text

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sowctl.cli.words.options import FORMATS as OFFERED
+from sowctl.cli.parsing.options import FORMATS as OFFERED
 from sowctl.errors import UsageError
-from sowctl.output.formats import FORMATS, choose, make
+from sowctl.output.formats import FORMATS, choose_format, make_renderer
 from sowctl.output.options import OutputOptions, Terminal, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.values import rawmembers
@@ -51,7 +51,7 @@ OPTIONS = OutputOptions(template="{sow_key}:{/price}")
 
 def rendered(name: str, *batches: OutputBatch, options: OutputOptions = OPTIONS) -> bytes:
     out = io.BytesIO()
-    make(name, options).write(iter(batches), out)
+    make_renderer(name, options).write(iter(batches), out)
     return out.getvalue()
 
 
@@ -126,10 +126,10 @@ def test_the_options_offer_what_there_is() -> None:
 
 
 def test_choice() -> None:
-    assert choose(None, terminal=True) == "table"
-    assert choose(None, terminal=False) == "ndjson"
-    assert choose("raw", terminal=True) == "raw"
-    assert choose("nix", terminal=True, given=["--null"]) == "nix"
+    assert choose_format(None, terminal=True) == "table"
+    assert choose_format(None, terminal=False) == "ndjson"
+    assert choose_format("raw", terminal=True) == "raw"
+    assert choose_format("nix", terminal=True, given=["--null"]) == "nix"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_choice() -> None:
 def test_an_option_of_some_formats_chooses_one_that_takes_it(
     given: list[str], on_terminal: str, elsewhere: str
 ) -> None:
-    assert (choose(None, terminal=True, given=given), choose(None, terminal=False, given=given)) == (
+    assert (choose_format(None, terminal=True, given=given), choose_format(None, terminal=False, given=given)) == (
         on_terminal,
         elsewhere,
     )
@@ -168,7 +168,7 @@ def test_no_option_is_without_effect() -> None:
                 name, batch(b'{"a":1,"b":2}'), options=plain
             )
             try:
-                choose(name, terminal=False, given=[option])
+                choose_format(name, terminal=False, given=[option])
                 taken = True
             except UsageError as error:
                 assert (error.code, error.exit_status) == ("SOW-OUT-012", 2)
@@ -184,13 +184,13 @@ def test_a_delimiter_on_a_terminal_is_shown() -> None:
 @pytest.mark.parametrize(("name", "lengths"), [("msgpack", False), ("raw", True)])
 def test_binary_output_is_kept_from_terminals(name: str, lengths: bool) -> None:
     with pytest.raises(UsageError, match="binary") as caught:
-        make(name, OutputOptions(length_prefix=lengths, terminal=Terminal()))
+        make_renderer(name, OutputOptions(length_prefix=lengths, terminal=Terminal()))
     assert caught.value.code == "SOW-OUT-011"
 
 
 def test_unknown_format() -> None:
     with pytest.raises(UsageError, match="yaml") as caught:
-        make("yaml", OutputOptions())
+        make_renderer("yaml", OutputOptions())
     assert caught.value.code == "SOW-OUT-010"
 
 
@@ -255,7 +255,11 @@ def test_raw_is_exact_for_any_bytes() -> None:
 )
 def test_raw_tells_of_messages_that_contain_the_delimiter(options: dict[str, Any], torn: str | None) -> None:
     out = io.BytesIO()
-    notes = make("raw", OutputOptions(**options)).write(iter((batch(b"a\x00b", b""), batch(b"bb\xff\n"))), out).notes
+    notes = (
+        make_renderer("raw", OutputOptions(**options))
+        .write(iter((batch(b"a\x00b", b""), batch(b"bb\xff\n"))), out)
+        .notes
+    )
     assert [note.partition(" the delimiter;")[0] for note in notes] == ([torn] if torn else [])
 
 
@@ -289,9 +293,9 @@ def test_msgpack_of_a_long_record_is_written_in_parts_with_the_same_bytes(monkey
     payload = '{"id":1,"x":{"a":[1.5,null]},"é":"\\n"}'.encode()
     texts = [b'{"a":1}', payload, b'{"b":2,"b":3}', b'{"c":4']
     whole = rendered("msgpack", batch(*texts))
-    monkeypatch.setattr(rawmembers, "MIN_PARTED_BYTES", 2)
+    monkeypatch.setattr(rawmembers, "MIN_LONG_OBJECT_BYTES", 2)
     monkeypatch.setattr(rawmembers, "_PART_BYTES", 1)
-    assert rawmembers.in_parts(payload) is not None
+    assert rawmembers.open_long_object(payload) is not None
     assert rendered("msgpack", batch(*texts)) == whole
 
 
@@ -328,7 +332,7 @@ HALVES = rb'{"v":"\ud800x","b":"\udc80","w\udfff":{"a":["\ud83d","\ud83d\ude00"]
 )
 def test_half_a_surrogate_pair_is_written_as_its_escape(name: str, expected: str) -> None:
     out = io.BytesIO()
-    make(name, OutputOptions(template="{/v}|{/b}|{/w/a}" if name == "template" else None)).write(
+    make_renderer(name, OutputOptions(template="{/v}|{/b}|{/w/a}" if name == "template" else None)).write(
         [batch(HALVES.replace(rb"w\udfff", b"w") if name == "template" else HALVES)], out
     )
     assert out.getvalue().decode() == (
@@ -338,7 +342,7 @@ def test_half_a_surrogate_pair_is_written_as_its_escape(name: str, expected: str
 
 def test_msgpack_holds_the_escapes_as_text() -> None:
     out = io.BytesIO()
-    make("msgpack", OutputOptions()).write([batch(HALVES)], out)
+    make_renderer("msgpack", OutputOptions()).write([batch(HALVES)], out)
     found = msgpack.unpackb(out.getvalue())
     assert found == {"v": "\\ud800x", "b": "\\udc80", "w\\udfff": {"a": ["\\ud83d", "😀"]}}
 
@@ -347,6 +351,6 @@ def test_msgpack_holds_the_escapes_as_text() -> None:
 @pytest.mark.parametrize("meta", [True, False])
 def test_no_format_fails_on_it_or_writes_what_is_not_utf8(name: str, meta: bool) -> None:
     out = io.BytesIO()
-    make(name, OutputOptions(meta=meta)).write([batch(HALVES)], out)
+    make_renderer(name, OutputOptions(meta=meta)).write([batch(HALVES)], out)
     if name not in ("msgpack", *COLUMNAR):
         assert "ud800" in out.getvalue().decode()

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.output.delimited import CsvRenderer, TsvRenderer, csv_cell, tsv_cell
-from sowctl.output.formats import make
-from sowctl.output.members import is_json_line, members
-from sowctl.output.ndjson import envelope, json_values
+from sowctl.output.delimited import CsvRenderer, TsvRenderer, encode_csv_cell, encode_tsv_cell
+from sowctl.output.formats import make_renderer
+from sowctl.output.members import is_json_line, read_members
+from sowctl.output.ndjson import encode_envelope, encode_values
 from sowctl.output.options import OutputOptions, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.values.jsontree import NumberText
@@ -74,7 +74,7 @@ def _typed(value: Any) -> Any:
 @given(payload=_payloads())
 def test_members_are_those_of_the_standard_library(payload: bytes) -> None:
     wanted = _by_the_standard_library(payload)
-    assert _typed(members(payload, bytes)) == _typed(wanted)
+    assert _typed(read_members(payload, bytes)) == _typed(wanted)
     clean = payload == payload.strip() and b"\n" not in payload and "data_base64" not in wanted
     assert is_json_line(payload) is clean
 
@@ -82,7 +82,7 @@ def test_members_are_those_of_the_standard_library(payload: bytes) -> None:
 class _Stored(OutputBatch, frozen=True):
     """A batch that is shown by columns where that is possible."""
 
-    def stamps(self) -> tuple[tuple[int, ...], ...] | None:
+    def read_metadata_columns(self) -> tuple[tuple[int, ...], ...] | None:
         if any(record.extra for record in self.records):
             return None
         known = [(one.sow_key, one.timestamp, one.expiration, one.txid) for one in self.records]
@@ -128,16 +128,16 @@ def test_columns_show_what_rows_show(payloads: list[bytes]) -> None:
     for options in _ASKED:
         for name in ("csv", "tsv", "table"):
             by_columns, by_rows = BytesIO(), BytesIO()
-            told = make(name, options).write([_Stored("t", "json", bytes, records)] * 2, by_columns)
-            assert told == make(name, options).write([OutputBatch("t", "json", bytes, records)] * 2, by_rows)
+            told = make_renderer(name, options).write([_Stored("t", "json", bytes, records)] * 2, by_columns)
+            assert told == make_renderer(name, options).write([OutputBatch("t", "json", bytes, records)] * 2, by_rows)
             assert by_columns.getvalue() == by_rows.getvalue()
     batch = _Stored('t,"é%s', "json", bytes, records)
-    assert json_values(batch, meta=True) == [envelope(batch, record) for record in records]
+    assert encode_values(batch, meta=True) == [encode_envelope(batch, record) for record in records]
 
 
 def test_more_metadata_than_usual_is_shown_row_by_row() -> None:
     batch = _Stored("t", "json", bytes, [_record(1, b'{"a":1}', {"user_key": "u"}), _record(2, b'{"a":2}')])
-    assert [json.loads(line)["sow_key"] for line in json_values(batch, meta=True)] == ["u", str(2**63 + 2)]
+    assert [json.loads(line)["sow_key"] for line in encode_values(batch, meta=True)] == ["u", str(2**63 + 2)]
     out = BytesIO()
     CsvRenderer(OutputOptions(columns=parse_columns("/a,sow_key"))).write([batch], out)
     assert out.getvalue().decode() == f"a,sow_key\n1,u\n2,{2**63 + 2}\n"
@@ -150,7 +150,7 @@ def test_the_depth_that_a_line_may_have(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("renderer", "cell", "separator"), [(CsvRenderer, csv_cell, ","), (TsvRenderer, tsv_cell, "\t")]
+    ("renderer", "cell", "separator"), [(CsvRenderer, encode_csv_cell, ","), (TsvRenderer, encode_tsv_cell, "\t")]
 )
 @settings(max_examples=examples(100), deadline=None)
 @given(

@@ -22,7 +22,7 @@ def events(**facts: Any) -> Any:
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_a_message_is_one_line_that_fits(columns: int) -> None:
-    line = PersonLines(columns, several=False).events(events()).decode()
+    line = PersonLines(columns, several=False).format_events(events()).decode()
     assert line.count("\n") == 1
     assert len(line) <= columns + 1
     assert "09:00:21" in line
@@ -31,14 +31,14 @@ def test_a_message_is_one_line_that_fits(columns: int) -> None:
 
 
 def test_topics_are_told_apart_and_reasons_are_said() -> None:
-    text = PersonLines(120, several=True).events(events(command="oof", reason="deleted")).decode()
+    text = PersonLines(120, several=True).format_events(events(command="oof", reason="deleted")).decode()
     assert "2026-01-05T09:00:21.562  oof (deleted)  orders  17023530598616992373" in text
-    assert "orders" not in PersonLines(120, several=False).events(events()).decode()
+    assert "orders" not in PersonLines(120, several=False).format_events(events()).decode()
 
 
 def test_groups_are_not_shown() -> None:
     lines = PersonLines(80, several=False)
     sign = SimpleNamespace(command="group_begin", topic="orders", timestamp=None)
-    assert lines.sign(cast("Any", sign)) == b""
+    assert lines.format_sign(cast("Any", sign)) == b""
     sign.command = "completed"
-    assert lines.sign(cast("Any", sign)) == b"completed\n"
+    assert lines.format_sign(cast("Any", sign)) == b"completed\n"

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from sowctl.output.display import width
-from sowctl.output.formats import make
+from sowctl.output.display import measure_width
+from sowctl.output.formats import make_renderer
 from sowctl.output.options import Column, OutputOptions, TableFit, Terminal
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.output.table import SAMPLE_ROWS
@@ -18,7 +18,7 @@ def table(rows: list[dict[str, object]], terminal: Terminal | None = None) -> st
     out = io.BytesIO()
     records = [OutputRecord(json.dumps(row, ensure_ascii=False).encode()) for row in rows]
     batch = OutputBatch("t", "json", lambda payload: payload, records)
-    make("table", OutputOptions(terminal=terminal)).write([batch], out)
+    make_renderer("table", OutputOptions(terminal=terminal)).write([batch], out)
     return out.getvalue().decode(terminal.encoding if terminal else "utf-8")
 
 
@@ -77,7 +77,7 @@ def test_too_many_columns_become_blocks(encoding: str) -> None:
     assert "empty" not in text
     assert text.replace("\n" + " " * 9, "").count("x" * 60) == 16
     if encoding == "utf-8":
-        assert max(width(line) for line in text.splitlines()) <= 50
+        assert max(measure_width(line) for line in text.splitlines()) <= 50
 
 
 def test_other_encodings_get_ascii_signs_only() -> None:
@@ -106,7 +106,7 @@ def envelopes(terminal: Terminal | None, *, expiration: int = 0, columns: tuple[
     out = io.BytesIO()
     record = OutputRecord(b'{"id":1}', 17023530598616992373, 1_767_607_265_123_456, expiration, 7)
     batch = OutputBatch("orders", "json", lambda payload: payload, [record] * 3)
-    make("table", OutputOptions(meta=True, terminal=terminal, columns=columns)).write([batch], out)
+    make_renderer("table", OutputOptions(meta=True, terminal=terminal, columns=columns)).write([batch], out)
     return out.getvalue().decode()
 
 
@@ -133,7 +133,7 @@ def facts(rows: list[dict[str, object]], columns: int, fit: TableFit) -> tuple[s
     records = [OutputRecord(json.dumps(row).encode()) for row in rows]
     batch = OutputBatch("", "json", lambda payload: payload, records)
     options = OutputOptions(terminal=Terminal(columns), facts=True, fit=fit)
-    rendered = make("table", options).write([batch], out)
+    rendered = make_renderer("table", options).write([batch], out)
     return out.getvalue().decode(), rendered.notes
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from sowctl.errors import UsageError
-from sowctl.output.formats import make
+from sowctl.output.formats import make_renderer
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import OutputBatch, OutputRecord
 
@@ -15,7 +15,7 @@ from sowctl.output.records import OutputBatch, OutputRecord
 def filled(template: str | None, payload: bytes, delimiter: bytes = b"\n") -> bytes:
     out = io.BytesIO()
     batch = OutputBatch("orders", "json", lambda data: data, [OutputRecord(payload, 17, 0, 0, 3)])
-    make("template", OutputOptions(template=template, delimiter=delimiter)).write([batch], out)
+    make_renderer("template", OutputOptions(template=template, delimiter=delimiter)).write([batch], out)
     return out.getvalue()
 
 

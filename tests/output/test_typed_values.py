@@ -24,10 +24,10 @@ from pyarrow import ipc, parquet
 
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.query import start_query
 from sowctl.messages.nested.msgpack import MsgpackType
 from sowctl.output.exports import Export
-from sowctl.output.formats import make
+from sowctl.output.formats import make_renderer
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 from tests.support.examples import examples
@@ -63,7 +63,7 @@ def packed(message_type: str, message: dict[str, Any]) -> bytes:
 def exported(instance: InstanceHandle, name: str) -> bytes:
     """What a file of this name holds."""
     out = io.BytesIO()
-    found = query(instance, [instance.topic("t").target], QueryOptions(order_by="/id"))
+    found = start_query(instance, [instance.topic("t").target], QueryOptions(order_by="/id"))
     Export(name, "t", meta=False).write(found, out)
     return out.getvalue()
 
@@ -112,8 +112,8 @@ def test_msgpack_has_nan_and_infinities(tmp_path: Path, message_type: str) -> No
     messages = [{"id": at, "f": value, "l": [value], "t": "NaN"} for at, value in enumerate(FLOATS)]
     instance = instance_of(tmp_path / "i", message_type, [packed(message_type, one) for one in messages])
     out = io.BytesIO()
-    found = query(instance, [instance.topic("t").target], QueryOptions(order_by="/id"))
-    make("msgpack", OutputOptions()).write(found, out)
+    found = start_query(instance, [instance.topic("t").target], QueryOptions(order_by="/id"))
+    make_renderer("msgpack", OutputOptions()).write(found, out)
     out.seek(0)
     assert same(list(msgpack.Unpacker(out)), messages)
 
@@ -125,8 +125,10 @@ def test_sql_finds_nan(tmp_path: Path) -> None:
     messages = [msgpack.packb({"id": at, "f": value}) for at, value in enumerate(FLOATS)]
     instance = instance_of(tmp_path / "i", "msgpack", messages)
     with Database(instance) as database:
-        result = next(database.results("SELECT id, f FROM t WHERE isnan(f) OR isinf(f) OR f > 1e308 ORDER BY id"))
-        assert same(result.reader().read_all().column("f").to_pylist(), [NAN, INF, -INF, 1.7976931348623157e308])
+        result = next(
+            database.run_statements("SELECT id, f FROM t WHERE isnan(f) OR isinf(f) OR f > 1e308 ORDER BY id")
+        )
+        assert same(result.open_reader().read_all().column("f").to_pylist(), [NAN, INF, -INF, 1.7976931348623157e308])
 
 
 def test_bytes_that_are_no_text_have_their_base64_form(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ class Held:
     def __iter__(self) -> Any:
         return iter([self.batch])
 
-    def again(self) -> Any:
+    def iterate_again(self) -> Any:
         return iter([self.batch])
 
 
@@ -211,7 +213,7 @@ def test_numbers_of_json_are_kept_in_msgpack(text: str) -> None:
         return
     out = io.BytesIO()
     record = OutputRecord(b'{"n":%b}' % text.encode())
-    make("msgpack", OutputOptions()).write([OutputBatch("t", "json", lambda payload: payload, [record])], out)
+    make_renderer("msgpack", OutputOptions()).write([OutputBatch("t", "json", lambda payload: payload, [record])], out)
     number = msgpack.unpackb(out.getvalue())["n"]
     digits = repr(number) if isinstance(number, float) else str(number)
     assert Decimal(digits) == Decimal(text)

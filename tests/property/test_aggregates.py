@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import figures
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.query import query
-from sowctl.messages.json import columns, shapes
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.query import start_query
+from sowctl.messages.json import columns, template_match
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -31,16 +31,19 @@ ASKED = QueryOptions(projection=PROJECTION, grouping=GROUPING, index_from=None)
 
 def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
     instance = lab.open()
-    rows = [json.loads(record.payload) for record in query(instance, resolve(instance, "t"), options).records()]
+    rows = [
+        json.loads(record.payload)
+        for record in start_query(instance, resolve_targets(instance, "t"), options).iterate_records()
+    ]
     return spelled({row["g"]: row for row in rows})
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "MOST", 1.0)
-    monkeypatch.setattr(figures, "SEVERAL", 2)
-    monkeypatch.setattr(figures, "GROUPED", 7)
-    monkeypatch.setattr(figures, "GROUPED_COLUMNS", 5)
+    monkeypatch.setattr(figures, "INDEX_MAX_SHARE", 1.0)
+    monkeypatch.setattr(figures, "INDEX_BATCH_MIN_ROWS", 2)
+    monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", 7)
+    monkeypatch.setattr(figures, "GROUP_BATCH_COLUMN_ROWS", 5)
     part = ("", "<Durability>transient</Durability>")[seed % 2]
     lab = Lab(tmp_path, config_xml(topic_xml("t", part), ("t",) if seed % 4 else ()))
     history: list[dict[str, Any]] = []
@@ -52,7 +55,7 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         wanted = spelled(expected(history))
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
-            monkeypatch.setattr(figures, "LASTING_ARRAYS", 0 if on_columns else 1 << 60)
+            monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", 0 if on_columns else 1 << 60)
             for asked in (ASKED, replace(ASKED, index_from=0)):
                 assert _answer(lab, asked) == wanted, on_columns
                 assert _answer(lab, replace(asked, sort_memory=2500)) == wanted, "a part of the groups in files"
@@ -100,8 +103,8 @@ POOLS: tuple[tuple[Any, ...], ...] = (
 def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random histories with deltas and deletes: rows, columns and files of either, with and without indexes."""
     source = random.Random(seed)
-    monkeypatch.setattr(figures, "GROUPED", 11)
-    monkeypatch.setattr(figures, "GROUPED_COLUMNS", 6)
+    monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", 11)
+    monkeypatch.setattr(figures, "GROUP_BATCH_COLUMN_ROWS", 6)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     pools = {name: source.choice(POOLS) for name in FIELDS.split(",")}
     for step in range(3):
@@ -115,12 +118,12 @@ def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: py
         asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
         found = []
         for arrays in (1 << 60, 0):
-            monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
+            monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
             instance = lab.open()
             for index in (None, 0, 0):
                 for memory in (1 << 26, 1500):
                     options = replace(asked, index_from=index, sort_memory=memory)
-                    records = query(instance, resolve(instance, "t"), options).records()
+                    records = start_query(instance, resolve_targets(instance, "t"), options).iterate_records()
                     found.append([(record.key, record.txid, record.payload) for record in records])
         assert all(one == found[0] for one in found)
 
@@ -150,9 +153,11 @@ def _message(source: random.Random, names: list[str], kinds: dict[str, tuple[str
 def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
     source = random.Random(seed)
-    read, used = columns.ShapedSlots.read, list[Any]()
-    monkeypatch.setattr(shapes, "MAX_TEMPLATE_ATTEMPTS", 9)
-    monkeypatch.setattr(columns.ShapedSlots, "read", lambda self, *some: used.append(read(self, *some)) or used[-1])
+    read, used = columns.JsonTemplateReader.read_columns, list[Any]()
+    monkeypatch.setattr(template_match, "MAX_TEMPLATE_ATTEMPTS", 9)
+    monkeypatch.setattr(
+        columns.JsonTemplateReader, "read_columns", lambda self, *some: used.append(read(self, *some)) or used[-1]
+    )
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     orders = [source.sample(["a", "b", "c", "d"], 4) for _ in range(2)]
     kinds = {name: source.choice(LIKE) for name in "abcd"}
@@ -162,11 +167,13 @@ def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkey
             asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
             found = []
             for arrays, size in ((1 << 60, 11), (0, 16), (0, 200)):
-                monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
-                monkeypatch.setattr(figures, "GROUPED", size)
+                monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
+                monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", size)
                 for memory in (1 << 26, 1500):
                     instance = lab.open()
-                    records = query(instance, resolve(instance, "t"), replace(asked, sort_memory=memory)).records()
+                    records = start_query(
+                        instance, resolve_targets(instance, "t"), replace(asked, sort_memory=memory)
+                    ).iterate_records()
                     found.append([(record.key, record.txid, record.payload) for record in records])
             assert found[0]
             assert all(one == found[0] for one in found)

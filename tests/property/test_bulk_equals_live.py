@@ -21,15 +21,15 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.bulk import finish, outcomes
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk import delta_merge, outcomes
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.fold import limits
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, PublishReport, Rejected
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.examples import examples
 from tests.support.instances import Lab
@@ -86,7 +86,7 @@ def _line(topic: str, row: dict[str, object], now: int) -> bytes:
 def _live(lab: Lab, topic: str, lines: list[bytes], options: PublishOptions) -> tuple[PublishReport, list[Rejected]]:
     rejected: list[Rejected] = []
     source = FrameReader(io.BytesIO(b"".join(lines)), "envelope")
-    return publish(lab.open(), topic, [("in", source)], options, on_reject=rejected.append), rejected
+    return publish_messages(lab.open(), topic, [("in", source)], options, on_reject=rejected.append), rejected
 
 
 def _bulk(
@@ -95,17 +95,17 @@ def _bulk(
     """Two tasks, which have the messages before and behind ``cut``."""
     rejected: list[Rejected] = []
     instance = lab.open()
-    with staging(instance, instance.topic(topic).config) as area:
-        plan = area.plan(options)
+    with hold_staging_area(instance, instance.topic(topic).config) as area:
+        plan = area.build_plan(options)
         done = []
         for number, part in enumerate((lines[:cut], lines[cut:])):
             with StageTask(plan, f"t{number}") as task:
                 for chunk in FrameReader(io.BytesIO(b"".join(part)), "envelope"):
-                    task.add(chunk.payloads, number, range(len(chunk.payloads)), envelopes=chunk.envelopes)
+                    task.add_messages(chunk.payloads, number, range(len(chunk.payloads)), envelopes=chunk.envelopes)
                 staged = task.finish()
                 rejected += staged.samples
                 done.append(staged)
-        return commit(area, plan, done, on_reject=rejected.append), rejected
+        return commit_run(area, plan, done, on_reject=rejected.append), rejected
 
 
 def _journal(lab: Lab) -> list[tuple[object, ...]]:
@@ -114,8 +114,8 @@ def _journal(lab: Lab) -> list[tuple[object, ...]]:
     if not lab.journals():
         return found
     with open_log(lab.open()) as log:
-        for block in log.blocks():
-            columns, payloads = block.columns(), block.payloads()
+        for block in log.iter_blocks():
+            columns, payloads = block.decode_columns(), block.list_payloads()
             empty = [None] * len(block)
             for place in range(len(block)):
                 words = slice(8 * place, 8 * place + 8)
@@ -155,7 +155,7 @@ def _as(form: str) -> Iterator[None]:
             patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
         elif form == "small parts":
             patch.setattr(outcomes, "DECIDED_KEYS_PER_PART", 1)
-            patch.setattr(finish, "UPDATE_BUCKET_BYTES", 30)
+            patch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 30)
         if form.endswith("columns"):
             patch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(columned=0, columned_after=0))
         yield

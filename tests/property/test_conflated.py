@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs.conflate import conflate
+from sowctl.engine.verbs.conflate import advance_conflated
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 CONFLATED = """
@@ -140,7 +140,7 @@ def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
             for name in source.sample(["c", "f", "cc", "cv", "most"], 2):
                 ticked[name, now] = shown(lab, name)
         else:
-            list(conflate(lab.open()))
+            list(advance_conflated(lab.open()))
         lab.clock.at = present
     end = lab.clock.at
     lab.clock.tick(60)

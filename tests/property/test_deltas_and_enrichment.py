@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import MissingError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.examples import examples
@@ -69,7 +69,7 @@ def _envelopes(kind: str, messages: list[tuple]) -> list[bytes]:  # type: ignore
 
 def _send(lab: Lab, topic: str, lines: list[bytes]) -> None:
     source = FrameReader(io.BytesIO(b"".join(lines)), "envelope")
-    publish(lab.open(), topic, [("in", source)], PublishOptions(batch=1 if topic.endswith("single") else 4))
+    publish_messages(lab.open(), topic, [("in", source)], PublishOptions(batch=1 if topic.endswith("single") else 4))
 
 
 def _state(lab: Lab, topic: str) -> list[tuple[object, ...]]:

@@ -25,9 +25,9 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.topics.retention import Retention
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError
 from sowctl.findings import Level
 from sowctl.messages.framing.frames import FrameReader
@@ -89,9 +89,12 @@ class World:
         if topic == "own":
             messages = [replace(one, key=messages[0].key) for one in messages]
         options = PublishOptions(batch=batch, sow_key=f"K{messages[0].key}" if topic == "own" else None)
-        self.run(messages, lambda instance, told: publish(
-            instance, topic, [("in", Listed([one.payload for one in messages], batch))], options, on_acknowledged=told
-        ), seam, groups=batch)  # fmt: skip
+
+        def publish(instance, told):  # type: ignore[no-untyped-def]
+            source = ListSource([one.payload for one in messages], batch)
+            return publish_messages(instance, topic, [("in", source)], options, on_acknowledged=told)
+
+        self.run(messages, publish, seam, groups=batch)
 
     def envelopes(self, plan: list[tuple[str, int]], batch: int, again: int, seam: Seam = SEAM) -> None:
         """Numbered messages over several topics; the last ``again`` of what was sent before come first, once more."""
@@ -110,7 +113,7 @@ class World:
         self.sent += fresh
         lines = "".join(row + "\n" for row in rows).encode()
         options = PublishOptions(batch=batch, client="teller")
-        self.run(everything, lambda instance, told: publish(
+        self.run(everything, lambda instance, told: publish_messages(
             instance, None, [("in", FrameReader(io.BytesIO(lines), "envelope"))], options, on_acknowledged=told
         ), seam, groups=batch)  # fmt: skip
 
@@ -371,7 +374,7 @@ def finish(world: World) -> None:
         lab.open().topic(topic).replay()
         try:
             live = lab.digest(topic)
-            report = replay(lab.open(), [lab.open().topic(topic).config], ReplayOptions(verify=True))[0]
+            report = replay_topics(lab.open(), [lab.open().topic(topic).config], ReplayOptions(verify=True))[0]
             assert report.action == "verified" or world.pruned
             lab.open().topic(topic).replay(rebuild=True)
             assert lab.digest(topic) == live
@@ -384,12 +387,12 @@ def finish(world: World) -> None:
 
 def _findings(lab: Lab):  # type: ignore[no-untyped-def]
     from sowctl.journal.check import check_journal
-    from sowctl.store.examine import examine
+    from sowctl.store.examine import examine_store
 
     for topic in TOPICS:
         if lab.store(topic).exists():
             yield from (
-                item for item in examine(str(lab.store(topic)), False, lambda _: None) if hasattr(item, "level")
+                item for item in examine_store(str(lab.store(topic)), False, lambda _: None) if hasattr(item, "level")
             )
     if lab.journals():
         yield from check_journal(lab.directory / "journal", "test")

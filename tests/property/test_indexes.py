@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import figures, indexed
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.query import query
+from sowctl.engine.search import figures, index_access
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.query import start_query
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -33,8 +33,8 @@ _SCALAR = st.one_of(
 def for_every_share() -> Iterator[None]:
     """Indexes are used for every share of the records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "MOST", 1.0)
-        patch.setattr(figures, "SEVERAL", 2)
+        patch.setattr(figures, "INDEX_MAX_SHARE", 1.0)
+        patch.setattr(figures, "INDEX_BATCH_MIN_ROWS", 2)
         yield
 
 
@@ -42,7 +42,7 @@ def for_every_share() -> Iterator[None]:
 def _by_indexes() -> Iterator[list[bool]]:
     """For each question that is put to indexes within the block, whether they found its records."""
     answers: list[bool] = []
-    found = indexed._found
+    found = index_access._build_index_access
 
     def noted(*arguments: Any) -> Any:
         result = found(*arguments)
@@ -50,7 +50,7 @@ def _by_indexes() -> Iterator[list[bool]]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexed, "_found", noted)
+        patch.setattr(index_access, "_build_index_access", noted)
         yield answers
 
 
@@ -111,8 +111,8 @@ _INDEXED = ("/n > 5 AND /s > 'B'", None, (None, None))
 
 def _outcome(lab: Lab, options: QueryOptions) -> tuple[object, ...]:
     instance = lab.open()
-    result = query(instance, resolve(instance, "t"), options)
-    records = [(record.key, record.value) for record in result.records()]
+    result = start_query(instance, resolve_targets(instance, "t"), options)
+    records = [(record.key, record.value) for record in result.iterate_records()]
     numbers = [(s.examined, s.matched, s.returned) for s in result.statistics]
     return records, numbers
 
@@ -139,7 +139,7 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         expected = _outcome(lab, options)
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(figures, "LASTING_ARRAYS", 0 if gain else 1 << 60)
+                patch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", 0 if gain else 1 << 60)
                 with _by_indexes() as answers:
                     assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
                 assert all(answers), (text, projection, gain)
@@ -217,15 +217,15 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     assert _memo_files(tmp_path) == []
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
     assert len(_memo_files(tmp_path)) == 4
-    from sowctl.engine.search.matcher import Matcher, environment_of
-    from sowctl.engine.search.scan import way_of
-    from sowctl.engine.sources.opening import open_now
+    from sowctl.engine.search.matcher import Matcher, build_environment
+    from sowctl.engine.search.scan import choose_access
+    from sowctl.engine.sources.opener import open_present_source
 
     instance = lab.open()
-    source = open_now(instance, resolve(instance, "t")[0])
-    matcher = Matcher("/n > 45 AND /s = 'x'", instance.type_of("json"), "t", environment_of(instance))
-    found = way_of(instance, source, matcher, index_from=0)
-    assert isinstance(found, indexed.Found)
+    source = open_present_source(instance, resolve_targets(instance, "t")[0])
+    matcher = Matcher("/n > 45 AND /s = 'x'", instance.find_message_type("json"), "t", build_environment(instance))
+    found = choose_access(instance, source, matcher, index_from=0)
+    assert isinstance(found, index_access.IndexAccess)
     assert [step.records for step in found.plan.steps] == [4, 50]
-    assert (found.plan.estimated, found.count(), found.plan.residual) == (4, 4, ())
+    assert (found.plan.estimated, found.count_matching(), found.plan.residual) == (4, 4, ())
     source.close()

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sowctl.journal.group as group_module
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 from sowctl.errors import NegativeError, UsageError
 from sowctl.journal.format import PUBLISH
 from tests.support.examples import examples
@@ -49,7 +49,7 @@ QUESTION = st.tuples(
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_module, "BLOCK_ENTRIES", 3)
+        patch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
         yield
 
 
@@ -57,7 +57,7 @@ def model(lab: Lab, name: str, matches: Callable[[dict[str, Any]], bool], key: s
     """How many records of a topic match behind every txid, by a dictionary of its records."""
     records: dict[bytes, tuple[dict[str, Any], int]] = {}
     counts, now = {0: 0}, 0
-    for batch in dump(lab.open(), EntryFilter()):
+    for batch in dump_entries(lab.open(), EntryFilter()):
         for record in batch.records:
             entry = record.entry
             if name in (entry.topic[0], (entry.logical_topic or b"").decode()):
@@ -91,7 +91,7 @@ def test_what_is_found_makes_the_condition_true(work: list[Any], questions: list
             begin = min(first, max(counts))
             options = BisectOptions(text, count, () if key is None else (key,), (), first, None, last, None)
             try:
-                found = bisect(lab.open(), name, options)
+                found = bisect_journal(lab.open(), name, options)
             except UsageError:
                 assert end <= begin
                 continue
@@ -105,7 +105,7 @@ def test_what_is_found_makes_the_condition_true(work: list[Any], questions: list
             assert (found.before.count, found.after.count) == (counts[txid - 1], counts[txid])
             assert not compare(counts[txid - 1], bound) and compare(counts[txid], bound)
             (record,) = found.entry.records
-            assert record.txid == txid == found.row["txid"]
+            assert record.txid == txid == found.values["txid"]
             assert found.steps <= (end - begin).bit_length()
             # Where it changes once, it is the first entry behind which the condition holds.
             changes = [at for at in range(begin + 1, end + 1) if compare(counts[at], bound)]

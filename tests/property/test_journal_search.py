@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import sowctl.journal.columns as columns_module
 import sowctl.journal.group as group_module
+from sowctl.engine.maintenance.journal_search.entries import EntryRecord
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.upkeep.searching.entries import EntryRecord
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
-from sowctl.engine.writing.batching import Listed
-from sowctl.journal.format import HAS_LOGICAL_TOPIC, OPERATIONS, PUBLISH, UNKEYED
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
+from sowctl.engine.writing.batches import ListSource
+from sowctl.journal.format import HAS_LOGICAL_TOPIC, OPERATIONS, PUBLISH, UNKEYED_FLAG
 from tests.support.examples import examples
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
@@ -37,7 +37,7 @@ NAMES = ["t", "own", "bare", "news/a", "news/b"]
 def small_blocks() -> Iterator[None]:
     """Few entries to a block, so that some are passed over; several keys are many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_module, "BLOCK_ENTRIES", 4)
+        patch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
         patch.setattr(columns_module, "_MAX_SINGLE_LOOKUPS", 2)
         yield
 
@@ -53,8 +53,8 @@ WORK = st.tuples(
 
 def put(lab: Lab, topic: str, *messages: str, **options: object) -> None:
     """Publish, also to a topic without a SOW."""
-    source = Listed([one.encode() for one in messages], 100)
-    publish(lab.open(), topic, [("in", source)], PublishOptions(**options))  # type: ignore[arg-type]
+    source = ListSource([one.encode() for one in messages], 100)
+    publish_messages(lab.open(), topic, [("in", source)], PublishOptions(**options))  # type: ignore[arg-type]
 
 
 def carry_out(lab: Lab, work: list[Any]) -> None:
@@ -100,7 +100,7 @@ CONDITIONS = st.fixed_dictionaries(
 
 def keys_by_hand(lab: Lab, text: str, entry: Any, topics: list[str]) -> bool:
     """Whether a text of a key means an entry: it is its key field's, its publisher's key, or its SOW key."""
-    if entry.flags & UNKEYED:
+    if entry.flags & UNKEYED_FLAG:
         return False
     if entry.topic[0] == "own":
         return bool(entry.user_key is not None and entry.user_key.decode() == text)
@@ -124,7 +124,7 @@ def lab_keys(lab: Lab, entry: Any) -> list[dict[str, Any]]:
 
 
 def everything(lab: Lab) -> list[EntryRecord]:
-    return [record for batch in dump(lab.open(), EntryFilter()) for record in batch.records]
+    return [record for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
 
 
 def by_hand(lab: Lab, wanted: dict[str, Any], sow_key: int | None) -> list[int]:
@@ -145,7 +145,7 @@ def by_hand(lab: Lab, wanted: dict[str, Any], sow_key: int | None) -> list[int]:
             or (row is not None and re.search(wanted["pattern"].encode(), entry.payload) is not None),
         ]
         if "keys" in wanted or sow_key is not None:
-            is_it = sow_key == int.from_bytes(entry.key, "big") and not entry.flags & UNKEYED
+            is_it = sow_key == int.from_bytes(entry.key, "big") and not entry.flags & UNKEYED_FLAG
             tests.append(
                 is_it
                 or any(keys_by_hand(lab, text, entry, wanted.get("topics", [])) for text in wanted.get("keys", ()))
@@ -200,7 +200,7 @@ def test_a_search_is_a_dump_with_its_conditions_by_hand(
                 del wanted["topics"]  # keys of these depend on logical topics, or there are none; a case of its own
             if "logical" in wanted.get("topics", ()) and "keys" in wanted:
                 wanted["topics"] = ["t"]
-            found = search(lab.open(), options_of(wanted, sow_key))
+            found = search_journal(lab.open(), options_of(wanted, sow_key))
             txids = [record.txid for batch in found for record in batch.records]
             assert txids == by_hand(lab, wanted, sow_key), (wanted, sow_key)
             report = found.report

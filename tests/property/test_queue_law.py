@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.queues.queue import QueueMessage, handle_of
-from sowctl.engine.queues.verification import verify
-from sowctl.engine.topics.queuestates import queues_of
+from sowctl.engine.queues.queue import QueueMessage, build_handle
+from sowctl.engine.queues.verification import verify_queue_state
+from sowctl.engine.topics.queuestates import list_configured_queues
 from tests.support.instances import message
 from tests.support.queues import QueueLab, id_of, ids, lab_xml, queue_xml
 
@@ -105,7 +105,11 @@ def test_a_queue_is_its_model(history: list[tuple[str, object]], ranked: bool, c
                 assert isinstance(value, int)
                 number = sorted(model.dead)[value % len(model.dead)]
                 with lab.queue() as queue:
-                    (name,) = [one for one in queue.seen() if one.state == "dead" and one.txid == txid_of(past, number)]
+                    (name,) = [
+                        one
+                        for one in queue.list_messages()
+                        if one.state == "dead" and one.txid == txid_of(past, number)
+                    ]
                     assert queue.requeue([name.name]) == ["done"]
                 row = {"priority": model.dead.pop(number), "state": "ready", "until": 0}
                 model.rows[number] = row | {"cancels": 0, "deliveries": 0}
@@ -117,7 +121,7 @@ def test_a_queue_is_its_model(history: list[tuple[str, object]], ranked: bool, c
                 del model.rows[chosen]
             elif chosen is not None and word == "renew":
                 with lab.queue() as queue:
-                    assert queue.renew([handle_of(held[chosen])]) == ["done"]
+                    assert queue.renew([build_handle(held[chosen])]) == ["done"]
                 model.rows[chosen]["until"] = model.now + PERIOD
             elif chosen is not None and word == "cancel":
                 lab.cancel(held[chosen], delay=DELAY)
@@ -132,7 +136,7 @@ def test_a_queue_is_its_model(history: list[tuple[str, object]], ranked: bool, c
             assert lab.states() == expected
         instance = lab.open()
 
-        findings, _ = verify(instance, queues_of(instance)[0])
+        findings, _ = verify_queue_state(instance, list_configured_queues(instance)[0])
         assert findings == []
         if count:
             before = [number for number, _ in lab.states()]

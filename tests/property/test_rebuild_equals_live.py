@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.topics.retention import Retention, Version, append, as_of
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.topics.retention import Retention, Version, append_version, find_version_at
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.writing.batches import ListSource
 from sowctl.seam import Seam
 from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, config_xml, topic_xml, verified
@@ -92,8 +92,8 @@ class Model:
             for txid, (name, key, time, payload, _) in enumerate(self.log):
                 if name == topic:
                     update = Version(time, txid, payload or b"", tombstone=payload is None)
-                    timelines[key] = append(timelines.get(key, []), update, RULES[topic])
-            found = {key: as_of(versions, then) for key, versions in timelines.items()}
+                    timelines[key] = append_version(timelines.get(key, []), update, RULES[topic])
+            found = {key: find_version_at(versions, then) for key, versions in timelines.items()}
             return {key: version.value for key, version in found.items() if version is not None}
         early = Model([entry for entry in self.log if entry[2] <= then])
         return early.visible(topic, min(then, now))
@@ -154,8 +154,8 @@ def _die(lab: Lab, model: Model, topic: str, what: list[tuple[int, int]], at: in
     seam = DiesAt("file.sync", 100) if at == 3 else DiesAt("lmdb.commit", at)
     acknowledged: list[int] = []
     try:
-        publish(
-            lab.open(seam=seam), topic, [("dying", Listed([payload(*pair) for pair in what]))],
+        publish_messages(
+            lab.open(seam=seam), topic, [("dying", ListSource([payload(*pair) for pair in what]))],
             PublishOptions(), on_acknowledged=lambda batch: acknowledged.append(len(batch.payloads)),
         )  # fmt: skip
     except Died:
@@ -189,7 +189,7 @@ def test_rebuilt_is_live_and_both_are_the_model(
             for topic in published:
                 live = lab.digest(topic)
                 assert (
-                    replay(lab.open(), [lab.open().topic(topic).config], ReplayOptions(verify=True))[0].action
+                    replay_topics(lab.open(), [lab.open().topic(topic).config], ReplayOptions(verify=True))[0].action
                     == "verified"
                 )
                 lab.forget(topic)

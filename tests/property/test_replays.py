@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.api import RowVerbs
-from sowctl.engine.following.events import Events
-from sowctl.engine.following.stores.opening import open_store
-from sowctl.engine.following.stores.progress import ByFlush
-from sowctl.engine.following.stores.protocol import Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.progress import FlushProgress
+from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
+from sowctl.engine.subscriptions.events import EventBatch
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError
 from tests.support.instances import Lab, message, topic_xml
@@ -91,41 +91,41 @@ class World:
     def follow(self, *, whole: bool = False) -> None:
         """A run of the subscriber: it takes some of what there is, and is cut off anywhere, unless it is ``whole``."""
         instance = self.lab.open()
-        store = open_store(instance, str(self.lab.directory / "a.bookmarks"), RowVerbs())
-        progress = ByFlush(store, WHO, instance.publisher)
-        before = progress.recent
+        store = open_bookmark_store(instance, str(self.lab.directory / "a.bookmarks"), RowVerbs())
+        progress = FlushProgress(store, WHO, instance.publisher_id)
+        before = progress.resume_bookmark
         if before == "0":
             # Who has no place yet begins with what there is.
             self.lost()
         try:
             with instance.subscribe("^(t|past)$", bookmark=before, sow=False, until_now=True) as subscription:
                 for delivery in subscription.deliveries():
-                    if isinstance(delivery, Events):
+                    if isinstance(delivery, EventBatch):
                         assert delivery.publishers is not None
                         assert delivery.sequences is not None
                         self.got[delivery.topic] += [json.loads(payload)["n"] for payload in delivery.payloads]
-                        progress.delivered(delivery.publishers, delivery.sequences)
+                        progress.note_delivered(delivery.publishers, delivery.sequences)
                     else:
                         assert delivery.txid is not None
-                        progress.reached(delivery.txid, move=True)
+                        progress.note_reached(delivery.txid, move=True)
                     if self.chance.random() < 0.3:
-                        progress.flushed()
+                        progress.note_flushed()
                         progress.commit()
                     if not whole and self.chance.random() < 0.05:
                         return
-            progress.flushed()
+            progress.note_flushed()
             progress.commit()
         except MissingError as error:
             # Only where entries behind its place are gone; then it begins with what is left, and knows that.
             assert error.code == "SOW-ENG-071"
             assert error.facts["first_txid"] == self.gone + 1
-            store.put(WHO, str(self.gone))
+            store.set_place(WHO, str(self.gone))
             self.lost()
 
     def lost(self) -> None:
         """What was removed before it was delivered."""
         with open_log(self.lab.open()) as log:
-            left = {json.loads(entry.payload)["n"] for block in log.blocks() for entry in block.entries()}
+            left = {json.loads(entry.payload)["n"] for block in log.iter_blocks() for entry in block.iter_entries()}
         for topic in TOPICS:
             self.got[topic] += [n for n in self.published[topic] if n not in left]
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.api import InstanceHandle
-from sowctl.engine.following.events import Event
+from sowctl.engine.maintenance.retention.archive import archive_files
+from sowctl.engine.maintenance.retention.compression import compress_files
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.engine.options import DeleteOptions
+from sowctl.engine.subscriptions.events import Event
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.retention.archiving import archive
-from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
-from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.delete import delete_records
 from sowctl.errors import MissingError
 from sowctl.findings import Level
 from sowctl.journal.reader import Journal
@@ -81,7 +81,7 @@ class Model:
             instance = self.lab.open()
             config = next(one for one in instance.topics if one.name == topic)
             options = DeleteOptions(filter=f"/id = {number}")
-            assert delete(instance, [Target(topic=config)], options)[0].deleted == 1
+            assert delete_records(instance, [Target(topic=config)], options)[0].deleted == 1
             self.entries.append(Entry(topic, number, None, self.lab.clock.at))
 
     def tick(self) -> None:
@@ -89,10 +89,10 @@ class Model:
 
     def archive(self) -> None:
         age = self.rng.choice((None, 10 * SECOND))
-        list(archive(self.lab.open(), keep=self.rng.randrange(3), older_than=age))
+        list(archive_files(self.lab.open(), keep=self.rng.randrange(3), older_than=age))
 
     def compress(self) -> None:
-        list(compress(self.lab.open(), kind=self.rng.choice((".gz", ".zst")), keep=self.rng.randrange(4)))
+        list(compress_files(self.lab.open(), kind=self.rng.choice((".gz", ".zst")), keep=self.rng.randrange(4)))
 
     def prune(self) -> None:
         rule = self.rng.choice(
@@ -103,7 +103,7 @@ class Model:
                 KeepRule(before_time=self.lab.clock.at - self.rng.choice((0, 30)) * SECOND),
             )
         )
-        report = prune(self.lab.open(), rule)
+        report = prune_files(self.lab.open(), rule)
         with open_log(self.lab.open()) as log:
             assert log.first_txid == report.first_txid >= self.first
         self.first = report.first_txid
@@ -119,7 +119,7 @@ class Model:
         shutil.copy(self.lab.store(topic), kept)
         self.lab.forget(topic)
         whole = not any(entry.topic == topic for entry in self.entries[: self.first - 1])
-        held = prune(self.lab.open(), KeepRule(keep_size=0), dry_run=True)
+        held = prune_files(self.lab.open(), KeepRule(keep_size=0), dry_run=True)
         for file in held.files:
             if file.removed:
                 assert not any(entry.topic == topic for entry in self.entries[: file.last_txid])
@@ -170,8 +170,8 @@ class Model:
         after = self.rng.randrange(len(self.entries) + 1)
         found = {
             entry.txid: (entry.topic[0], entry.payload.decode())
-            for block in self.journal.blocks(after=after)
-            for entry in block.entries()
+            for block in self.journal.iter_blocks(after=after)
+            for entry in block.iter_entries()
             if entry.txid > after
         }
         behind = max(after, self.first - 1)

@@ -25,9 +25,9 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.search import figures as search
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import computing, costs
-from sowctl.engine.views.moment import at_one_instant
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.views import computation, costs
+from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.openers import open_target
 from sowctl.engine.views.view import open_computed
 from sowctl.errors import MissingError
 from sowctl.expressions.columns import grouping as grouped
@@ -126,35 +126,37 @@ def done(lab: Lab, step: Step) -> None:
 def cached(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
     topic = find_topic(instance, name, derived=True)
     with closing(open_target(instance, Target(topic=topic), None)) as source:
-        assert source.stored is not None
-        return [pair for keys, values in source.batches(100) for pair in zip(keys, values, strict=True)]
+        assert source.stored_source is not None
+        return [pair for keys, values in source.read_batches(100) for pair in zip(keys, values, strict=True)]
 
 
 def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
     assert instance.config is not None
-    (entry,) = instance.config.find(name)
+    (entry,) = instance.config.find_entries(name)
     assert isinstance(entry, OtherEntry)
 
     def pairs(source: Source) -> list[tuple[bytes, bytes]]:
         with closing(source):
-            return [pair for keys, values in source.batches(100) for pair in zip(keys, values, strict=True)]
+            return [pair for keys, values in source.read_batches(100) for pair in zip(keys, values, strict=True)]
 
-    with patch.object(computing, "COLUMNS", 1 << 60):
-        return at_one_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
+    with patch.object(computation, "MIN_COLUMN_RECORDS", 1 << 60):
+        return run_at_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
 
 
 @contextmanager
 def figures(small: int, together: int) -> Iterator[None]:
     # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
     # the first change on, however many records it changes.
-    from_then_on = patch.multiple(costs, SMALL=small, KEEPING=1e-9, CHANGING=0)
+    from_then_on = patch.multiple(
+        costs, KEEP_ROWS_MAX_RECORDS=small, KEEP_ROWS_COST_FACTOR=1e-9, CATCH_UP_COST_FACTOR=0
+    )
     with ExitStack() as patches:
         patches.enter_context(from_then_on)
         # Three records at a time: columns go on from one batch of records to the next, and are cut between two.
-        patches.enter_context(patch.multiple(computing, COLUMNS=0, READ=3))
-        patches.enter_context(patch.object(search, "GROUPED", 3))
+        patches.enter_context(patch.multiple(computation, MIN_COLUMN_RECORDS=0, BATCH_RECORDS=3))
+        patches.enter_context(patch.object(search, "GROUP_BATCH_RECORDS", 3))
         # They are grouped as they come, or many together; messages are read by their shapes, however few they are.
-        patches.enter_context(patch.object(grouped, "PER_GROUP", together))
+        patches.enter_context(patch.object(grouped, "WAITING_MESSAGES_PER_GROUP", together))
         patches.enter_context(patch.object(columns, "MIN_TEMPLATE_MESSAGES", 0))
         yield
 
@@ -164,7 +166,7 @@ def figures(small: int, together: int) -> Iterator[None]:
     xml=st.one_of(single(), joined(), joined(), over),
     first=st.fixed_dictionaries({name: st.lists(MESSAGE, min_size=2, max_size=8) for name in "ABC"}),
     steps=st.lists(STEP, min_size=4, max_size=14),
-    small=st.sampled_from([costs.SMALL, -1]),
+    small=st.sampled_from([costs.KEEP_ROWS_MAX_RECORDS, -1]),
     together=st.sampled_from([0, 2, 32]),
     logged=st.sampled_from([("A", "B", "C"), ("A",), ("B", "C")]),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import UsageError
-from sowctl.remote.place import RemotePath, is_url, local_path, place_of, url_of
+from sowctl.remote.place import RemotePath, is_url, parse_local_path, parse_place, parse_url
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ from sowctl.remote.place import RemotePath, is_url, local_path, place_of, url_of
     ],
 )
 def test_what_a_text_means(text: str, place: Path | RemotePath) -> None:
-    assert place_of(text) == place
+    assert parse_place(text) == place
     assert is_url(text) == isinstance(place, RemotePath)
 
 
 def test_a_path_as_a_url_is_one_of_the_scheme_file() -> None:
-    assert url_of("/srv/a b") == RemotePath("file", "", "srv/a b") == url_of("file:///srv/a%20b")
-    assert str(url_of("/srv/a")) == "file:///srv/a"
+    assert parse_url("/srv/a b") == RemotePath("file", "", "srv/a b") == parse_url("file:///srv/a%20b")
+    assert str(parse_url("/srv/a")) == "file:///srv/a"
 
 
-@pytest.mark.parametrize("read", [place_of, url_of, local_path])
+@pytest.mark.parametrize("read", [parse_place, parse_url, parse_local_path])
 def test_a_slash_that_was_forgotten_leads_nowhere(read: Callable[[str], object]) -> None:
     with pytest.raises(UsageError) as caught:
         read("file://relative/y")
@@ -47,20 +47,20 @@ def test_a_slash_that_was_forgotten_leads_nowhere(read: Callable[[str], object])
 
 @pytest.mark.parametrize("text", ["file:///srv/run#1/out", "file:///srv/part-?.ndjson"])
 def test_a_file_url_that_would_be_cut_leads_nowhere(text: str) -> None:
-    for read in (place_of, url_of, local_path):
+    for read in (parse_place, parse_url, parse_local_path):
         with pytest.raises(UsageError, match="question mark or number sign") as caught:
             read(text)
         assert caught.value.code == "SOW-RMT-001" and caught.value.place == text
-    assert place_of("file:///srv/run%231/part-%3F") == Path("/srv/run#1/part-?") == place_of("/srv/run#1/part-?")
+    assert parse_place("file:///srv/run%231/part-%3F") == Path("/srv/run#1/part-?") == parse_place("/srv/run#1/part-?")
 
 
 def test_names_below_a_place_keep_the_options_of_the_connection() -> None:
-    place = place_of("s3://lake/log?scheme=http") / "inst.0000000001.journal.gz"
+    place = parse_place("s3://lake/log?scheme=http") / "inst.0000000001.journal.gz"
     assert isinstance(place, RemotePath)
     assert (place.name, place.suffix, place.query) == ("inst.0000000001.journal.gz", ".gz", "scheme=http")
 
 
 def test_what_is_shown_has_no_password_and_no_options() -> None:
-    assert str(place_of("s3://key:secret@lake/a?scheme=http")) == "s3://lake/a"
-    assert str(place_of("ftp://key:secret@host/a")) == "ftp://host/a"
-    assert str(place_of("abfs://box@account.dfs.core.windows.net/a")) == "abfs://box@account.dfs.core.windows.net/a"
+    assert str(parse_place("s3://key:secret@lake/a?scheme=http")) == "s3://lake/a"
+    assert str(parse_place("ftp://key:secret@host/a")) == "ftp://host/a"
+    assert str(parse_place("abfs://box@account.dfs.core.windows.net/a")) == "abfs://box@account.dfs.core.windows.net/a"

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from sowctl.errors import SowError
-from sowctl.remote import opening
-from sowctl.remote.place import placed, url_of
+from sowctl.remote import remote_files
+from sowctl.remote.place import parse_url, resolve_place
 
 pytest.importorskip("pyarrow.fs")
 
@@ -20,14 +20,14 @@ CLOSED = "127.0.0.1:1"
 def _alone(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_HOME", "CLASSPATH", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    opening._get_filesystem.cache_clear()
+    remote_files._get_filesystem.cache_clear()
     yield
-    opening._get_filesystem.cache_clear()
+    remote_files._get_filesystem.cache_clear()
 
 
 def told(url: str) -> SowError:
     with pytest.raises(SowError) as caught:
-        opening.read(url_of(url))
+        remote_files.read_file(parse_url(url))
     error = caught.value
     assert "\n" not in error.message and error.hint and "secret" not in f"{error.place}{error.message}"
     return error
@@ -38,10 +38,12 @@ def test_google_is_not_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.code == "SOW-RMT-005"
     # what a user does not say is said for them: the library would go on for a quarter of an hour
     asked: list[str] = []
-    connected = opening._connect_filesystem
-    monkeypatch.setattr(opening, "_connect_filesystem", lambda root: (asked.append(root), connected(root))[1])
-    _, path = opening._locate_path(url_of("gs://anonymous@lake/some/x"))
-    assert path == "lake/some/x" and asked == [f"gs://anonymous@lake/x?retry_limit_seconds={opening.RETRY_SECONDS}"]
+    connected = remote_files._connect_filesystem
+    monkeypatch.setattr(remote_files, "_connect_filesystem", lambda root: (asked.append(root), connected(root))[1])
+    _, path = remote_files._locate_path(parse_url("gs://anonymous@lake/some/x"))
+    assert path == "lake/some/x" and asked == [
+        f"gs://anonymous@lake/x?retry_limit_seconds={remote_files.RETRY_SECONDS}"
+    ]
 
 
 def test_azure_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +83,8 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_places_of_options(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    assert placed(tmp_path, "a b") == tmp_path / "a b" and placed(tmp_path, "/a%20b").as_posix() == "/a%20b"
-    assert placed(tmp_path, "file:///a%20b").as_posix() == "/a b"
-    assert placed(tmp_path, "S3A://lake/x/") == url_of("s3://lake/x")
+    assert (
+        resolve_place(tmp_path, "a b") == tmp_path / "a b" and resolve_place(tmp_path, "/a%20b").as_posix() == "/a%20b"
+    )
+    assert resolve_place(tmp_path, "file:///a%20b").as_posix() == "/a b"
+    assert resolve_place(tmp_path, "S3A://lake/x/") == parse_url("s3://lake/x")

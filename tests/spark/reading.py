@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.messages.types import get_type
 from sowctl.spark.sources import JournalSource, SowSource
 from sowctl.values.times import format_time
@@ -57,5 +57,5 @@ def rows_of(reader: DataSourceReader, partitions: list[Any]) -> list[dict[str, A
 
 def decoded(kind: pyarrow.StructType, *payloads: bytes | None) -> list[Any]:
     """JSON messages as values of a struct type."""
-    found: list[Any] = StructDecoder(kind).array(payloads, get_type("json")).to_pylist()
+    found: list[Any] = StructDecoder(kind).decode_payloads(payloads, get_type("json")).to_pylist()
     return found

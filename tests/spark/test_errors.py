@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sowctl.errors import DamageError, MissingError, SowError, UsageError
-from sowctl.spark.errors import CarriedError, carried, packed, translated, unpacked
+from sowctl.spark.errors import CarriedError, carry_errors, decode_error, encode_error, translate_errors
 from tests.support.instances import message
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def test_an_error_survives_being_made_text() -> None:
     before = DamageError("SOW-JRN-001", "a }\nof two lines", place="f:1", hint="h", txid=3)
-    with pytest.raises(CarriedError) as outer, carried():
+    with pytest.raises(CarriedError) as outer, carry_errors():
         raise before
     spoken = f"Job aborted ...\nTraceback:\n  sowctl.spark.errors.CarriedError: {outer.value}\n\n at java.lang"
-    with pytest.raises(DamageError) as caught, translated():
+    with pytest.raises(DamageError) as caught, translate_errors():
         raise RuntimeError(spoken)
     after = caught.value
     assert (after.code, after.message, after.place, after.hint, after.facts) == (
@@ -35,18 +35,18 @@ def test_an_error_survives_being_made_text() -> None:
     "text", ['"quoted" \\"', "\\n is no line break\n", "tab\t, ü, \ud800, \\ud800", "", "  hint: x"]
 )
 def test_every_text_survives(text: str) -> None:
-    found = unpacked(
-        "before " + packed(SowError("SOW-X-001", text, place=text, hint=text, excerpt=text)) + "\n\tat a.b"
+    found = decode_error(
+        "before " + encode_error(SowError("SOW-X-001", text, place=text, hint=text, excerpt=text)) + "\n\tat a.b"
     )
     assert found is not None and type(found) is SowError
     assert (found.message, found.place, found.hint, found.excerpt) == (text, text, text, text)
-    packed(SowError("SOW-X-001", text)).encode()
+    encode_error(SowError("SOW-X-001", text)).encode()
 
 
 def test_what_is_not_ours_passes() -> None:
-    with pytest.raises(ZeroDivisionError), translated():
+    with pytest.raises(ZeroDivisionError), translate_errors():
         _ = 1 / 0
-    with pytest.raises(RuntimeError, match="SOW-X-001"), translated():
+    with pytest.raises(RuntimeError, match="SOW-X-001"), translate_errors():
         raise RuntimeError("SOW-X-001: a line of a log\n  status: unknown")
 
 
@@ -72,7 +72,7 @@ def test_spark_prints_the_sentence_once_and_no_trace(
         ours = text[text.index("sowctl.spark.errors") : text.index("  status: ")]
         assert ours.count(words) == text[: text.index("  status: ")].count(words) == 1, text
         assert "Traceback" not in ours and 'File "' not in ours and ours.count("\n") <= 5
-        with pytest.raises(SowError) as plain, translated():
+        with pytest.raises(SowError) as plain, translate_errors():
             action()
         shown = "".join(traceback.format_exception(plain.value))
         assert "direct cause" not in shown and "During handling" not in shown
@@ -89,7 +89,7 @@ def test_spark_prints_the_sentence_once_and_no_trace(
 def test_a_stream_that_cannot_begin_says_why(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
     lab.publish("orders", message(id=1))
     stream = spark.readStream.format("sow-journal").options(config=str(lab.config), topic="ordres").load()
-    with pytest.raises(MissingError) as caught, translated():
+    with pytest.raises(MissingError) as caught, translate_errors():
         to = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "at"))
         to.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
     assert caught.value.code == "SOW-ENG-012" and "did you mean orders" in str(caught.value.hint)

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import _parse_datatype_string
 
-from sowctl.arrow.decoding import StructDecoder
-from sowctl.arrow.inference import MOST_FIELDS, Inference, infer
+from sowctl.arrow.inference import MAX_FIELDS, Inference, infer_ddl
 from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import InputError, LimitError
 from sowctl.messages.types import get_type
-from sowctl.spark.errors import translated
+from sowctl.spark.errors import translate_errors
 from sowctl.values.times import format_time
 from tests.spark.reading import decoded, journal, read, source
 from tests.support.examples import examples
@@ -39,17 +39,17 @@ def test_a_schema_is_inferred() -> None:
         b"[1]",
         b"not json",
     ]
-    assert infer(views) == (
+    assert infer_ddl(views) == (
         "STRUCT<`a`: DOUBLE, `b`: STRUCT<`x`: STRING, `y`: BOOLEAN>, `l`: ARRAY<STRING>, `m`: STRING, "
         "`n``m`: DECIMAL(20,0)>"
     )
-    assert infer([]) == "STRUCT<>"
+    assert infer_ddl([]) == "STRUCT<>"
 
 
 def test_spark_takes_what_schema_prints(spark: SparkSession) -> None:
     view = b'{"a":1,"b c":{"n`m":[1.5]},"c":18446744073709551615}'
-    (printed,) = infer([view]).removeprefix("STRUCT<").removesuffix(">").splitlines()
-    assert _parse_datatype_string(printed) == _parse_datatype_string(infer([view]))
+    (printed,) = infer_ddl([view]).removeprefix("STRUCT<").removesuffix(">").splitlines()
+    assert _parse_datatype_string(printed) == _parse_datatype_string(infer_ddl([view]))
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_spark_takes_what_schema_prints(spark: SparkSession) -> None:
 )
 def test_types_are_as_wide_as_the_values(values: str, expected: str) -> None:
     views = [b'{"v":%b}' % value.encode() for value in values.split(" ")]
-    assert infer(views) == infer(views[::-1]) == f"STRUCT<`v`: {expected}>"
+    assert infer_ddl(views) == infer_ddl(views[::-1]) == f"STRUCT<`v`: {expected}>"
     parts = [Inference() for _ in views]
     for part, view in zip(parts, views, strict=True):
         part.add([view])
     for part in parts[1:]:
         parts[0].merge(pickle.loads(pickle.dumps(part)))
-    assert parts[0].ddl() == infer(views)
+    assert parts[0].build_ddl() == infer_ddl(views)
 
 
 NUMBERS = st.integers(-(2**80), 2**80).map(str) | st.decimals(allow_nan=False, allow_infinity=False).map(str)
@@ -129,7 +129,7 @@ def test_the_arrow_type_is_what_spark_makes_of_the_ddl(spark: SparkSession) -> N
         found = Inference()
         found.add(b'{"v":%b,"w\\\\`":%b}' % (value.encode(), value.encode()) for value in values)
         found.add([b"{}"])
-        assert found.struct() == to_arrow_type(_parse_datatype_string(found.ddl()))
+        assert found.build_struct() == to_arrow_type(_parse_datatype_string(found.build_ddl()))
 
     law()
 
@@ -142,10 +142,10 @@ def test_what_was_inferred_holds_everything(spark: SparkSession) -> None:
     def law(messages: list[dict[str, str]]) -> None:
         texts = ["{" + ",".join(f'"{name}":{value}' for name, value in one.items()) + "}" for one in messages]
         payloads = [text.replace("E+", "e").encode() for text in texts]
-        if not all(not get_type("json").check([payload]) for payload in payloads):
+        if not all(not get_type("json").check_payloads([payload]) for payload in payloads):
             return
-        kind = to_arrow_type(_parse_datatype_string(infer(payloads)), timezone="UTC")
-        found = StructDecoder(kind, strict=True).array(payloads, get_type("json")).to_pylist()
+        kind = to_arrow_type(_parse_datatype_string(infer_ddl(payloads)), timezone="UTC")
+        found = StructDecoder(kind, strict=True).decode_payloads(payloads, get_type("json")).to_pylist()
         for payload, one in zip(payloads, found, strict=True):
             assert same(json.loads(payload, parse_float=Decimal, parse_int=Decimal), one), (payload, kind, one)
 
@@ -175,17 +175,20 @@ def test_nothing_is_lost_under_an_inferred_type(odd: bytes, names: list[str], wh
     for before in (0, 1, 40):
         payloads = [*[GOOD.replace(b"1", b"%d" % n, 1) for n in range(before)], odd, GOOD]
         with pytest.raises(Misfit) as caught:
-            StructDecoder(STRICT, strict=True).array(payloads, get_type("json"))
+            StructDecoder(STRICT, strict=True).decode_payloads(payloads, get_type("json"))
         assert (caught.value.row, caught.value.names) == (before, names) and what in caught.value.what
-    assert decoded(STRICT, GOOD) == StructDecoder(STRICT, strict=True).array([GOOD], get_type("json")).to_pylist()
-    null = StructDecoder(STRICT, strict=True).array([None, b"{}"], get_type("json")).to_pylist()
+    assert (
+        decoded(STRICT, GOOD)
+        == StructDecoder(STRICT, strict=True).decode_payloads([GOOD], get_type("json")).to_pylist()
+    )
+    null = StructDecoder(STRICT, strict=True).decode_payloads([None, b"{}"], get_type("json")).to_pylist()
     assert null == [None, {"a": None, "o": None, "l": None}]
 
 
 def test_a_schema_without_end_is_refused() -> None:
-    views = [b'{"o":{"%d":1}}' % number for number in range(MOST_FIELDS)]
+    views = [b'{"o":{"%d":1}}' % number for number in range(MAX_FIELDS)]
     with pytest.raises(LimitError, match="more than 10,000 fields") as caught:
-        infer(views)
+        infer_ddl(views)
     assert caught.value.code == "SOW-SPK-083"
 
 
@@ -205,7 +208,7 @@ def test_a_source_looks_at_everything_or_says_what_did_not_fit(lab: Lab, spark: 
         for samples in (None, "all"):
             found = read(make(lab, topic="orders", payload="struct", columns="payload", samples=samples), spark)
             assert sorted((one["payload"] for one in found), key=lambda one: one["id"]) == rows
-        with pytest.raises(InputError, match="does not match the inferred fields") as caught, translated():
+        with pytest.raises(InputError, match="does not match the inferred fields") as caught, translate_errors():
             read(make(lab, topic="orders", payload="struct", columns="payload", samples=2), spark)
         assert caught.value.code == "SOW-SPK-082" and "samples=all" in str(caught.value.hint)
 
@@ -221,7 +224,7 @@ def test_spark_carries_the_mark_of_what_was_inferred(lab: Lab, spark: SparkSessi
     options = {"config": str(lab.config), "topic": "orders", "payload": "struct", "now": format_time(lab.clock.at)}
     frame = spark.read.format("sow").options(**options).load()
     assert frame.where("payload.x LIKE 'text%'").count() == 3 and frame.where("payload.late = 1").count() == 3
-    with pytest.raises(InputError, match=r"record \d+ of topic orders: field"), translated():
+    with pytest.raises(InputError, match=r"record \d+ of topic orders: field"), translate_errors():
         spark.read.format("sow").options(**options, samples="1").load().collect()
     declared = spark.read.format("sow").options(**options).schema("payload STRUCT<id BIGINT, x BIGINT>").load()
     assert declared.where("payload.x IS NULL").count() == 3

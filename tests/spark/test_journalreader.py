@@ -15,13 +15,13 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql import SparkSession
 
-from sowctl.engine.upkeep.searching.entries import EntryRecord
-from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.maintenance.journal_search.entries import EntryRecord
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.errors import DamageError, UsageError
-from sowctl.spark.errors import CarriedError, translated, unpacked
+from sowctl.spark.errors import CarriedError, decode_error, translate_errors
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
-from sowctl.spark.reading.journalplan import open_journal, partition_bytes, plan_stretches
+from sowctl.spark.reading.journalplan import compute_partition_bytes, open_journal, plan_stretches
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
@@ -32,7 +32,7 @@ def refused(action: Callable[[], object]) -> str:
     """The code of the error that an action ends with."""
     with pytest.raises(CarriedError) as caught:
         action()
-    found = unpacked(str(caught.value))
+    found = decode_error(str(caught.value))
     assert found is not None
     return found.code
 
@@ -75,7 +75,7 @@ def engine(lab: Lab, **wanted: Any) -> list[tuple[Any, ...]]:
             entry.sequence if entry.publisher is not None else None,
         )
 
-    batches = dump(lab.open(), EntryFilter(**wanted))
+    batches = dump_entries(lab.open(), EntryFilter(**wanted))
     return [row(batch.topic, batch.message_type, one) for batch in batches for one in batch.records]
 
 
@@ -94,7 +94,7 @@ def test_a_directory_of_journals_without_any_configuration(stocked: Lab, spark: 
 
 
 def test_every_entry_has_the_bookmark_that_a_dump_prints(stocked: Lab, spark: SparkSession) -> None:
-    batches = dump(stocked.open(), EntryFilter())
+    batches = dump_entries(stocked.open(), EntryFilter())
     expected = [(record.txid, record.bookmark) for batch in batches for record in batch.records]
     for where in ({}, {"config": None, "path": stocked.directory / "journal"}):
         found = read(journal(stocked, columns="_txid,_bookmark", **where), spark)
@@ -189,11 +189,11 @@ def test_what_is_planned_is_read_once(stocked: Lab) -> None:
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
         for size in (1, 3000, 1 << 30, None):
-            for after, until in ((0, log.last_txid()), (77, 99), (0, 1)):
+            for after, until in ((0, log.read_last_txid()), (77, 99), (0, 1)):
                 parts = plan_stretches(log, after, until, size)
-                found = [block.first_txid for part in parts for block in part.blocks(log, 0, 1 << 62)]
-                assert found == [block.first_txid for block in log.blocks(after=after, until=until)]
-        assert plan_stretches(log, log.last_txid(), None, 1) == []
+                found = [block.first_txid for part in parts for block in part.read_blocks(log, 0, 1 << 62)]
+                assert found == [block.first_txid for block in log.iter_blocks(after=after, until=until)]
+        assert plan_stretches(log, log.read_last_txid(), None, 1) == []
 
 
 @pytest.mark.parametrize(("most", "least", "processors", "count"), [(3, 100, 1, 3), (1, 100, 4, 4), (1, 2, 4, 2)])
@@ -203,23 +203,23 @@ def test_stretches_are_equal_and_enough_for_all_processors(
     """``most`` and ``least``: how many partitions of the largest and of the smallest size the journal would fill."""
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
-        stored = sum(info.size for info in log.files())
+        stored = sum(info.size for info in log.list_files())
         monkeypatch.setattr("sowctl.spark.reading.journalplan.PARTITION_BYTES", -(-stored // most))
-        monkeypatch.setattr("sowctl.spark.reading.journalplan.WORTHWHILE", 2 * stored // (2 * least + 1))
+        monkeypatch.setattr("sowctl.spark.reading.journalplan.MIN_PARTITION_BYTES", 2 * stored // (2 * least + 1))
         monkeypatch.setattr("os.cpu_count", partial(int, processors))
         parts = plan_stretches(log, 0, None, None)
-        entries = [sum(map(len, part.blocks(log, 0, 1 << 62))) for part in parts]
+        entries = [sum(map(len, part.read_blocks(log, 0, 1 << 62))) for part in parts]
     assert len(parts) == count
     assert max(entries) < 2 * min(entries)
 
 
 def test_partitions_grow_with_the_journal() -> None:
     mega, tera = 1 << 20, 1 << 40
-    assert partition_bytes(100 * mega, 1) <= 64 * mega
-    assert partition_bytes(tera, 1) == 64 * mega
-    assert partition_bytes(3 * tera, 1) == -(-3 * tera // 20_000)
-    assert partition_bytes(10 * tera, 1000) == 256 * mega
-    assert partition_bytes(3 * mega, 100) == 3 * mega
+    assert compute_partition_bytes(100 * mega, 1) <= 64 * mega
+    assert compute_partition_bytes(tera, 1) == 64 * mega
+    assert compute_partition_bytes(3 * tera, 1) == -(-3 * tera // 20_000)
+    assert compute_partition_bytes(10 * tera, 1000) == 256 * mega
+    assert compute_partition_bytes(3 * mega, 100) == 3 * mega
 
 
 def test_messages_as_structs_where_deletions_have_none(stocked: Lab, spark: SparkSession) -> None:
@@ -240,7 +240,7 @@ def test_a_damaged_block_is_an_error_of_its_own_kind(lab: Lab, spark: SparkSessi
     path.write_bytes(raw)
     with pytest.raises(CarriedError) as caught:
         read(journal(lab), spark)
-    assert isinstance(unpacked(str(caught.value)), DamageError)
+    assert isinstance(decode_error(str(caught.value)), DamageError)
 
 
 def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
@@ -253,5 +253,5 @@ def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
     found = frame.groupBy("_client", "_operation").count().collect()
     expected = [row for row in engine(stocked, topic="past") if row[0] > 100]
     assert [tuple(row) for row in found] == [("feed", "publish", len(expected))]
-    with pytest.raises(UsageError, match="no option 'fromtxit'"), translated():
+    with pytest.raises(UsageError, match="no option 'fromtxit'"), translate_errors():
         spark.read.format("sow-journal").options(config=str(stocked.config), fromTxit="1").load()

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sowctl.errors import DamageError, MissingError, SowError
-from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
+from sowctl.spark.errors import CarriedError, decode_error
+from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader
 from tests.spark.reading import journal, rows_of, schema_of
 from tests.support.instances import Lab, message
 
@@ -32,7 +32,7 @@ def txids(reader: JournalStreamReader, start: dict[str, Any], end: dict[str, Any
 
 
 def error_of(error: BaseException) -> SowError:
-    found = unpacked(str(error))
+    found = decode_error(str(error))
     assert found is not None
     return found
 
@@ -77,8 +77,10 @@ def test_where_a_stream_begins(lab: Lab, spark: SparkSession) -> None:
 
 def test_batches_are_bounded_unless_told_otherwise(lab: Lab, spark: SparkSession) -> None:
     lab.publish("orders", message(id=1))
-    assert stream(lab, spark).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES)
-    assert stream(lab, spark, maxEntries=MAX_ENTRIES * 9).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES * 9)
+    assert stream(lab, spark).getDefaultReadLimit() == ReadMaxRows(MAX_BATCH_ENTRIES)
+    assert stream(lab, spark, maxEntries=MAX_BATCH_ENTRIES * 9).getDefaultReadLimit() == ReadMaxRows(
+        MAX_BATCH_ENTRIES * 9
+    )
 
 
 def test_available_now_ends_where_the_journal_ended(lab: Lab, spark: SparkSession) -> None:

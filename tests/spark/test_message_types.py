@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
 from sowctl.messages.types import MESSAGE_TYPES, get_type
-from sowctl.spark.writing.encoding import RowEncoder
+from sowctl.spark.writing.row_encoder import RowEncoder
 from tests.spark.reading import journal, read, source
 from tests.spark.test_writers import request
 from tests.support.instances import Lab, verified
@@ -62,7 +62,7 @@ def test_rows_become_messages_and_messages_structs(tmp_path: Path, spark: SparkS
     batch = pyarrow.RecordBatch.from_pylist(rows)
     with verified(lab):
         one = request(lab)
-        one.commit([one.stage([batch], parsed(ddl, spark))])
+        one.commit([one.stage_rows([batch], parsed(ddl, spark))])
         kind = get_type(name)
         stored = lab.records("orders")
         assert len(stored) == 20
@@ -84,7 +84,7 @@ def test_bytes_of_a_type_without_fields_go_through(tmp_path: Path, spark: SparkS
     lab = Lab(tmp_path, xml("binary"))
     batch = pyarrow.RecordBatch.from_pylist([{"payload": bytes([n, 0, 255]), "_user_key": f"k{n}"} for n in range(5)])
     one = request(lab)
-    one.commit([one.stage([batch], parsed("payload BINARY, _user_key STRING", spark))])
+    one.commit([one.stage_rows([batch], parsed("payload BINARY, _user_key STRING", spark))])
     found = read(source(lab, topic="orders", columns="payload,_user_key"), spark)
     assert sorted((row["_user_key"], row["payload"]) for row in found) == [
         (f"k{n}", bytes([n, 0, 255])) for n in range(5)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sowctl.engine.maintenance.retention.archive import archive_to_url
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.errors import DamageError, MissingError
-from sowctl.remote.place import url_of
-from sowctl.spark.errors import translated
+from sowctl.remote.place import parse_url
+from sowctl.spark.errors import translate_errors
 from tests.spark.conftest import stock
 from tests.support.instances import Lab
 from tests.support.objectstore import ENVIRONMENT, ObjectStore, serving
@@ -33,7 +33,7 @@ def sent(shore: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     """An instance whose finished files are in an archive, and the oldest there alone; the URL of that."""
     lab = stock(tmp_path_factory.mktemp("sent"))
     url = with_key(shore, "journal")
-    files = list(archive_to(lab.open(), url_of(url)))
+    files = list(archive_to_url(lab.open(), parse_url(url)))
     for one in files[: len(files) // 2]:
         one.path.unlink()
     return lab, url
@@ -45,8 +45,10 @@ def with_key(store: ObjectStore, path: str) -> str:
 
 def entries(lab: Lab, url: str) -> list[tuple[int, str, bytes | None]]:
     """What the journal holds, here and there."""
-    with open_log(lab.open(), archive=url_of(url)) as log:
-        return [(one.txid, one.topic[0], one.payload or None) for block in log.blocks() for one in block.entries()]
+    with open_log(lab.open(), archive=parse_url(url)) as log:
+        return [
+            (one.txid, one.topic[0], one.payload or None) for block in log.iter_blocks() for one in block.iter_entries()
+        ]
 
 
 def test_an_archive_and_what_is_still_here(spark: SparkSession, sent: tuple[Lab, str], shore: ObjectStore) -> None:
@@ -80,13 +82,13 @@ def test_segments_that_cannot_match_are_not_read(
 
 def test_what_is_not_there_is_said(spark: SparkSession, sent: tuple[Lab, str], shore: ObjectStore) -> None:
     _, url = sent
-    with pytest.raises(MissingError) as caught, translated():
+    with pytest.raises(MissingError) as caught, translate_errors():
         spark.read.format("sow-journal").options(path=with_key(shore, "nowhere")).load().count()
     assert caught.value.code == "SOW-JRN-081" and "secret" not in str(caught.value)
     name = next(name for name in shore.objects if name.endswith(".journal"))
     kept = shore.objects.pop(name)
     try:
-        with pytest.raises(DamageError) as lost, translated():
+        with pytest.raises(DamageError) as lost, translate_errors():
             spark.read.format("sow-journal").options(path=url).load().count()
     finally:
         shore.objects[name] = kept

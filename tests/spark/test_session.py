@@ -19,7 +19,7 @@ import sowctl.spark
 from sowctl.errors import MissingPackageError
 from sowctl.spark.jvm.java import find_java
 from sowctl.spark.jvm.masters import is_local
-from sowctl.spark.sessions import QUICK, open_session, require_pyspark, settings
+from sowctl.spark.sessions import QUICK_COMPILE_FLAG, build_settings, open_session, require_pyspark
 from tests.support.instances import Lab
 
 # a whole life of a session in a process of its own: with the wheel's Java, quiet, and without anything left
@@ -55,19 +55,22 @@ def gone(pid: int) -> bool:
 def test_a_short_session_compiles_quickly_unless_told_otherwise(tmp_path: Path) -> None:
     name = "spark.driver.extraJavaOptions"
     given = {name: "-XX:TieredStopAtLevel=4"}
-    short = settings("local[2]", tmp_path, given, app="a", verbose=False, short=True)[name].split()
-    assert [one for one in short if "Tiered" in one] == [QUICK, given[name]]  # Java takes the last one
-    assert QUICK not in settings("local[2]", tmp_path, {}, app="a", verbose=False)[name]
-    assert QUICK not in settings("spark://h:7077", tmp_path, {}, app="a", verbose=False, short=True)[name]
+    short = build_settings("local[2]", tmp_path, given, app="a", verbose=False, short=True)[name].split()
+    assert [one for one in short if "Tiered" in one] == [QUICK_COMPILE_FLAG, given[name]]  # Java takes the last one
+    assert QUICK_COMPILE_FLAG not in build_settings("local[2]", tmp_path, {}, app="a", verbose=False)[name]
+    assert (
+        QUICK_COMPILE_FLAG
+        not in build_settings("spark://h:7077", tmp_path, {}, app="a", verbose=False, short=True)[name]
+    )
 
 
 def test_what_is_given_wins_over_our_settings(tmp_path: Path) -> None:
     given = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.driver.extraJavaOptions": "-Dx=1"}
-    made = settings("local[2]", tmp_path, given, app="a", verbose=False)
+    made = build_settings("local[2]", tmp_path, given, app="a", verbose=False)
     assert made["spark.sql.session.timeZone"] == "Asia/Tokyo"
     assert made["spark.driver.extraJavaOptions"].endswith(" -Dx=1")
     assert "log4j2.properties" in made["spark.driver.extraJavaOptions"]
-    assert "spark.driver.host" not in settings("spark://h:7077", tmp_path, {}, app="a", verbose=False)
+    assert "spark.driver.host" not in build_settings("spark://h:7077", tmp_path, {}, app="a", verbose=False)
     assert is_local("local") and is_local("local[*]") and not is_local("yarn")
 
 

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import InputPartition
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, LockedError, MissingError, StorageError, UsageError
-from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading import storeplan
 from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
@@ -48,13 +48,15 @@ def plain(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def engine(lab: Lab, topic: str, filter: str | None = None, at: int | None = None) -> list[tuple[Any, ...]]:
     """The same of the engine's query."""
     target = Target(topic=lab.open().topic(topic).config)
-    found: list[StoredRecord] = list(query(lab.open(), [target], QueryOptions(filter=filter, at=at)).records())
+    found: list[StoredRecord] = list(
+        start_query(lab.open(), [target], QueryOptions(filter=filter, at=at)).iterate_records()
+    )
     return sorted((r.sow_key, r.payload, r.txid, r.timestamp, r.expiration, topic) for r in found)
 
 
 def refused(error: BaseException) -> str:
     """The code of a carried error."""
-    found = unpacked(str(error))
+    found = decode_error(str(error))
     assert found is not None
     return found.code
 
@@ -126,7 +128,7 @@ def test_a_task_refuses_a_store_that_has_moved_on(lab: Lab, spark: SparkSession,
     lab.publish(topic, message(id=2))
     with pytest.raises(CarriedError) as caught:
         rows_of(reader, parts)
-    error = unpacked(str(caught.value))
+    error = decode_error(str(caught.value))
     assert isinstance(error, LockedError) and error.code == "SOW-SPK-020" and "pin" in (error.hint or "")
 
 
@@ -144,7 +146,7 @@ def test_a_pinned_state_stays(lab: Lab, spark: SparkSession, topic: str) -> None
 
 def test_the_past_may_be_named_by_an_entry(stocked: Lab, spark: SparkSession) -> None:
     """By its txid or its bookmark, as ``--at`` of the commands."""
-    entries = [r for batch in dump(stocked.open(), EntryFilter(topic="past")) for r in batch.records]
+    entries = [r for batch in dump_entries(stocked.open(), EntryFilter(topic="past")) for r in batch.records]
     entry = entries[len(entries) // 2]
     assert entry.bookmark is not None
     expected = engine(stocked, "past", at=entry.timestamp)
@@ -271,12 +273,12 @@ def test_what_does_not_fit_is_refused(stocked: Lab, spark: SparkSession, options
 
 
 def test_an_error_keeps_its_class_and_hint_through_spark(stocked: Lab, spark: SparkSession) -> None:
-    from sowctl.spark.errors import translated
+    from sowctl.spark.errors import translate_errors
 
-    with pytest.raises(MissingError, match="'ordrs'") as caught, translated():
+    with pytest.raises(MissingError, match="'ordrs'") as caught, translate_errors():
         spark.read.format("sow").options(config=str(stocked.config), topic="ordrs").load().count()
     assert caught.value.hint == "did you mean orders?"
-    with pytest.raises(UsageError), translated():
+    with pytest.raises(UsageError), translate_errors():
         spark.read.format("sow").options(config=str(stocked.config), topic="orders", filter="(").load().count()
 
 
@@ -288,5 +290,5 @@ def test_a_damaged_store_names_the_command_that_helps(lab: Lab, spark: SparkSess
     lab.store("orders").write_bytes(raw)
     with pytest.raises(CarriedError) as caught:
         read(source(lab, topic="orders"), spark)
-    error = unpacked(str(caught.value))
+    error = decode_error(str(caught.value))
     assert isinstance(error, DamageError) and "sowctl replay orders" in (error.hint or "")

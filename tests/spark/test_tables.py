@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import SparkSession
 
 from sowctl.errors import UsageError
-from sowctl.spark.errors import translated
+from sowctl.spark.errors import translate_errors
 from tests.support.instances import Lab, message
 
 Sql = Callable[[str], list[tuple[Any, ...]]]
@@ -23,7 +23,7 @@ def sql(spark: SparkSession) -> Iterator[Sql]:
     """Runs SQL; what a test made in the catalog is gone afterwards."""
 
     def run(text: str) -> list[tuple[Any, ...]]:
-        with translated():
+        with translate_errors():
             return [tuple(row) for row in spark.sql(text).collect()]
 
     yield run

@@ -27,10 +27,10 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.search import figures
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError, SowError, UsageError
-from sowctl.spark.errors import translated
+from sowctl.spark.errors import translate_errors
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
-from sowctl.spark.writing.attempts import Staging, find_staging, sweep
+from sowctl.spark.writing.staging import Staging, find_staging, remove_stale_directories
 from sowctl.spark.writing.writers import StagedMessage, WriteRequest
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -39,7 +39,7 @@ from tests.support.instances import START, Lab, config_xml, message, topic_xml, 
 def write(lab: Lab, frame: DataFrame, topic: str, mode: str = "append", **options: object) -> None:
     """Write a frame to a topic, at the time of the instance."""
     given = {"config": str(lab.config), "topic": topic, "now": format_time(lab.clock.at)} | options
-    with translated():
+    with translate_errors():
         frame.write.format("sow").options(**{k: str(v) for k, v in given.items()}).mode(mode).save()
 
 
@@ -98,7 +98,7 @@ def test_variants_and_bytes_are_written_as_to_json_writes_them(lab: Lab, spark: 
     assert lab.query("orders") == ['{"id":1,"v":{"a":1.50,"b":[null]},"bin":"AP+A","f":0.1}']
     for kind in ("VARIANT", "INTERVAL DAY TO SECOND"):
         read = spark.read.format("sow").options(config=str(lab.config), topic="orders")
-        with pytest.raises(UsageError, match="field v of the message cannot be read as"), translated():
+        with pytest.raises(UsageError, match="field v of the message cannot be read as"), translate_errors():
             read.schema(f"payload STRUCT<v: {kind}>").load().collect()
 
 
@@ -240,7 +240,7 @@ def test_what_makes_a_table_of_rows_is_refused_before_anything_is_written(lab: L
         "remade": lambda: frame.writeTo("remade").using("sow").options(**options).createOrReplace(),
     }
     for name, action in actions.items():
-        with pytest.raises(UsageError) as caught, translated():
+        with pytest.raises(UsageError) as caught, translate_errors():
             action()
         assert caught.value.code == "SOW-SPK-099" and "CREATE TABLE" in str(caught.value.hint), name
         assert not spark.catalog.tableExists(name)
@@ -317,10 +317,10 @@ def test_what_a_dead_driver_left_is_swept_and_what_a_living_one_has_stays(lab: L
     mine = find_staging(origin, "query", None)
     assert find_staging(origin, "query", None) == mine != find_staging(origin, None, None)
     mine.open()
-    sweep(root)
+    remove_stale_directories(root)
     assert sorted(path.name for path in root.iterdir()) == sorted([mine.directory.name, "write-elsewhere"])
     os.utime(root / "write-elsewhere", (0, 0))
-    sweep(root)
+    remove_stale_directories(root)
     mine.remove()
     assert not root.exists()
 
@@ -341,7 +341,7 @@ def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published
     one = request(lab)
 
     def attempt(word: str) -> StagedMessage:
-        return one.stage([pyarrow.record_batch({"id": [1, 2], "v": [word, word]})], schema)
+        return one.stage_rows([pyarrow.record_batch({"id": [1, 2], "v": [word, word]})], schema)
 
     slow, quick = attempt("slow"), attempt("quick")
     assert len(list(one.staging.directory.glob("*.segment"))) == 2
@@ -354,8 +354,8 @@ def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published
 
 def test_indexes_follow_a_commit_of_many_rows(lab: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that there are; without this the next query would read every record."""
-    monkeypatch.setattr(figures, "CHANGED", 3)
-    monkeypatch.setattr(options, "INDEXED", 20)
+    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(options, "INDEX_MIN_RECORDS", 20)
     lab.publish("orders", *(message(id=number, v="x") for number in range(30)))
     for _ in range(2):
         lab.query("orders", "/v = 'x'", index_from=0)
@@ -365,7 +365,7 @@ def test_indexes_follow_a_commit_of_many_rows(lab: Lab, spark: SparkSession, mon
     for count, same in ((10, True), (30, False)):
         one = request(lab)
         rows = pyarrow.record_batch({"id": list(range(count)), "v": ["y"] * count})
-        one.commit([one.stage([rows], schema)])
+        one.commit([one.stage_rows([rows], schema)])
         found = {path: path.read_bytes() for path in lab.directory.rglob("*.memo")}
         assert found.keys() == first.keys() and (found == first) is same
     assert len(lab.query("orders", "/v = 'y'", index_from=0)) == 30
@@ -418,7 +418,11 @@ def test_a_driver_killed_in_its_commit_leaves_nothing_visible_and_the_next_write
     session = WriteSession(lab.open())
     program = [sys.executable, "-c", DRIVER, str(lab.config)]
     # the commit waits for this lock, with everything staged
-    with session, session.journal.lock(), subprocess.Popen(program, env=environment, stderr=subprocess.PIPE) as driver:
+    with (
+        session,
+        session.journal.hold_lock(),
+        subprocess.Popen(program, env=environment, stderr=subprocess.PIPE) as driver,
+    ):
         try:
             deadline = time.monotonic() + PATIENCE
             while not any(path.name.endswith(".segment") for path in left(lab)) and time.monotonic() < deadline:
@@ -498,5 +502,5 @@ def test_a_stream_must_have_a_name(lab: Lab, spark: SparkSession) -> None:
         .options(config=str(lab.config), topic="loose", checkpointLocation=str(lab.directory / "c"))
         .trigger(availableNow=True)
     )
-    with pytest.raises(UsageError, match="queryName"), translated():
+    with pytest.raises(UsageError, match="queryName"), translate_errors():
         sink.start().awaitTermination()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import changes, integrity
-from sowctl.store.builder import build
+from sowctl.store.builder import build_store
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.write import WriteTxn
@@ -25,13 +25,13 @@ def _digest(path: Path) -> int:
 
 
 def _since(path: Path, digest: int) -> set[bytes] | None:
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        return snapshot.changed_since(digest)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        return snapshot.find_changed_keys(digest)
 
 
 def _put(path: Path, numbers: range, txid: int) -> None:
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(numbers, txid)))
+        store.write(lambda txn: txn.put_records(*batch(numbers, txid)))
 
 
 def test_puts_and_deletes_are_listed_since_every_earlier_state(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_puts_and_deletes_are_listed_since_every_earlier_state(tmp_path: Path) -
     _put(path, range(3, 5), 2)
     second = _digest(path)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.delete([key_of(7), key_of(5000)]))
+        store.write(lambda txn: txn.delete_records([key_of(7), key_of(5000)]))
     assert _since(path, first) == {key_of(3), key_of(4), key_of(7)}
     assert _since(path, second) == {key_of(7)}
     assert _since(path, _digest(path)) == set()
@@ -52,7 +52,7 @@ def test_a_transaction_that_fails_lists_nothing(tmp_path: Path) -> None:
     before = _digest(path)
 
     def fails(txn: WriteTxn) -> None:
-        txn.put(*batch(range(3), 2))
+        txn.put_records(*batch(range(3), 2))
         raise KeyError
 
     with Store.open(path, write=True) as store, pytest.raises(KeyError):
@@ -83,10 +83,12 @@ def test_many_transactions_become_one_entry_and_stay_complete(tmp_path: Path) ->
     path = new_store(tmp_path / "x.sow", 50)
     marks = []
     with Store.open(path, write=True) as store:
-        for number in range(changes.MAX_ENTRIES + 80):
-            store.write(lambda txn, number=number: txn.put(*batch(range(number % 50, number % 50 + 1), number + 2)))
-            marks.append(store.meta().digest)
-    last = changes.MAX_ENTRIES + 79
+        for number in range(changes.MAX_CHANGE_ENTRIES + 80):
+            store.write(
+                lambda txn, number=number: txn.put_records(*batch(range(number % 50, number % 50 + 1), number + 2))
+            )
+            marks.append(store.read_meta().digest)
+    last = changes.MAX_CHANGE_ENTRIES + 79
     assert _since(path, 0) == {key_of(number) for number in range(50)}
     assert _since(path, marks[-3]) == {key_of((last - 1) % 50), key_of(last % 50)}
     assert _since(path, marks[5]) is None, "a state in the middle of a merged entry"
@@ -97,9 +99,9 @@ def test_the_list_does_not_outgrow_the_records(tmp_path: Path) -> None:
     start = _digest(path)
     with Store.open(path, write=True) as store:
         for number in range(60):
-            store.write(lambda txn, number=number: txn.put(*batch(range(3000), number + 2, 20)))
-        last = store.meta().digest
-        store.write(lambda txn: txn.put(*batch(range(1), 99)))
+            store.write(lambda txn, number=number: txn.put_records(*batch(range(3000), number + 2, 20)))
+        last = store.read_meta().digest
+        store.write(lambda txn: txn.put_records(*batch(range(1), 99)))
     assert _since(path, start) is None
     assert _since(path, last) == {key_of(0)}
 
@@ -108,10 +110,10 @@ def test_a_store_that_was_built_begins_without_entries(tmp_path: Path) -> None:
     path = tmp_path / "x.sow"
     from sowctl.seam import SEAM
 
-    with build(path, DEFINITION, seam=SEAM, now=START) as builder:
-        builder.append(*batch(range(20), 1))
+    with build_store(path, DEFINITION, seam=SEAM, now=START) as builder:
+        builder.append_records(*batch(range(20), 1))
         builder.flush()
-        builder.put_in_place(new=True)
+        builder.install(new=True)
     built = _digest(path)
     assert _since(path, 0) is None
     _put(path, range(1), 2)
@@ -123,7 +125,7 @@ def test_damage_is_found_by_checks_and_means_not_knowing(tmp_path: Path) -> None
     before = _digest(path)
     _put(path, range(2), 2)
     number = (2).to_bytes(8, "big")
-    _, value = changes.encode_entry(2, before, _digest(path), key_of(0) + key_of(1))
+    _, value = changes.encode_change(2, before, _digest(path), key_of(0) + key_of(1))
     tamper(path, CHANGES, number, bytes([value[0] ^ 1]) + value[1:])
     assert _since(path, before) is None
     assert [finding.id for finding in check_store(path)] == ["SOW-STO-055"]
@@ -151,16 +153,16 @@ def test_every_difference_is_listed(
                 for puts, first, count in step:
                     numbers = range(first, first + count)
                     if puts:
-                        txn.put(*batch(numbers, at + 2))
+                        txn.put_records(*batch(numbers, at + 2))
                     else:
-                        txn.delete([key_of(number) for number in numbers])
+                        txn.delete_records([key_of(number) for number in numbers])
 
             store.write(change)
-            with store.snapshot() as snapshot:
-                records = {k: v for keys, values in snapshot.scan() for k, v in zip(keys, values, strict=True)}
+            with store.open_snapshot() as snapshot:
+                records = {k: v for keys, values in snapshot.scan_records() for k, v in zip(keys, values, strict=True)}
                 states.append((records, {}, snapshot.meta))
                 for earlier, _, meta in states:
-                    listed = snapshot.changed_since(meta.digest)
+                    listed = snapshot.find_changed_keys(meta.digest)
                     differing = {key for key in earlier.keys() | records.keys() if earlier.get(key) != records.get(key)}
                     assert listed is not None
                     assert differing <= listed
@@ -169,9 +171,9 @@ def test_every_difference_is_listed(
 def test_an_entry_is_not_a_record() -> None:
     """Pages of a damaged file may stand in each other's place, and the keys of both are as long."""
     for keys in (b"", key_of(0), key_of(0) + key_of(1)):
-        key, value = changes.encode_entry(1, 2, 3, keys)
-        assert changes.decode_entry(key, value) == (2, 3, keys)
-        assert integrity.verify([key], [value]) == [0]
+        key, value = changes.encode_change(1, 2, 3, keys)
+        assert changes.decode_change(key, value) == (2, 3, keys)
+        assert integrity.find_damaged_values([key], [value]) == [0]
 
 
 def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:
@@ -186,10 +188,10 @@ def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:
 
 def test_an_entry_belongs_to_its_number() -> None:
     """A page of another state may hold sound entries under numbers that are others' now."""
-    key, value = changes.encode_entry(7, 1, 2, b"k" * 8)
-    assert changes.decode_entry(key, value) == (1, 2, b"k" * 8)
-    other, _ = changes.encode_entry(8, 1, 2, b"k" * 8)
-    assert changes.decode_entry(other, value) is None
+    key, value = changes.encode_change(7, 1, 2, b"k" * 8)
+    assert changes.decode_change(key, value) == (1, 2, b"k" * 8)
+    other, _ = changes.encode_change(8, 1, 2, b"k" * 8)
+    assert changes.decode_change(other, value) is None
 
 
 def test_a_list_with_a_gap_leads_nowhere(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.findings import Level
 from sowctl.store import check, codec
 from sowctl.store.check import check_store
-from sowctl.store.codec import expiry_key, expiry_value
+from sowctl.store.codec import encode_expiry_key, encode_expiry_value
 from sowctl.store.env import Store
 from sowctl.store.meta import META_KEY, encode_meta
 from tests.support.damage import truncate
@@ -29,13 +29,13 @@ def ids(path: Path) -> list[str]:
 def test_a_sound_store(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 5000)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(10), 2, expiration=5)))
+        store.write(lambda txn: txn.put_records(*batch(range(10), 2, expiration=5)))
         store.write(lambda txn: txn.put_versions([(key_of(3), value_of(key_of(3), 1, b"v"))]))
         store.write(lambda txn: txn.set_sequence(1, 2))
         run = check_store(path)
         assert list(run) == []
         assert (run.coverage.records, run.coverage.versions, run.coverage.expiry_entries) == (5000, 1, 10)
-        assert run.coverage.complete
+        assert run.coverage.is_complete
         assert run.coverage.bytes_read > 5000 * 100
 
 
@@ -64,14 +64,14 @@ def test_a_sound_record_that_was_not_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
-        (expiry_key(50, key_of(4)), None),
-        (expiry_key(51, key_of(4)), expiry_value(expiry_key(51, key_of(4)))),
+        (encode_expiry_key(50, key_of(4)), None),
+        (encode_expiry_key(51, key_of(4)), encode_expiry_value(encode_expiry_key(51, key_of(4)))),
     ],
 )
 def test_the_expiry_index_is_compared(tmp_path: Path, entry: bytes, value: bytes | None) -> None:
     path = new_store(tmp_path / "x.sow")
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(10), 2, expiration=50)))
+        store.write(lambda txn: txn.put_records(*batch(range(10), 2, expiration=50)))
     tamper(path, b"expiry", entry, value)
     assert ids(path) == ["SOW-STO-052"]
 
@@ -91,10 +91,10 @@ def test_versions_are_compared_with_their_keys_and_with_the_record(tmp_path: Pat
 def test_txids_beyond_the_position(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 5)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(3), 8)))
-        store.write(lambda txn: txn.set_applied(b"L" * 16, 8))
+        store.write(lambda txn: txn.put_records(*batch(range(3), 8)))
+        store.write(lambda txn: txn.set_applied_position(b"L" * 16, 8))
         assert ids(path) == []
-        store.write(lambda txn: txn.set_applied(b"L" * 16, 7))
+        store.write(lambda txn: txn.set_applied_position(b"L" * 16, 7))
     assert ids(path) == ["SOW-STO-051"]
 
 
@@ -102,7 +102,7 @@ def test_a_tombstone_is_no_record(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow")
     key = key_of(1)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put([key], [value_of(key, 1, b"", flags=codec.TOMBSTONE)]))
+        store.write(lambda txn: txn.put_records([key], [value_of(key, 1, b"", flags=codec.TOMBSTONE_FLAG)]))
     assert ids(path) == ["SOW-STO-053"]
 
 
@@ -112,7 +112,7 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     body = value_of(key, 1, b"payload")[:-4]
     body = b"\1" + body[1:]
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put([key], [body + crc32(body, crc32(key)).to_bytes(4, "little")]))
+        store.write(lambda txn: txn.put_records([key], [body + crc32(body, crc32(key)).to_bytes(4, "little")]))
     assert ids(path) == ["SOW-STO-002"]
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_meta_record_still_lets_the_records_be_checked(tmp_path: Path)
     run = check_store(path)
     assert [finding.id for finding in run] == ["SOW-STO-012"]
     assert run.coverage.records == 30
-    assert not run.coverage.complete
+    assert not run.coverage.is_complete
 
 
 def test_damaged_sequences(tmp_path: Path) -> None:
@@ -138,14 +138,19 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     truncate(path, 20_000)
     run = check_store(path)
     assert [finding.id for finding in run] == ["SOW-STO-022"]
-    assert not run.coverage.complete
+    assert not run.coverage.is_complete
 
 
 def test_a_digest_that_was_counted_wrongly(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3)
     with Store.open(path, write=False) as store:
-        meta = store.meta()
-    tamper(path, b"meta", META_KEY, encode_meta(meta.changed(digest=meta.digest ^ 1, transaction=meta.transaction + 1)))
+        meta = store.read_meta()
+    tamper(
+        path,
+        b"meta",
+        META_KEY,
+        encode_meta(meta.replace_parts(digest=meta.digest ^ 1, transaction=meta.transaction + 1)),
+    )
     assert ids(path) == ["SOW-STO-051"]
 
 
@@ -162,15 +167,15 @@ def test_a_state_that_the_last_transaction_did_not_write(tmp_path: Path) -> None
 def test_lmdbs_own_copies_are_sound(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 300)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(10), 2)))
+        store.write(lambda txn: txn.put_records(*batch(range(10), 2)))
     for compact in (False, True):
         copy = tmp_path / f"copy{compact}.sow"
         with lmdb.open(str(path), subdir=False, readonly=True) as env, copy.open("wb") as file:
             env.copyfd(file.fileno(), compact=compact)
         assert ids(copy) == []
         with Store.open(copy, write=True) as store:
-            store.write(lambda txn: txn.put(*batch(range(10), 3)))
-            store.write(lambda txn: txn.put(*batch(range(10), 4)))
+            store.write(lambda txn: txn.put_records(*batch(range(10), 3)))
+            store.write(lambda txn: txn.put_records(*batch(range(10), 4)))
         assert ids(copy) == []
 
 
@@ -189,7 +194,7 @@ def test_a_reading_process_that_dies_is_a_finding(tmp_path: Path, monkeypatch: p
         assert signal_number.name in finding.message
         assert "records after 5" in finding.message
         assert "MDB: bad" in finding.message
-        assert not run.coverage.complete
+        assert not run.coverage.is_complete
 
 
 def test_a_reading_process_that_ends_early_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,9 @@ from sowctl.errors import SowError
 from sowctl.findings import Finding
 from sowctl.store import codec
 from sowctl.store.builder import create_store
-from sowctl.store.codec import expiry_key
+from sowctl.store.codec import encode_expiry_key
 from sowctl.store.env import Store
-from sowctl.store.examine import examine
+from sowctl.store.examine import examine_store
 from sowctl.store.meta import SEQUENCE_PREFIX
 from sowctl.store.snapshot import Snapshot
 from sowctl.store.write import WriteTxn
@@ -37,41 +37,41 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = new_store(tmp_path_factory.mktemp("damage") / "x.sow", 300)
 
     def fill(txn: WriteTxn) -> None:
-        txn.put(*batch(range(90), 3, expiration=1000))
-        txn.put(*batch(range(400, 404), 3, size=9000))
+        txn.put_records(*batch(range(90), 3, expiration=1000))
+        txn.put_records(*batch(range(400, 404), 3, size=9000))
         versions = [(key_of(n), value_of(key_of(n), txid, b"version")) for n in range(40) for txid in (1, 2)]
-        versions += [(key_of(900 + n), value_of(key_of(900 + n), 3, b"", flags=codec.TOMBSTONE)) for n in range(5)]
+        versions += [(key_of(900 + n), value_of(key_of(900 + n), 3, b"", flags=codec.TOMBSTONE_FLAG)) for n in range(5)]
         txn.put_versions(versions)
         txn.set_sequence(5, 6)
 
     with Store.open(path, write=True) as store:
         store.write(fill)
-        store.write(lambda txn: txn.delete(key_of(n) for n in range(280, 300)))
+        store.write(lambda txn: txn.delete_records(key_of(n) for n in range(280, 300)))
     return path
 
 
 def read_all(path: Path) -> State:
     """Everything that a reader can ask for."""
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        records = [pair for keys, values in snapshot.scan() for pair in zip(keys, values, strict=True)]
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        records = [pair for keys, values in snapshot.scan_records() for pair in zip(keys, values, strict=True)]
         versions = [pair for keys, values in snapshot.scan_history() for pair in zip(keys, values, strict=True)]
         keys = [key_of(number) for number in range(0, 410, 3)]
-        single = [record and record.value for record in map(snapshot.get, keys)]
-        of_key = [snapshot.versions(key_of(number)) for number in range(0, 50, 5)]
+        single = [record and record.value for record in map(snapshot.read_record, keys)]
+        of_key = [snapshot.read_versions(key_of(number)) for number in range(0, 50, 5)]
         return (
             snapshot.meta,
             records,
             versions,
             single,
-            snapshot.get_many(keys),
+            snapshot.read_values(keys),
             of_key,
-            list(snapshot.expired(1 << 62)),
-            [snapshot.sequence(publisher) for publisher in (5, 6)],
+            list(snapshot.iter_expired_keys(1 << 62)),
+            [snapshot.read_sequence(publisher) for publisher in (5, 6)],
         )
 
 
 def checked(path: Path) -> list[Finding]:
-    return [item for item in examine(str(path), False, lambda _: None) if isinstance(item, Finding)]
+    return [item for item in examine_store(str(path), False, lambda _: None) if isinstance(item, Finding)]
 
 
 def verdicts(path: Path, truth: State, makers: Sequence[Callable[[], bytes]]) -> Iterator[tuple[int, int]]:
@@ -133,8 +133,8 @@ def test_a_sequence_that_is_not_found_is_not_taken_for_none(tmp_path: Path) -> N
 
     def asked(bit: int, publisher: int) -> int:
         path.write_bytes(flipped(raw, bit))
-        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-            return EQUAL if snapshot.sequence(publisher) == {5: 6}.get(publisher) else WRONG
+        with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+            return EQUAL if snapshot.read_sequence(publisher) == {5: 6}.get(publisher) else WRONG
 
     bits = [8 * (at + 18) + bit for at in pages for bit in range(16)]
     found = in_children([partial(asked, bit, publisher) for bit in bits for publisher in (5, 7)])
@@ -185,24 +185,26 @@ def ways_to_read(path: Path) -> dict[str, Callable[[], object]]:
 
     def shown(read: Callable[[Snapshot], object]) -> Callable[[], object]:
         def run() -> object:
-            with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
                 return read(snapshot)
 
         return run
 
     ranges = {
-        f"from {one} to {two}": shown(lambda it, one=one, two=two: list(it.scan(key_of(one), key_of(two), batch=4)))  # type: ignore[misc]
+        f"from {one} to {two}": shown(
+            lambda it, one=one, two=two: list(it.scan_records(key_of(one), key_of(two), batch=4))
+        )  # type: ignore[misc]
         for one, two in ((5, 20), (5, 80), (40, 120), (70, 139), (110, 900))
     }
     return ranges | {
-        "scan": shown(lambda it: list(it.scan())),
-        "runs": shown(lambda it: [run[:2] for run in it.runs(batch=10)]),
-        "present": shown(lambda it: [it.get_many([key_of(number)]) for number in range(0, 140, 9)]),
-        "absent": shown(lambda it: it.get_many([bytes(8), b"\0\1" * 4, b"\0\0\1" + bytes(5), bytes([255] * 8)])),
+        "scan": shown(lambda it: list(it.scan_records())),
+        "runs": shown(lambda it: [run[:2] for run in it.scan_runs(batch=10)]),
+        "present": shown(lambda it: [it.read_values([key_of(number)]) for number in range(0, 140, 9)]),
+        "absent": shown(lambda it: it.read_values([bytes(8), b"\0\1" * 4, b"\0\0\1" + bytes(5), bytes([255] * 8)])),
         "history": shown(lambda it: list(it.scan_history())),
-        "versions": shown(lambda it: [it.versions(key_of(number)) for number in (0, 39, 40, 99, 119, 120, 300)]),
-        "expired": shown(lambda it: list(it.expired(1 << 62))),
-        "sequences": shown(lambda it: [it.sequence(publisher) for publisher in (5, 6)]),
+        "versions": shown(lambda it: [it.read_versions(key_of(number)) for number in (0, 39, 40, 99, 119, 120, 300)]),
+        "expired": shown(lambda it: list(it.iter_expired_keys(1 << 62))),
+        "sequences": shown(lambda it: [it.read_sequence(publisher) for publisher in (5, 6)]),
     }
 
 
@@ -211,8 +213,8 @@ def plain_store(path: Path) -> Path:
     create_store(path, DEFINITION, now=START)
 
     def fill(txn: WriteTxn) -> None:
-        txn.put(*batch(range(33), 1, expiration=START))
-        txn.put(*batch(range(33, 140), 1))
+        txn.put_records(*batch(range(33), 1, expiration=START))
+        txn.put_records(*batch(range(33, 140), 1))
         keys = [key_of(number) for number in range(40, 120, 2)]
         txn.put_versions([(key, value_of(key, 1, b"version")) for key in keys])
         txn.set_sequence(5, 6)
@@ -261,9 +263,9 @@ def searched(path: Path, key: bytes, write: bool) -> int:
     def read() -> int:
         with Store.open(path, write=write) as store:
             if write:
-                return EQUAL if store.write(lambda txn: txn.get_many([key])) else WRONG
-            with store.snapshot() as snapshot:
-                return EQUAL if snapshot.get_many([key]) else WRONG
+                return EQUAL if store.write(lambda txn: txn.read_values([key])) else WRONG
+            with store.open_snapshot() as snapshot:
+                return EQUAL if snapshot.read_values([key]) else WRONG
 
     return in_children([read])[0]
 
@@ -290,7 +292,7 @@ def test_no_key_is_added_beside_those_of_another_kind(tmp_path: Path, write: boo
     raw = path.read_bytes()
     leaves = pages_of_kind(raw, 2)
     [one] = [at for at in leaves if key_of(0) + value_of(key_of(0), 1, b"")[:20] in raw[at : at + 4096]]
-    [two] = [at for at in leaves if expiry_key(START, key_of(0)) in raw[at : at + 4096]]
+    [two] = [at for at in leaves if encode_expiry_key(START, key_of(0)) in raw[at : at + 4096]]
     path.write_bytes(exchanged(raw, one, two))
     for key in (bytes(8), b"\0\7" + bytes(6)):
         assert searched(path, key, write) == REPORTED
@@ -303,11 +305,11 @@ def test_what_stands_beside_a_key_that_is_not_there_has_to_be_sound(tmp_path: Pa
     raw[at + 60] ^= 1
     path.write_bytes(raw)
     absent = (int.from_bytes(key_of(50), "big") + 1).to_bytes(8, "big")
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         with pytest.raises(SowError, match=f"record {int.from_bytes(key_of(50), 'big')}, next") as raised:
-            snapshot.get(absent)
+            snapshot.read_record(absent)
         assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-023", 5)
-        assert snapshot.get(key_of(60)[:7] + b"\0") is None
+        assert snapshot.read_record(key_of(60)[:7] + b"\0") is None
 
 
 def test_a_page_of_another_sub_database_does_not_say_that_a_key_is_not_there(tmp_path: Path) -> None:
@@ -329,8 +331,8 @@ def pages_of_kind(raw: bytes, flag: int) -> list[int]:
 
 
 def scanned(path: Path) -> int:
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        return sum(len(keys) for keys, _ in snapshot.scan())
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        return sum(len(keys) for keys, _ in snapshot.scan_records())
 
 
 def test_a_scan_that_loses_a_page_or_meets_keys_out_of_order_says_so(sample: Path, tmp_path: Path) -> None:
@@ -359,8 +361,8 @@ def test_writing_to_a_damaged_store_is_refused_and_makes_nothing_worse(sample: P
     key = key_of(7)
     with Store.open(path, write=True) as store:
         with pytest.raises(SowError) as raised:
-            store.write(lambda txn: txn.put([key], [value_of(key, 9, b"x")]))
+            store.write(lambda txn: txn.put_records([key], [value_of(key, 9, b"x")]))
         assert (raised.value.code, raised.value.exit_status) == ("SOW-STO-001", 5)
         assert raised.value.facts["sow_key"] == int.from_bytes(key, "big")
-        store.write(lambda txn: txn.put([key_of(8)], [value_of(key_of(8), 9, b"x")]))
+        store.write(lambda txn: txn.put_records([key_of(8)], [value_of(key_of(8), 9, b"x")]))
     assert [finding.id for finding in checked(path)] == ["SOW-STO-001", "SOW-STO-051"]

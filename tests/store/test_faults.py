@@ -14,7 +14,7 @@ import pytest
 
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.seam import P, R, Seam
-from sowctl.store.builder import build, create_store
+from sowctl.store.builder import build_store, create_store
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.write import WriteTxn
@@ -40,11 +40,11 @@ def create(path: Path, seam: Seam) -> None:
 
 
 def change(txn: WriteTxn) -> None:
-    txn.put(*batch(range(5, 25), 2, expiration=99))
-    txn.delete([key_of(1), key_of(2)])
+    txn.put_records(*batch(range(5, 25), 2, expiration=99))
+    txn.delete_records([key_of(1), key_of(2)])
     txn.put_versions([(key_of(1), value_of(key_of(1), 1, b"old"))])
     txn.set_sequence(3, 4)
-    txn.set_applied(b"L" * 16, 2)
+    txn.set_applied_position(b"L" * 16, 2)
 
 
 def write(path: Path, seam: Seam) -> None:
@@ -54,13 +54,13 @@ def write(path: Path, seam: Seam) -> None:
 
 def grow(path: Path, seam: Seam) -> None:
     with Store.open(path, write=True, seam=seam) as store:
-        store.write(lambda txn: txn.put(*batch(range(5000), 2, size=4000)))
+        store.write(lambda txn: txn.put_records(*batch(range(5000), 2, size=4000)))
 
 
 def replace(path: Path, seam: Seam) -> None:
-    with build(path, DEFINITION, seam=seam, now=START) as builder:
-        builder.append(*batch(range(30), 3))
-        builder.put_in_place()
+    with build_store(path, DEFINITION, seam=seam, now=START) as builder:
+        builder.append_records(*batch(range(30), 3))
+        builder.install()
 
 
 def sync(path: Path, seam: Seam) -> None:
@@ -170,8 +170,8 @@ def test_after_a_failed_commit_the_handle_says_what_is_stored_and_writes_no_more
             with pytest.raises(StorageError) as refused:
                 again()
             assert refused.value.code == "SOW-STO-044"
-        with store.snapshot() as snapshot:
-            assert snapshot.count == (23 if stored else 20)
+        with store.open_snapshot() as snapshot:
+            assert snapshot.record_count == (23 if stored else 20)
     assert list(check_store(path)) == []
 
 
@@ -199,11 +199,11 @@ def test_a_failed_commit_under_an_open_snapshot(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 20)
     seam = FailAt(1, errno.EIO, points=["lmdb.commit"])
     with Store.open(path, write=True, seam=seam) as store:
-        with store.snapshot() as snapshot:
+        with store.open_snapshot() as snapshot:
             with pytest.raises(StorageError) as raised:
                 store.write(change)
             assert raised.value.facts["transaction_stored"] is None
-            assert sum(len(keys) for keys, _ in snapshot.scan()) == 20
+            assert sum(len(keys) for keys, _ in snapshot.scan_records()) == 20
         with pytest.raises(StorageError) as refused:
             store.write(change)
         assert refused.value.code == "SOW-STO-044"
@@ -252,7 +252,7 @@ def _fill(path: Path, durable: bool) -> str:
         with Store.open(path, write=True, durable=durable) as store:
             for txid in range(2, 40):
                 fresh = batch(range(20 * txid, 20 * txid + 40), txid, 300)
-                store.write(lambda txn, fresh=fresh: txn.put(*fresh))  # type: ignore[misc]
+                store.write(lambda txn, fresh=fresh: txn.put_records(*fresh))  # type: ignore[misc]
     except SowError as error:
         return f"{error.code} {error.exit_status} {error.message} {error.hint}"
     return ""

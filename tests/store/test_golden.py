@@ -15,7 +15,7 @@ import pytest
 
 from sowctl.seam import SEAM
 from sowctl.store import codec
-from sowctl.store.builder import build
+from sowctl.store.builder import build_store
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from sowctl.store.meta import Definition, encode_meta
@@ -45,18 +45,23 @@ def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
             parts["correlation_id"] = b"corr"
         if number % 5 == 0:
             parts["logical_topic"] = "/orders/ü".encode()
-        flags = codec.LOSSY if number % 7 == 0 else 0
+        flags = codec.LOSSY_FLAG if number % 7 == 0 else 0
         expiration = START + number * 1_000_000 if number % 2 else 0
         check = bytes([number]) * 8
-        rows.append((key, codec.encode(key, check, 100 + number, START + number, expiration, flags, payload, **parts)))
+        rows.append(
+            (key, codec.encode_record(key, check, 100 + number, START + number, expiration, flags, payload, **parts))
+        )
     rows.sort()
     versions = [
-        (key_of(number), codec.encode(key_of(number), bytes([number]) * 8, txid, START - 10 + txid, 0, flags, payload))
+        (
+            key_of(number),
+            codec.encode_record(key_of(number), bytes([number]) * 8, txid, START - 10 + txid, 0, flags, payload),
+        )
         for number in sorted(range(0, 40, 8), key=key_of)
-        for txid, flags, payload in ((1, codec.LOSSY, b"first"), (2, codec.TOMBSTONE, b""), (3, 0, b"third"))
+        for txid, flags, payload in ((1, codec.LOSSY_FLAG, b"first"), (2, codec.TOMBSTONE_FLAG, b""), (3, 0, b"third"))
     ]
-    with build(path, DEFINITION, seam=SEAM, now=START, lineage=bytes(range(16)), applied=139) as builder:
-        builder.append([key for key, _ in rows], [value for _, value in rows])
+    with build_store(path, DEFINITION, seam=SEAM, now=START, lineage=bytes(range(16)), applied=139) as builder:
+        builder.append_records([key for key, _ in rows], [value for _, value in rows])
         builder.append_versions(versions)
         builder.flush()
 
@@ -66,27 +71,29 @@ def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
             txn.set_removal_mark(START - 1)  # type: ignore[attr-defined]
             txn.set_sequence((1 << 64) - 1, 12)
             txn.set_sequence(7, (1 << 64) - 1)
-            txn.set_applied(bytes(range(16)), 139, block)
+            txn.set_applied_position(bytes(range(16)), 139, block)
 
-        builder.change(finish)
-        builder.put_in_place()
+        builder.run_transaction(finish)
+        builder.install()
 
 
 def describe(path: Path) -> dict[str, object]:
     """Everything that a reader gives, as plain text."""
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         return {
             "meta": encode_meta(snapshot.meta).hex(),
             "records": [
-                [k.hex(), v.hex()] for keys, values in snapshot.scan() for k, v in zip(keys, values, strict=True)
+                [k.hex(), v.hex()]
+                for keys, values in snapshot.scan_records()
+                for k, v in zip(keys, values, strict=True)
             ],
             "versions": [
                 [k.hex(), v.hex()]
                 for keys, values in snapshot.scan_history()
                 for k, v in zip(keys, values, strict=True)
             ],
-            "expired": [key.hex() for key in snapshot.expired(1 << 62)],
-            "sequences": [[str(publisher), str(snapshot.sequence(publisher))] for publisher in ((1 << 64) - 1, 7)],
+            "expired": [key.hex() for key in snapshot.iter_expired_keys(1 << 62)],
+            "sequences": [[str(publisher), str(snapshot.read_sequence(publisher))] for publisher in ((1 << 64) - 1, 7)],
         }
 
 
@@ -105,8 +112,8 @@ def test_version_1_is_read_byte_exact(golden: Path) -> None:
 
 def test_version_1_can_be_written(golden: Path) -> None:
     with Store.open(golden, write=True, definition=DEFINITION) as store:
-        store.write(lambda txn: txn.delete([key_of(3), key_of(4)]))
-        assert store.meta().records == 38
+        store.write(lambda txn: txn.delete_records([key_of(3), key_of(4)]))
+        assert store.read_meta().records == 38
     assert list(check_store(golden)) == []
 
 
@@ -116,17 +123,20 @@ def test_the_same_inputs_still_give_the_same_contents(tmp_path: Path) -> None:
 
 
 def test_a_record_of_the_golden_file_as_the_page_describes_it(golden: Path) -> None:
-    with Store.open(golden, write=False) as store, store.snapshot() as snapshot:
-        record = snapshot.get(key_of(0))
+    with Store.open(golden, write=False) as store, store.open_snapshot() as snapshot:
+        record = snapshot.read_record(key_of(0))
         assert record is not None
         assert (record.user_key, record.correlation_id, record.logical_topic) == (
             b"user0",
             b"corr",
             "/orders/ü".encode(),
         )
-        assert (record.lossy, record.tombstone, record.txid, record.payload) == (True, False, 100, b'{"id":0}')
+        assert (record.is_lossy, record.is_tombstone, record.txid, record.payload) == (True, False, 100, b'{"id":0}')
         assert snapshot.meta.definition == DEFINITION
-        assert [(txid, codec.decode(key_of(8), value).payload) for _, txid, value in snapshot.versions(key_of(8))] == [
+        assert [
+            (txid, codec.decode_record(key_of(8), value).payload)
+            for _, txid, value in snapshot.read_versions(key_of(8))
+        ] == [
             (1, b"first"),
             (2, b""),
             (3, b"third"),
@@ -139,7 +149,7 @@ def test_the_block_of_the_meta_record_is_read_byte_exact(tmp_path: Path) -> None
     write_sample(tmp_path / "again.sow", BLOCK)
     assert describe(tmp_path / "again.sow") == describe(copy)
     with Store.open(copy, write=False) as store:
-        assert store.meta().block == BLOCK
+        assert store.read_meta().block == BLOCK
     raw = bytes.fromhex(str(describe(copy)["meta"]))
     plain = bytes.fromhex(json.loads(EXPECTED.read_text())["meta"])
     assert raw[16:-24] == plain[16:-4], "an addition behind everything that older programs read"

@@ -12,7 +12,7 @@ import pytest
 
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError
 from sowctl.store import lmdberrors
-from sowctl.store.lmdberrors import explained, given_up, translate
+from sowctl.store.lmdberrors import build_failed_commit_errors, build_store_error, translate_errors
 
 
 def _system(number: int) -> OSError:
@@ -47,14 +47,14 @@ CASES = (
 def test_every_problem_has_its_kind_and_code(
     problem: Exception, kind: type[SowError], code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lmdberrors, "disk_is_full", lambda _: False)
-    error = translate(problem, tmp_path / "x.sow", "write")
+    monkeypatch.setattr(lmdberrors, "is_disk_full", lambda _: False)
+    error = build_store_error(problem, tmp_path / "x.sow", "write")
     assert (type(error), error.code, error.place) == (kind, code, str(tmp_path / "x.sow"))
 
 
 def test_an_error_of_a_deeper_layer_keeps_its_words(tmp_path: Path) -> None:
     own = RefusedError("SOW-STO-027", "in use")
-    assert translate(own, tmp_path, "write") is own
+    assert build_store_error(own, tmp_path, "write") is own
 
 
 def test_a_write_that_was_cut_is_a_full_disk_or_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,17 +62,17 @@ def test_a_write_that_was_cut_is_a_full_disk_or_a_limit(tmp_path: Path, monkeypa
     store = tmp_path / "x.sow"
     limits = [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
-    free = [lmdberrors._FULL_BYTES]
+    free = [lmdberrors._FULL_DISK_BYTES]
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((0, 1, 0, 0, free[-1], 0, 0, 0, 0, 0)))
     cut = _system(errno.EIO)
-    assert translate(cut, store, "commit").code == "SOW-STO-042"
-    free.append(lmdberrors._FULL_BYTES - 1)
-    assert translate(cut, store, "commit").message == "disk full: cannot commit"
+    assert build_store_error(cut, store, "commit").code == "SOW-STO-042"
+    free.append(lmdberrors._FULL_DISK_BYTES - 1)
+    assert build_store_error(cut, store, "commit").message == "disk full: cannot commit"
     store.with_name("x.sow-building").write_bytes(bytes(100))
     for limit, words in ((101, "disk full"), (100, "file size limit")):
         limits.append((limit, limit))
-        assert translate(cut, store, "commit").message.startswith(words)
-    assert translate(cut, tmp_path / "other.sow", "commit").message.startswith("disk full")
+        assert build_store_error(cut, store, "commit").message.startswith(words)
+    assert build_store_error(cut, tmp_path / "other.sow", "commit").message.startswith("disk full")
 
 
 @pytest.mark.parametrize("stored", [True, False, None])
@@ -86,7 +86,7 @@ def test_a_failed_commit_ends_a_handle_with_the_code_of_its_cause(stored: bool |
         (full, StorageError, "SOW-STO-040"),
         (locked, StorageError, "SOW-STO-042"),
     ):
-        error, later = given_up(cause, path, "nothing is written", stored)
+        error, later = build_failed_commit_errors(cause, path, "nothing is written", stored)
         assert (type(error), error.code, error.hint) == (kind, code, cause.hint)
         assert error.message == f"{cause.message}; nothing is written"
         assert error.facts["transaction_stored"] is stored
@@ -96,15 +96,18 @@ def test_a_failed_commit_ends_a_handle_with_the_code_of_its_cause(stored: bool |
 
 def test_questions_for_a_larger_map_pass_and_others_are_explained(tmp_path: Path) -> None:
     for question in (lmdb.MapFullError("x"), lmdb.MapResizedError("x")):
-        with pytest.raises(type(question)), explained(tmp_path, "write"):
+        with pytest.raises(type(question)), translate_errors(tmp_path, "write"):
             raise question
-    with pytest.raises(StorageError) as caught, explained(tmp_path, "write"):
+    with pytest.raises(StorageError) as caught, translate_errors(tmp_path, "write"):
         raise _system(errno.EROFS)
     assert isinstance(caught.value.__cause__, OSError)
-    with pytest.raises(KeyError), explained(tmp_path, "write"):
+    with pytest.raises(KeyError), translate_errors(tmp_path, "write"):
         raise KeyError
 
 
 def test_who_may_not_write_is_told_what_the_state_of_a_queue_needs(tmp_path: Path) -> None:
-    hints = {name: translate(_system(errno.EACCES), tmp_path / name, "lock it").hint or "" for name in ("q.queue", "s")}
+    hints = {
+        name: build_store_error(_system(errno.EACCES), tmp_path / name, "lock it").hint or ""
+        for name in ("q.queue", "s")
+    }
     assert "lease from it" in hints["q.queue"] and "-gate" in hints["s"]

@@ -80,7 +80,7 @@ def test_magic_then_version_then_checksum() -> None:
 def test_definitions_say_what_they_are() -> None:
     definition = Definition("i", "t", "json", "fields", ("/a", "/b"), "d")
     assert str(definition) == "instance 'i', topic 't' (json), /a, /b, key domain 'd'"
-    assert definition.differences(Definition("i", "u", "json", "fields", ("/a",), "d")) == ["topic", "key_fields"]
+    assert definition.list_differences(Definition("i", "u", "json", "fields", ("/a",), "d")) == ["topic", "key_fields"]
     with pytest.raises(ValueError, match="key mode"):
         Definition("i", "t", "json", "other")
 

@@ -20,11 +20,11 @@ import pytest
 from sowctl.errors import DamageError, SowError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
-from sowctl.store.opening.pages import inspect
+from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
+from sowctl.store.repair.pagefile import PageFile, read_free_list
 from sowctl.store.tables import Table
-from sowctl.store.upkeep.pagefile import PageFile, free_list
 from sowctl.store.write import WriteTxn
 from tests.support.damage import BROKEN, EQUAL, REPORTED, WRONG, Job, in_children
 from tests.support.stores import batch, key_of, new_store, value_of
@@ -40,7 +40,7 @@ def small(path: Path) -> None:
     new_store(path, 300)
 
     def fill(txn: WriteTxn) -> None:
-        txn.put(*batch(range(90), 3, expiration=1000))
+        txn.put_records(*batch(range(90), 3, expiration=1000))
         txn.put_versions([(key_of(n), value_of(key_of(n), txid, b"version")) for n in range(60) for txid in (1, 2)])
         for publisher in range(40):
             txn.set_sequence(publisher, 6)
@@ -54,8 +54,8 @@ def large_values(path: Path) -> None:
     new_store(path, 100)
     with Store.open(path, write=True) as store:
         for txid in range(2, 12):
-            store.write(lambda txn, at=txid: txn.put(*batch(range(at * 7, at * 7 + 20), at, size=900 * at)))  # type: ignore[misc]
-            store.write(lambda txn, at=txid: txn.delete(map(key_of, range(at * 9, at * 9 + 4))))  # type: ignore[misc]
+            store.write(lambda txn, at=txid: txn.put_records(*batch(range(at * 7, at * 7 + 20), at, size=900 * at)))  # type: ignore[misc]
+            store.write(lambda txn, at=txid: txn.delete_records(map(key_of, range(at * 9, at * 9 + 4))))  # type: ignore[misc]
 
 
 def deep_tree(path: Path) -> None:
@@ -65,10 +65,10 @@ def deep_tree(path: Path) -> None:
     with Store.open(path, write=True) as store:
         for txid in range(2, 8):
             first = chance.randrange(5000)
-            store.write(lambda txn, at=txid, n=first: txn.put(*batch(range(n, n + 900, 3), at, size=90)))  # type: ignore[misc]
+            store.write(lambda txn, at=txid, n=first: txn.put_records(*batch(range(n, n + 900, 3), at, size=90)))  # type: ignore[misc]
             gone = sorted(chance.sample(range(6000), 150))
-            store.write(lambda txn, keys=gone: txn.delete(map(key_of, keys)))  # type: ignore[misc]
-        store.write(lambda txn: txn.put(*batch(range(200), 9, size=60, expiration=5000)))
+            store.write(lambda txn, keys=gone: txn.delete_records(map(key_of, keys)))  # type: ignore[misc]
+        store.write(lambda txn: txn.put_records(*batch(range(200), 9, size=60, expiration=5000)))
 
 
 def with_tables(path: Path) -> None:
@@ -76,9 +76,9 @@ def with_tables(path: Path) -> None:
     new_store(path, 200)
     with Store.open(path, write=True) as store:
         store.open_tables((ROWS, "empty"))
-        store.write(lambda txn: txn.table(ROWS).put([(row_of(n), b"%d" % n * 30) for n in range(2500)]))
-        store.write(lambda txn: txn.table(ROWS).put([(row_of(n), b"large" * 1500) for n in range(0, 2500, 300)]))
-        store.write(lambda txn: txn.table(ROWS).delete(row_of(n) for n in range(900, 1100, 3)))
+        store.write(lambda txn: txn.open_table(ROWS).put([(row_of(n), b"%d" % n * 30) for n in range(2500)]))
+        store.write(lambda txn: txn.open_table(ROWS).put([(row_of(n), b"large" * 1500) for n in range(0, 2500, 300)]))
+        store.write(lambda txn: txn.open_table(ROWS).delete(row_of(n) for n in range(900, 1100, 3)))
 
 
 def row_of(number: int) -> bytes:
@@ -101,9 +101,9 @@ class Copy(bytearray):
 
 def free_pages(path: Path) -> frozenset[int]:
     """The pages of a sound store that are in no state in use."""
-    newest = inspect(path, SEAM)
+    newest = read_verified_meta(path, SEAM)
     with PageFile(path, newest.page_size, SEAM) as file:
-        found = free_list(file, newest)
+        found = read_free_list(file, newest)
     assert found is not None
     return frozenset(page for pages in found.freed.values() for page in pages)
 
@@ -255,15 +255,15 @@ def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], obje
     ]
     for key in keys:
         value = records.get(key)
-        yield lambda reader, key=key: (found := reader.get(key)) and found.value, value  # type: ignore[misc]
-    yield lambda reader: reader.get_many(sorted(set(keys))), {key: records[key] for key in keys if key in records}
-    yield lambda reader: {k: v for pair in reader.scan() for k, v in zip(*pair, strict=True)}, records
+        yield lambda reader, key=key: (found := reader.read_record(key)) and found.value, value  # type: ignore[misc]
+    yield lambda reader: reader.read_values(sorted(set(keys))), {key: records[key] for key in keys if key in records}
+    yield lambda reader: {k: v for pair in reader.scan_records() for k, v in zip(*pair, strict=True)}, records
     for low, high in ((5, 30), (len(order) // 2, max(len(order) - 3, 0))):
         high = min(high, len(order) - 1)
         part = {key: records[key] for key in order[low:high]}
         yield (
             lambda reader, low=low, high=high: {  # type: ignore[misc]
-                k: v for pair in reader.scan(order[low], order[high]) for k, v in zip(*pair, strict=True)
+                k: v for pair in reader.scan_records(order[low], order[high]) for k, v in zip(*pair, strict=True)
             },
             part,
         )
@@ -289,8 +289,8 @@ def judge_rows(store: Store, rows: Records) -> int:
     for question, right in row_answers(rows):
 
         def ask(question: Callable[[Table], object] = question) -> object:
-            with store.snapshot() as snapshot:
-                table = snapshot.table(ROWS)
+            with store.open_snapshot() as snapshot:
+                table = snapshot.open_table(ROWS)
                 # What is derived is made anew where one of its tables is missing.
                 if table is None:
                     raise DamageError("SOW-STO-003", "a table is missing")
@@ -304,19 +304,19 @@ class Truth:
     """What a sound store answers."""
 
     def __init__(self, path: Path) -> None:
-        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-            self.records = {k: v for pair in snapshot.scan() for k, v in zip(*pair, strict=True)}
+        with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+            self.records = {k: v for pair in snapshot.scan_records() for k, v in zip(*pair, strict=True)}
             self.others = [question(snapshot) for question in OTHERS]
-            table = snapshot.table(ROWS)
+            table = snapshot.open_table(ROWS)
             self.rows = None if table is None else dict(table.walk())
 
 
 OTHERS: tuple[Callable[[Reader], object], ...] = (
     lambda reader: [pair for batch in reader.scan_history() for pair in zip(*batch, strict=True)],
-    lambda reader: [reader.versions(key_of(number)) for number in range(0, 70, 5)],
-    lambda reader: list(reader.expired(1 << 62)),
-    lambda reader: reader.next_expiry(0),
-    lambda reader: [reader.sequence(publisher) for publisher in (0, 17, 39, 77)],
+    lambda reader: [reader.read_versions(key_of(number)) for number in range(0, 70, 5)],
+    lambda reader: list(reader.iter_expired_keys(1 << 62)),
+    lambda reader: reader.find_next_expiry(0),
+    lambda reader: [reader.read_sequence(publisher) for publisher in (0, 17, 39, 77)],
 )
 
 
@@ -336,7 +336,7 @@ def read(path: Path, truth: Truth) -> int:
         for question, right in [*answers(truth.records), *zip(OTHERS, truth.others, strict=True)]:
 
             def ask(question: Callable[[Reader], object] = question) -> object:
-                with store.snapshot() as snapshot:
+                with store.open_snapshot() as snapshot:
                     return question(snapshot)
 
             worst = max(worst, judge(ask, right))
@@ -370,14 +370,14 @@ def write(path: Path, truth: Truth, seed: int) -> int:
                 fresh: list[tuple[bytes, bytes]] = fresh,
                 old: list[bytes] = old,
             ) -> None:
-                txn.put(keys, values)
-                txn.delete(gone)
+                txn.put_records(keys, values)
+                txn.delete_records(gone)
                 if fresh:
-                    txn.table(ROWS).delete(old)
-                    txn.table(ROWS).put(fresh)
+                    txn.open_table(ROWS).delete(old)
+                    txn.open_table(ROWS).put(fresh)
                 txn.put_versions([(key, value) for key, value in zip(keys, values, strict=True)][:5])
-                list(txn.expired(6000))
-                txn.versions(keys[0])
+                list(txn.iter_expired_keys(6000))
+                txn.read_versions(keys[0])
                 txn.set_sequence(chance.randrange(60), txid)
 
             after = records | dict(zip(keys, values, strict=True))
@@ -394,7 +394,7 @@ def write(path: Path, truth: Truth, seed: int) -> int:
     for question, right in answers(records):
 
         def ask(question: Callable[[Reader], object] = question) -> object:
-            with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+            with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
                 return question(snapshot)
 
         worst = max(worst, judge(ask, right))
@@ -482,9 +482,9 @@ def test_a_fault_is_met_again_by_the_next_search(tmp_path: Path) -> None:
         found = []
         with Store.open(tmp_path / "x.sow", write=False) as store:
             for key in keys:
-                with store.snapshot() as snapshot:
+                with store.open_snapshot() as snapshot:
                     right = {key: truth.records[key]}
-                    found.append(judge(lambda: snapshot.get_many([key]), right))  # noqa: B023
+                    found.append(judge(lambda: snapshot.read_values([key]), right))  # noqa: B023
         return max(found) if found.count(REPORTED) > 1 else WRONG
 
     assert in_children([ask]) == [REPORTED]
@@ -499,9 +499,9 @@ def test_no_entry_in_the_middle_of_a_range_is_left_out(tmp_path: Path) -> None:
     page = leaves[order[len(order) // 2]]
     pack_into("=H", content, page * PAGE + 12, unpack_from("=H", content, page * PAGE + 12)[0] - 2)
     (tmp_path / "x.sow").write_bytes(content)
-    with Store.open(tmp_path / "x.sow", write=False) as store, store.snapshot() as snapshot:
+    with Store.open(tmp_path / "x.sow", write=False) as store, store.open_snapshot() as snapshot:
         with pytest.raises(SowError) as caught:
-            list(snapshot.scan(order[0], order[-1]))
+            list(snapshot.scan_records(order[0], order[-1]))
         assert caught.value.code == "SOW-STO-023"
 
 
@@ -523,10 +523,10 @@ def test_a_leaf_of_another_place_does_not_end_a_range(tmp_path: Path, step: int)
     # Up to a key of the leaf that is not led to any more, or of the next one.
     ends = [first_key(content, below[index]), first_key(content, below[index + 1])]
     (tmp_path / "x.sow").write_bytes(content)
-    with Store.open(tmp_path / "x.sow", write=False) as store, store.snapshot() as snapshot:
+    with Store.open(tmp_path / "x.sow", write=False) as store, store.open_snapshot() as snapshot:
         for end in ends:
             with pytest.raises(SowError) as caught:
-                list(snapshot.scan(first_key(content, below[0]), end))
+                list(snapshot.scan_records(first_key(content, below[0]), end))
             assert caught.value.code == "SOW-STO-023"
 
 
@@ -545,7 +545,7 @@ def test_nothing_is_written_to_a_leaf_of_another_tree(tmp_path: Path) -> None:
     (tmp_path / "x.sow").write_bytes(content)
     fresh = [key_of(number) for number in range(400, 420)]
     with Store.open(tmp_path / "x.sow", write=True) as store, pytest.raises(SowError) as caught:
-        store.write(lambda txn: txn.put(fresh, [value_of(key, 9, b"new") for key in fresh]))
+        store.write(lambda txn: txn.put_records(fresh, [value_of(key, 9, b"new") for key in fresh]))
     assert caught.value.exit_status == 5
 
 

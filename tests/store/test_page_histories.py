@@ -19,7 +19,7 @@ from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
-from sowctl.store.upkeep.copying import compact
+from sowctl.store.repair.compaction import compact_file
 from sowctl.store.write import WriteTxn
 from tests.support.stores import batch, key_of, new_store
 
@@ -29,7 +29,7 @@ WAIT = 60.0
 
 
 def scanned(reader: Reader) -> dict[bytes, bytes]:
-    return {key: value for pair in reader.scan() for key, value in zip(*pair, strict=True)}
+    return {key: value for pair in reader.scan_records() for key, value in zip(*pair, strict=True)}
 
 
 def write(path: Path, number: int, steps: int) -> None:
@@ -55,16 +55,16 @@ def write(path: Path, number: int, steps: int) -> None:
             step: int = step,
             there: dict[bytes, bytes] = {key: mine[key] for key in keys if key in mine},  # noqa: B006
         ) -> None:
-            assert txn.get_many(keys) == there
+            assert txn.read_values(keys) == there
             if step % 2:
-                txn.put(keys, values)
-                txn.delete(gone)
+                txn.put_records(keys, values)
+                txn.delete_records(gone)
             else:
-                txn.delete(gone)
-                txn.put(keys, values)
+                txn.delete_records(gone)
+                txn.put_records(keys, values)
             txn.put_versions(list(zip(keys, values, strict=True))[:40])
             if step % 3 == 0:
-                txn.delete(keys[::2])
+                txn.delete_records(keys[::2])
 
         store.write(change, pending=sum(map(len, values)))
         for key in gone:
@@ -75,9 +75,9 @@ def write(path: Path, number: int, steps: int) -> None:
         mine |= after
         for key in keys[::2] if step % 3 == 0 else ():
             mine.pop(key, None)
-        with store.snapshot() as snapshot:
+        with store.open_snapshot() as snapshot:
             asked = [key_of(one) for one in numbers]
-            assert snapshot.get_many(asked) == mine
+            assert snapshot.read_values(asked) == mine
     store.close()
 
 
@@ -85,18 +85,18 @@ def read(path: Path, number: int, steps: int) -> None:
     chance = random.Random(number)
     with Store.open(path, write=False, lock_wait=WAIT) as store:
         for _ in range(3 * steps):
-            with store.snapshot() as snapshot:
+            with store.open_snapshot() as snapshot:
                 first = scanned(snapshot)
                 keys = [key_of(chance.randrange(3 * KEYS)) for _ in range(chance.choice((1, 20, 900)))]
-                assert snapshot.get_many(sorted(set(keys))) == {key: first[key] for key in keys if key in first}
+                assert snapshot.read_values(sorted(set(keys))) == {key: first[key] for key in keys if key in first}
                 for key in keys[:5]:
-                    found = snapshot.get(key)
+                    found = snapshot.read_record(key)
                     assert (found and found.value) == first.get(key)
-                    snapshot.versions(key)
+                    snapshot.read_versions(key)
                 low, high = sorted(keys[:2]) if len(keys) > 1 else (keys[0], keys[0])
-                part = {k: v for pair in snapshot.scan(low, high) for k, v in zip(*pair, strict=True)}
+                part = {k: v for pair in snapshot.scan_records(low, high) for k, v in zip(*pair, strict=True)}
                 assert part == {key: value for key, value in first.items() if low <= key < high}
-                assert all(key in first for key in snapshot.expired(1 << 62))
+                assert all(key in first for key in snapshot.iter_expired_keys(1 << 62))
                 for _ in snapshot.scan_history():
                     pass
 
@@ -105,7 +105,7 @@ def copy(path: Path, number: int, steps: int) -> None:
     for _ in range(steps // 6):
         try:
             with Store.open(path, write=False, lock_wait=WAIT) as store:
-                compact(store, seam=SEAM, wait=WAIT, command="test", always=True)
+                compact_file(store, seam=SEAM, wait=WAIT, command="test", always=True)
         except (LockedError, RefusedError):
             pass
 
@@ -141,5 +141,5 @@ def test_no_sound_store_is_called_damaged(
         lambda: copy(path, 3, steps),
     ]
     assert in_processes(jobs) == [0] * len(jobs)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        assert len(scanned(snapshot)) == snapshot.count
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        assert len(scanned(snapshot)) == snapshot.record_count

@@ -15,13 +15,13 @@ from tests.support.stores import batch, key_of, new_store
 
 def test_a_snapshot_stays_and_renews(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 5)
-    with Store.open(path, write=True) as store, store.snapshot() as snapshot:
-        store.write(lambda txn: txn.put(*batch(range(3, 8), 2)))
-        assert snapshot.count == 5
-        assert len(next(snapshot.scan())[0]) == 5
+    with Store.open(path, write=True) as store, store.open_snapshot() as snapshot:
+        store.write(lambda txn: txn.put_records(*batch(range(3, 8), 2)))
+        assert snapshot.record_count == 5
+        assert len(next(snapshot.scan_records())[0]) == 5
         snapshot.renew()
-        assert snapshot.count == 8
-        record = snapshot.get(key_of(4))
+        assert snapshot.record_count == 8
+        record = snapshot.read_record(key_of(4))
         assert record is not None
         assert record.txid == 2
 
@@ -29,25 +29,25 @@ def test_a_snapshot_stays_and_renews(tmp_path: Path) -> None:
 def test_a_copy_is_of_the_snapshot_whoever_writes_meanwhile(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3000)
     copy = tmp_path / "copy.sow"
-    with Store.open(path, write=True) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=True) as store, store.open_snapshot() as snapshot:
         meta = snapshot.meta
-        store.write(lambda txn: txn.put(*batch(range(0, 6000, 2), 2)))
+        store.write(lambda txn: txn.put_records(*batch(range(0, 6000, 2), 2)))
 
         def take(pipe: int) -> int:
-            store.write(lambda txn: txn.put(*batch(range(9000, 9100), 3)))
+            store.write(lambda txn: txn.put_records(*batch(range(9000, 9100), 3)))
             with copy.open("wb") as target:
                 return sum(target.write(part) for part in iter(lambda: os.read(pipe, 1 << 16), b""))
 
-        assert snapshot.copy_through(take) == copy.stat().st_size
+        assert snapshot.copy_to_pipe(take) == copy.stat().st_size
     assert not list(check_store(copy))
     with Store.open(copy, write=False) as store:
-        assert store.meta() == meta
+        assert store.read_meta() == meta
 
 
 def test_who_reads_a_copy_may_give_up(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 3000)
     before = set(Path("/proc/self/fd").iterdir())
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         for read in (0, 100):
 
             def take(pipe: int, read: int = read) -> None:
@@ -55,8 +55,8 @@ def test_who_reads_a_copy_may_give_up(tmp_path: Path) -> None:
                 raise OSError(28, "No space left on device")
 
             with pytest.raises(StorageError):
-                snapshot.copy_through(take)
-        assert sum(len(keys) for keys, _ in snapshot.scan()) == 3000
+                snapshot.copy_to_pipe(take)
+        assert sum(len(keys) for keys, _ in snapshot.scan_records()) == 3000
     assert len(set(Path("/proc/self/fd").iterdir()) - before) == 0
 
 
@@ -64,12 +64,12 @@ def test_what_is_read_in_parts_ends_with_its_snapshot(tmp_path: Path) -> None:
     # Behind its end the pages of a state may be written again: nothing more may come of them.
     new_store(tmp_path / "x.sow", 3000)
     with Store.open(tmp_path / "x.sow", write=False) as store:
-        snapshot = store.snapshot()
-        parts = snapshot.scan(batch=100)
+        snapshot = store.open_snapshot()
+        parts = snapshot.scan_records(batch=100)
         assert len(next(parts)[0]) == 100
         snapshot.close()
         with pytest.raises(SowError):
             for _ in parts:
                 pass
         with pytest.raises(SowError):
-            snapshot.get_many([key_of(2000)])
+            snapshot.read_values([key_of(2000)])

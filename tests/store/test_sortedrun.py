@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.seam import SEAM
 from sowctl.store.meta import StoreMeta
-from sowctl.store.sortedrun import MIN_NUMPY_KEYS, BadRun, SortedRun, runs_beside, runs_directory, write_run
+from sowctl.store.sortedrun import MIN_NUMPY_KEYS, BadRun, SortedRun, build_runs_directory, find_run_files, write_run
 from tests.support.stores import DEFINITION, START, key_of, value_of
 
 STATE = StoreMeta(DEFINITION, lineage=b"l" * 16, applied=90, last_time=START + 90, block=(1, 80, 7))
@@ -36,19 +36,19 @@ def test_what_was_written_is_read(
 ) -> None:
     store = tmp_path_factory.mktemp("run") / "s.sow"
     run = written(store, changes)
-    assert (run.base, run.upto, len(run), run.state) == (10, 90, len(changes), STATE)
+    assert (run.base, run.last_txid, len(run), run.state) == (10, 90, len(changes), STATE)
     assert run.deletions == sum(payload is None for payload in changes.values())
     ordered = sorted(changes)
-    assert run.part(0, len(run)) == (ordered, [stored(key, changes[key]) for key in ordered])
+    assert run.read_changes(0, len(run)) == (ordered, [stored(key, changes[key]) for key in ordered])
     for place, key in enumerate(ordered):
-        assert run.key(place) == key
-        assert run.part(place, place + 1) == ([key], [stored(key, changes[key])])
+        assert run.key_at(place) == key
+        assert run.read_changes(place, place + 1) == ([key], [stored(key, changes[key])])
     for key in asked:
-        assert run.rank(key) == sum(one < key for one in ordered)
-        assert run.rank(key, after=True) == sum(one <= key for one in ordered)
-    assert run.find(sorted(asked)) == {key: stored(key, changes[key]) for key in asked if key in changes}
+        assert run.find_place(key) == sum(one < key for one in ordered)
+        assert run.find_place(key, after=True) == sum(one <= key for one in ordered)
+    assert run.find_values(sorted(asked)) == {key: stored(key, changes[key]) for key in asked if key in changes}
     run.check()
-    assert runs_beside(store) == {(10, 90): run.path}
+    assert find_run_files(store) == {(10, 90): run.path}
 
 
 @pytest.mark.parametrize("arrays", [False, True])
@@ -56,7 +56,7 @@ def test_many_keys_are_found_together(tmp_path: Path, arrays: bool) -> None:
     run = written(tmp_path / "s.sow", {key: b"%d" % number for number, key in enumerate(KEYS) if number % 3})
     run.arrays = arrays
     asked = KEYS[: 2 * MIN_NUMPY_KEYS]
-    assert run.find(asked) == {key: value_of(key, 50, b"%d" % n) for n, key in enumerate(asked) if n % 3}
+    assert run.find_values(asked) == {key: value_of(key, 50, b"%d" % n) for n, key in enumerate(asked) if n % 3}
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -95,7 +95,7 @@ def test_values_under_wrong_keys_are_noticed(tmp_path: Path) -> None:
     values: list[bytes | None] = [value_of(KEYS[2], 50, b"two"), value_of(KEYS[1], 50, b"one")]
     run = SortedRun(write_run(store, STATE, 10, 2, [(KEYS[1:3], values)], SEAM))
     with pytest.raises(BadRun):
-        run.find([KEYS[1]])
+        run.find_values([KEYS[1]])
     unordered = SortedRun(write_run(store, STATE, 11, 2, [(KEYS[2:0:-1], values)], SEAM))
     with pytest.raises(BadRun):
         unordered.check()
@@ -110,17 +110,17 @@ def test_a_run_has_the_permissions_of_its_store(tmp_path: Path) -> None:
     path = write_run(link, STATE, 10, 0, [], SEAM)
     assert path.stat().st_mode & 0o777 == 0o600
     # beside the file itself, as its locks are
-    assert path.parent == runs_directory(store) == tmp_path / "s.sow-runs"
+    assert path.parent == build_runs_directory(store) == tmp_path / "s.sow-runs"
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_other_files_are_no_runs(tmp_path: Path) -> None:
     store = tmp_path / "s.sow"
-    assert runs_beside(store) == {}
+    assert find_run_files(store) == {}
     path = written(store, {KEYS[0]: b"x"}).path
     (path.parent / "10-90.run.new-7").write_bytes(b"")
     (path.parent / "notes").write_bytes(b"")
-    assert runs_beside(store) == {(10, 90): path}
+    assert find_run_files(store) == {(10, 90): path}
 
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "v1" / "changes.run"
@@ -134,6 +134,6 @@ def test_the_file_of_a_released_version_is_read_for_ever(tmp_path: Path) -> None
     }
     run = SortedRun(GOLDEN)
     ordered = sorted(changes)
-    assert run.part(0, len(run)) == (ordered, [stored(key, changes[key]) for key in ordered])
-    assert (run.base, run.upto, run.state, run.deletions) == (10, 90, STATE, 3)
+    assert run.read_changes(0, len(run)) == (ordered, [stored(key, changes[key]) for key in ordered])
+    assert (run.base, run.last_txid, run.state, run.deletions) == (10, 90, STATE, 3)
     assert written(tmp_path / "s.sow", changes).path.read_bytes() == GOLDEN.read_bytes()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.maintenance.backup.creation import take_backup
+from sowctl.engine.maintenance.backup.manifest import BackupManifest
+from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.backup.manifest import BackupManifest
-from sowctl.engine.upkeep.backup.taking import take_backup
-from sowctl.engine.verbs.upkeep.restore import RestoreReport, restore
+from sowctl.engine.verbs.upkeep.restore import RestoreReport, restore_backup
 from sowctl.seam import SEAM, Seam
 from sowctl.store import check as check_module
 from tests.support.instances import CheckHere, Clock, Lab, config_xml, message, topic_xml
@@ -50,14 +50,14 @@ class BackupLab(QueueLab):
     def digests(self, at: int | None = None) -> dict[str, str]:
         """Of every topic, as of ``at``."""
         instance = self.open()
-        return {topic.name: digest(instance, Target(topic=topic), at).digest for topic in instance.topics}
+        return {topic.name: compute_digest(instance, Target(topic=topic), at).digest for topic in instance.topics}
 
     def bring_back(
         self, place: str = "restored", seam: Seam = SEAM, **options: object
     ) -> tuple[BackupLab, RestoreReport]:
         """Restore; the restored instance as a lab of its own."""
         to = self.directory.parent / place
-        report = restore(
+        report = restore_backup(
             self.backups,
             to,
             self.opened,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.journal.archive import manifest
-from sowctl.remote import opening
+from sowctl.remote import remote_files
 
 URL = "hdfs://far"
 
@@ -45,7 +45,7 @@ def far_away(path: Path) -> Iterator[Faraway]:
     """The file system, for as long as the block lasts."""
     place = Faraway(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "_get_filesystem", lambda *_: (place, ""))
+        patch.setattr(remote_files, "_get_filesystem", lambda *_: (place, ""))
         manifest._REMOTE_MANIFESTS.clear()
         yield place
     manifest._REMOTE_MANIFESTS.clear()

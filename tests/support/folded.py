@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sowctl.engine.following.events import Delivery, Sign
+from sowctl.engine.subscriptions.events import Delivery, MarkerEvent
 from sowctl.output.events import EventLines
 
 Row = dict[str, Any]
@@ -20,7 +20,7 @@ def lines_of(deliveries: Iterable[Delivery]) -> Iterator[bytes]:
     """The lines that the command line prints."""
     lines = EventLines(data_only=False, terminal=False)
     for delivery in deliveries:
-        text = lines.sign(delivery) if isinstance(delivery, Sign) else lines.events(delivery)
+        text = lines.format_sign(delivery) if isinstance(delivery, MarkerEvent) else lines.format_events(delivery)
         yield from filter(None, bytes(text).split(b"\n"))
 
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sowctl.engine.following.events import Event
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.subscriptions.events import Event
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import followed
-from sowctl.engine.verbs.subscribe import Subscription, subscribe
+from sowctl.engine.topics.targets import resolve_followed_topics
+from sowctl.engine.verbs.subscribe import Subscription, subscribe_topics
 from sowctl.journal.format import PUBLISH
 from tests.support.instances import Lab
 
@@ -18,7 +18,9 @@ from tests.support.instances import Lab
 def following(lab: Lab, target: str, filter: str | None = None, **options: Any) -> Subscription:
     """A subscription, begun at its first :func:`news`."""
     instance = lab.open()
-    return subscribe(instance, followed(instance, target), SubscribeOptions(filter=filter, **options))
+    return subscribe_topics(
+        instance, resolve_followed_topics(instance, target), SubscribeOptions(filter=filter, **options)
+    )
 
 
 def news(subscription: Subscription) -> list[Event]:
@@ -100,11 +102,11 @@ def is_atomic(events: Sequence[Event], groups: Sequence[tuple[int, int]], topic_
 def published(lab: Lab, topic: str) -> tuple[list[int], list[tuple[int, int]]]:
     """The txids of a topic's publishes, and first and last txid of every group, as the journal has them."""
     with open_log(lab.open()) as log:
-        blocks = list(log.blocks())
+        blocks = list(log.iter_blocks())
     txids = [
         entry.txid
         for block in blocks
-        for entry in block.entries()
+        for entry in block.iter_entries()
         if entry.topic[0] == topic and entry.operation == PUBLISH
     ]
     groups: dict[int, int] = {}

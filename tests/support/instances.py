@@ -16,11 +16,11 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import PublishReport
-from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.check import check_instance
 from sowctl.findings import Finding, Level
 from sowctl.seam import SEAM, Seam
 from sowctl.store import check as check_module
-from sowctl.store.examine import examine
+from sowctl.store.examine import examine_store
 
 START = 1_767_600_000_000_000
 """2026-01-05T08:00:00Z."""
@@ -145,7 +145,7 @@ class Lab:
         return sorted((self.directory / "journal").glob("*.journal"))
 
     def findings(self) -> list[Finding]:
-        return list(check(self.open()))
+        return list(check_instance(self.open()))
 
 
 def numbered(lab: Lab, topic: str, first: int, last: int) -> None:
@@ -169,7 +169,7 @@ class CheckHere(check_module.StoreCheck):
     """A check that reads in this process: for stores that are expected to be sound, and where a child may not read."""
 
     def _run_child(self) -> Generator[Finding]:
-        for item in examine(str(self._path), self._no_lock, lambda _: None):
+        for item in examine_store(str(self._path), self._no_lock, lambda _: None):
             if isinstance(item, Finding):
                 yield item
             else:

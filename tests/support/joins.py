@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from sowctl.expressions.rows.joining import JoinStep, Source, plan, source_of
+from sowctl.expressions.rows.joinplan import JoinStep, Source, find_source, plan_joins
 from sowctl.expressions.syntax.joins import Join, JoinSide
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def left_join(
     """
     start: Source
     steps: list[JoinStep[T]]
-    start, steps = plan(joins)
+    start, steps = plan_joins(joins)
     # Each attached topic is indexed once by its key, so a row finds its partners without a scan.
     tables = [_index(step, records[step.source], key, nulls_match) for step in steps]
     for record in records[start]:
@@ -54,7 +54,7 @@ def _attached(
     nulls_match: bool,
 ) -> list[dict[Source, T | None]]:
     # The row is looked up by the topics attached before; one that is missing in it gives NULL as its key.
-    texts = tuple(key(old, row[source_of(old)]) for old, _ in step.conditions)
+    texts = tuple(key(old, row[find_source(old)]) for old, _ in step.conditions)
     found = table.get(texts, []) if nulls_match or None not in texts else []
     # An outer join: a row without a partner stays, with no record of this topic.
     return [{**row, step.source: record} for record in found] or [{**row, step.source: None}]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sowctl.journal.format import INSERTED, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import INSERTED_FLAG, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter
@@ -47,7 +47,7 @@ def group(payloads: Sequence[bytes], topic: int = 0, time: int = 1000, **columns
         "expirations": 0,
         "publisher": NO_PUBLISHER,
         "sequences": None,
-        "flags": INSERTED,
+        "flags": INSERTED_FLAG,
         "payloads": list(payloads),
     }
     return Group(**(values | columns))
@@ -67,8 +67,8 @@ def open_writer(directory: Path, seam: Seam = SEAM, **options: Any) -> JournalWr
 
 def publish(writer: JournalWriter, *groups: Group, now: int = 1000) -> list[tuple[int, int]]:
     """Append groups under one lock with one sync."""
-    with writer.lock():
-        spans = [writer.append(one, now) for one in groups]
+    with writer.hold_lock():
+        spans = [writer.append_group(one, now) for one in groups]
         writer.sync()
     return spans
 
@@ -76,7 +76,7 @@ def publish(writer: JournalWriter, *groups: Group, now: int = 1000) -> list[tupl
 def contents(directory: Path, acknowledged: int = 0) -> list[tuple[int, bytes]]:
     """(txid, payload) of everything that a reader sees."""
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
-        return [(entry.txid, entry.payload) for block in journal.blocks() for entry in block.entries()]
+        return [(entry.txid, entry.payload) for block in journal.iter_blocks() for entry in block.iter_entries()]
 
 
 def sequences(start: int, count: int) -> array[int]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sowctl.values.fields import Number, Row, Slot, SlotValue, Values
+from sowctl.values.fields import Number, Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 
 _NUMBER = re.compile(r"[ \t\r\n]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\r\n]*")
@@ -96,7 +96,7 @@ def slot_value(tree: Any, slot: Slot) -> SlotValue:
     dropped = any(isinstance(node, dict) and node for node in nodes)
     items = tuple(_scalar(node, slot.text) for node in nodes if not isinstance(node, dict))
     if slot.listed or dropped or len(items) > 1:
-        return Values(items, dropped)
+        return ValueList(items, dropped)
     return items[0] if items else None
 
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from sowctl.store.opening import sharing
+from sowctl.store.opening import shared_environments
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD)
 PASSED_OVER = ("PYTEST_", "SPARK_", "PYSPARK_", "JAVA_HOME")
@@ -28,8 +28,8 @@ class State:
     def __init__(self) -> None:
         self.threads = set(threading.enumerate())
         self.children = _children()
-        self.keepers = list(sharing._keepers)
-        self.stores = set(sharing._shared)
+        self.keepers = list(shared_environments._keepers)
+        self.stores = set(shared_environments._shared)
         self.environment = {name: text for name, text in os.environ.items() if not name.startswith(PASSED_OVER)}
         self.handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self.directory = os.getcwd()  # noqa: PTH109 - as text

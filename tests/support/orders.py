@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sowctl.values.fields import SlotValue
-from sowctl.values.order import Component, component, reverse
+from sowctl.values.order import SortComponent, build_component, reverse_component
 
 
 class Key(Protocol):
@@ -19,10 +19,10 @@ class Key(Protocol):
     def text(self) -> bool: ...
 
 
-def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[Component, ...]:
-    """The sort key of one record: a value, an order key and a reading (``has_number`` of the set) per position."""
+def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[SortComponent, ...]:
+    """The sort key of one record: a value, an order key and a reading (``is_numeric`` of the set) per position."""
     parts = []
     for value, key, numeric in zip(values, keys, mixed, strict=True):
-        part = component(value, numeric, key.text)
-        parts.append(reverse(part) if key.descending else part)
+        part = build_component(value, numeric, key.text)
+        parts.append(reverse_component(part) if key.descending else part)
     return tuple(parts)

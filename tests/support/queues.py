@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sowctl.engine.queues.definition import find_queue
-from sowctl.engine.queues.figures import Depth, QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import MessageHandle
-from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
-from sowctl.engine.topics.queuestates import state_path
+from sowctl.engine.queues.queue import OpenQueue, QueueMessage, build_handle
+from sowctl.engine.queues.reports import Depth, QueueInfo, build_queue_info, compute_depth
+from sowctl.engine.topics.queuestates import build_state_path
 from sowctl.identity.bookmarks import parse_bookmark
 from sowctl.seam import Seam
 from tests.support.instances import Lab, config_xml, topic_xml
@@ -44,20 +44,20 @@ class QueueLab(Lab):
     def put_to(self, name: str, *ids: int) -> None:
         """Publish messages to a queue's name."""
         from sowctl.engine.options import PublishOptions
-        from sowctl.engine.verbs.publish import publish
-        from sowctl.engine.writing.batching import Listed
+        from sowctl.engine.verbs.publish import publish_messages
+        from sowctl.engine.writing.batches import ListSource
 
-        source = Listed([f'{{"id":{number}}}'.encode() for number in ids])
-        publish(self.open(), name, [("messages", source)], PublishOptions())
+        source = ListSource([f'{{"id":{number}}}'.encode() for number in ids])
+        publish_messages(self.open(), name, [("messages", source)], PublishOptions())
 
     def lease(self, count: int = 1, client: str = "me", name: str = "work") -> list[QueueMessage]:
         with self.queue(name) as queue:
-            return queue.lease(count, client)
+            return queue.lease_for_client(count, client)
 
     def ack(self, *messages: QueueMessage, client: str = "me") -> list[str]:
         """Acknowledge with the tokens of leases."""
         with self.queue() as queue:
-            return list(queue.acknowledge([handle_of(message) for message in messages], client))
+            return list(queue.acknowledge([build_handle(message) for message in messages], client))
 
     def ack_bookmark(self, bookmark: str, client: str = "me", *, expire: bool = False, name: str = "work") -> str:
         """Acknowledge by a bookmark alone."""
@@ -69,7 +69,7 @@ class QueueLab(Lab):
         self, *messages: QueueMessage, delay: float = 0.0, client: str = "me", started: bool = True
     ) -> list[str]:
         with self.queue() as queue:
-            handles = [handle_of(message, round(delay * 1e6)) for message in messages]
+            handles = [build_handle(message, round(delay * 1e6)) for message in messages]
             return list(queue.cancel(handles, client, started=started))
 
     def peek(self, name: str = "work") -> list[QueueMessage]:
@@ -85,15 +85,15 @@ class QueueLab(Lab):
 
     def depth(self, name: str = "work") -> Depth:
         with self.queue(name) as queue:
-            return depth_of(queue)
+            return compute_depth(queue)
 
     def info(self, name: str = "work") -> QueueInfo:
         with self.queue(name) as queue:
-            return info_of(queue)
+            return build_queue_info(queue)
 
     def state_file(self, name: str = "work") -> Path:
         instance = self.open()
-        return state_path(instance, find_queue(instance, name))
+        return build_state_path(instance, find_queue(instance, name))
 
 
 def id_of(message: QueueMessage) -> int:

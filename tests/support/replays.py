@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.replay import replay_topics
 from tests.support.instances import Lab, message
 
 
 def run(lab: Lab, *names: str, **options: object) -> list[ReplayReport]:
     instance = lab.open()
     chosen = [instance.topic(name).config for name in names] if names else instance.topics
-    return replay(instance, chosen, ReplayOptions(**options))  # type: ignore[arg-type]
+    return replay_topics(instance, chosen, ReplayOptions(**options))  # type: ignore[arg-type]
 
 
 def timeline(lab: Lab, topic: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import Staged, StagePlan, staging
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport
@@ -37,9 +37,9 @@ def make(directory: Path) -> Lab:
     return Lab(directory, XML)
 
 
-def stage(plan: StagePlan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> Staged:
+def stage(plan: StagePlan, name: str, file: int, payloads: Sequence[str], first: int = 0, **more: Any) -> StagedAttempt:
     with StageTask(plan, name) as task:
-        task.add([text.encode() for text in payloads], file, range(first, first + len(payloads)), **more)
+        task.add_messages([text.encode() for text in payloads], file, range(first, first + len(payloads)), **more)
         return task.finish()
 
 
@@ -48,10 +48,10 @@ def run(
 ) -> CommitReport:
     """Every task stages a file of its own; the results are committed in another order than the files'."""
     instance = lab.open()
-    with staging(instance, instance.topic(topic).config) as area:
-        plan = area.plan(options, operation=operation)
+    with hold_staging_area(instance, instance.topic(topic).config) as area:
+        plan = area.build_plan(options, operation=operation)
         done = [stage(plan, f"t{number}", number, payloads) for number, payloads in enumerate(tasks)]
-        return commit(area, plan, done[::-1], **more)
+        return commit_run(area, plan, done[::-1], **more)
 
 
 def leftovers(lab: Lab) -> list[Path]:

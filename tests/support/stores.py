@@ -29,12 +29,12 @@ def key_of(number: int) -> bytes:
 
 def history_key(key: bytes, time: int, txid: int) -> bytes:
     """The key of a version with this time and txid, whether there is one or not."""
-    return codec.history_key_of(key, codec.encode(key, bytes(8), txid, time, 0, 0, b""))
+    return codec.build_history_key(key, codec.encode_record(key, bytes(8), txid, time, 0, 0, b""))
 
 
 def value_of(key: bytes, txid: int, payload: bytes, expiration: int = 0, flags: int = 0) -> bytes:
     """A value whose time follows from its txid."""
-    return codec.encode(key, b"checkwrd", txid, START + txid, expiration, flags, payload)
+    return codec.encode_record(key, b"checkwrd", txid, START + txid, expiration, flags, payload)
 
 
 def batch(numbers: range, txid: int, size: int = 60, expiration: int = 0) -> tuple[list[bytes], list[bytes]]:
@@ -49,7 +49,7 @@ def new_store(path: Path, records: int = 0, *, seam: Seam = SEAM, size: int = 60
     create_store(path, DEFINITION, seam=seam, now=START)
     if records:
         with Store.open(path, write=True) as store:
-            store.write(lambda txn: txn.put(*batch(range(records), 1, size)))
+            store.write(lambda txn: txn.put_records(*batch(range(records), 1, size)))
     return path
 
 
@@ -68,9 +68,9 @@ def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
 
         def write(txn: WriteTxn, fresh: tuple[list[bytes], list[bytes]] = fresh, gone: bool = deleting) -> None:
             if gone:
-                txn.delete(fresh[0])
+                txn.delete_records(fresh[0])
             else:
-                txn.put(*fresh)
+                txn.put_records(*fresh)
 
         with Store.open(path, write=True) as store:
             store.write(write)
@@ -78,17 +78,23 @@ def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
 
 def contents(path: Path) -> Contents:
     """All records, all versions (by history key), and the meta record but for its transaction; everything verified."""
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        records = {key: value for keys, values in snapshot.scan() for key, value in zip(keys, values, strict=True)}
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        records = {
+            key: value for keys, values in snapshot.scan_records() for key, value in zip(keys, values, strict=True)
+        }
         pairs = (zip(keys, values, strict=True) for keys, values in snapshot.scan_history())
-        return records, {key: value for chunk in pairs for key, value in chunk}, snapshot.meta.changed(transaction=0)
+        return (
+            records,
+            {key: value for chunk in pairs for key, value in chunk},
+            snapshot.meta.replace_parts(transaction=0),
+        )
 
 
 def recomputed_digest(path: Path) -> int:
     """The digest as the sum over what a reader sees."""
     records, versions, _ = contents(path)
-    terms = [integrity.digest_term(key, value) for key, value in records.items()]
-    terms += [integrity.digest_term(key[:8], value) for key, value in versions.items()]
+    terms = [integrity.compute_digest_term(key, value) for key, value in records.items()]
+    terms += [integrity.compute_digest_term(key[:8], value) for key, value in versions.items()]
     return sum(terms) % integrity.DIGEST_MODULUS
 
 
@@ -104,7 +110,7 @@ def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None
             if key != META_KEY and not database.startswith(b"index:"):
                 meta = env.open_db(b"meta", txn=txn)
                 known = decode_meta(txn.get(META_KEY, db=meta), "x.sow")
-                txn.put(META_KEY, encode_meta(known.changed(transaction=txn.id())), db=meta)
+                txn.put(META_KEY, encode_meta(known.replace_parts(transaction=txn.id())), db=meta)
 
 
 def opened(path: Path) -> int:

@@ -22,19 +22,19 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.fold import limits
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.expire import expire
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.snapshot import snapshot_file
-from sowctl.engine.writing.batching import Listed
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.expire import expire_records
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.snapshot import write_snapshot
+from sowctl.engine.writing.batches import ListSource
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import MissingError
 from sowctl.findings import Finding, Level
 from sowctl.journal.check import check_journal
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
-from sowctl.store.examine import examine
+from sowctl.store.examine import examine_store
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 
 TOPICS = {
@@ -205,13 +205,15 @@ class Plot:
         for start in range(0, len(events), batch):
             self.book.hand_in(events[start : start + batch])
 
-        def acknowledged(what: Acknowledged) -> None:
+        def acknowledged(what: AcknowledgedBatch) -> None:
             self.book.acknowledge(log_of(topic), len(what.payloads))
             if told is not None:
                 told()
 
-        source = Listed([str(event.payload).encode() for event in events], batch)
-        publish(self.open(seam), topic, [("in", source)], PublishOptions(batch=batch), on_acknowledged=acknowledged)
+        source = ListSource([str(event.payload).encode() for event in events], batch)
+        publish_messages(
+            self.open(seam), topic, [("in", source)], PublishOptions(batch=batch), on_acknowledged=acknowledged
+        )
 
     def envelopes(
         self,
@@ -230,14 +232,14 @@ class Plot:
             for n, event in enumerate(events)
         ]
 
-        def acknowledged(what: Acknowledged) -> None:
+        def acknowledged(what: AcknowledgedBatch) -> None:
             self.book.acknowledge(log_of(json.loads(what.payloads[0])["t"]), len(what.payloads))
             if told is not None:
                 told()
 
         source = FrameReader(io.BytesIO("".join(line + "\n" for line in lines).encode()), "envelope")
         options = PublishOptions(batch=batch, client="teller")
-        publish(self.open(seam), None, [("in", source)], options, on_acknowledged=acknowledged)
+        publish_messages(self.open(seam), None, [("in", source)], options, on_acknowledged=acknowledged)
 
     def delete(self, topic: str, ids: Sequence[int], how: str = "filter", seam: Seam = SEAM) -> None:
         """Delete what is there of these ids; one group, in key order, which nobody can see."""
@@ -247,22 +249,22 @@ class Plot:
             options = DeleteOptions(filter=f"/id IN ({', '.join(map(str, ids))})")
         else:
             options = DeleteOptions(data=tuple(message(id=number).encode() for number in ids))
-        delete(instance, [Target(topic=instance.topic(topic).config)], options)
+        delete_records(instance, [Target(topic=instance.topic(topic).config)], options)
         self.book.acknowledge(log_of(topic), len(ids))
 
     def expire(self, seam: Seam = SEAM) -> None:
         instance = self.open(seam)
-        expire(instance, instance.topics)
+        expire_records(instance, instance.topics)
 
     def replay(self, seam: Seam = SEAM, **options: object) -> None:
         instance = self.open(seam)
-        replay(instance, instance.topics, ReplayOptions(**options))  # type: ignore[arg-type]
+        replay_topics(instance, instance.topics, ReplayOptions(**options))  # type: ignore[arg-type]
 
     def snapshot(self, topic: str, seam: Seam = SEAM) -> None:
         instance = self.open(seam)
         target = Target(topic=instance.topic(topic).config)
         at = self.lab.clock.at - 5 * SECOND
-        snapshot_file(instance, target, at, self.root / "out" / f"{topic}.sow", force=True)
+        write_snapshot(instance, target, at, self.root / "out" / f"{topic}.sow", force=True)
 
 
 def contents(instance: InstanceHandle) -> State:
@@ -282,7 +284,7 @@ def problems(lab: Lab, level: Level = Level.WARNING) -> list[Finding]:
     paths = [path for path in (lab.store(topic) for topic in TOPICS) if path.exists()]
     paths += sorted((lab.directory / "out").glob("*.sow"))
     for path in paths:
-        found += [item for item in examine(str(path), False, lambda _: None) if isinstance(item, Finding)]
+        found += [item for item in examine_store(str(path), False, lambda _: None) if isinstance(item, Finding)]
     journal = lab.directory / "journal"
     if lab.journals():
         found += check_journal(journal, "test")
@@ -469,7 +471,10 @@ def deleting(plot: Plot, seam: Seam) -> None:
 
 def deleting_in_parts(plot: Plot, seam: Seam) -> None:
     """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
-    with patch("sowctl.engine.verbs.delete.PART", 1), patch("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 1):
+    with (
+        patch("sowctl.engine.verbs.delete.PART_RECORDS", 1),
+        patch("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 1),
+    ):
         deleting(plot, seam)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from xml.parsers import expat
 
 from sowctl.errors import InputError
-from sowctl.values.fields import Row, Slot, SlotValue, Values
+from sowctl.values.fields import Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 from tests.support import jsonslots
 from tests.support.jsonslots import inferred
@@ -87,7 +87,7 @@ def xml_value(top: Element, slot: Slot) -> SlotValue:
             items.append(inferred(node) if node.strip(" \t\r\n") else None)
     values = tuple(jsonslots._scalar(item, slot.text) for item in items)
     if slot.listed or dropped or len(values) > 1:
-        return Values(values, dropped)
+        return ValueList(values, dropped)
     return values[0] if values else None
 
 

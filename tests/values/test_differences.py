@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from sowctl.values.differences import (
     MISSING,
     FieldChange,
-    applied,
-    differences,
+    apply_changes,
+    compare_trees,
+    compare_views,
+    format_path,
     is_same,
-    leaves,
-    path_text,
-    tree_of,
-    view_differences,
+    iterate_leaves,
+    parse_view,
 )
-from sowctl.values.jsontree import NumberText, plain
+from sowctl.values.jsontree import NumberText, convert_numbers
 from sowctl.values.paths import parse_path
 from tests.support.messagetypes import SAMPLES, Sample
 
@@ -56,38 +56,38 @@ def as_json(value: Any) -> bytes:
 
 @given(TREES, TREES)
 def test_what_differs_makes_one_message_into_the_other(before: Any, after: Any) -> None:
-    found = differences(before, after)
-    assert is_same(applied(found, before), after)
+    found = compare_trees(before, after)
+    assert is_same(apply_changes(found, before), after)
     assert bool(found) != is_same(before, after)
     # Backwards, too: nothing of what was there before is forgotten.
     back = [FieldChange(change.path, change.after, change.before) for change in found]
-    assert is_same(applied(back, after), before)
+    assert is_same(apply_changes(back, after), before)
 
 
 @given(TREES)
 def test_a_message_does_not_differ_from_itself(tree: Any) -> None:
-    assert differences(tree, tree) == []
-    assert view_differences(as_json(tree), as_json(tree)) == []
+    assert compare_trees(tree, tree) == []
+    assert compare_views(as_json(tree), as_json(tree)) == []
     # Written in another order, with white space, it has the same fields.
     turned = dict(reversed(tree.items())) if isinstance(tree, dict) else tree
-    assert view_differences(as_json(tree), as_json(turned).replace(b"{", b"{ ")) == []
+    assert compare_views(as_json(tree), as_json(turned).replace(b"{", b"{ ")) == []
 
 
 @given(TREES, TREES)
 def test_reading_only_members_that_differ_finds_the_same(before: Any, after: Any) -> None:
-    assert view_differences(as_json(before), as_json(after)) == differences(before, after)
+    assert compare_views(as_json(before), as_json(after)) == compare_trees(before, after)
 
 
 @given(TREES, TREES)
 def test_each_difference_is_below_no_other_one(before: Any, after: Any) -> None:
-    paths = [change.path for change in differences(before, after)]
+    paths = [change.path for change in compare_trees(before, after)]
     assert len(set(paths)) == len(paths)
     assert not any(one != other and other[: len(one)] == one for one in paths for other in paths)
 
 
 @given(TREES)
 def test_leaves_are_all_of_a_message(tree: Any) -> None:
-    found = list(leaves(tree))
+    found = list(iterate_leaves(tree))
     assert len({path for path, _ in found}) == len(found)
     for path, value in found:
         at = tree
@@ -124,8 +124,8 @@ def test_leaves_are_all_of_a_message(tree: Any) -> None:
     ],
 )
 def test_cases(before: str, after: str, expected: list[tuple[str, Any, Any]]) -> None:
-    found = view_differences(before.encode(), after.encode())
-    assert [(path_text(change.path), change.before, change.after) for change in found] == expected
+    found = compare_views(before.encode(), after.encode())
+    assert [(format_path(change.path), change.before, change.after) for change in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -134,36 +134,36 @@ def test_cases(before: str, after: str, expected: list[tuple[str, Any, Any]]) ->
 )
 def test_loose_takes_numbers_of_one_value_for_the_same(one: str, other: str, same: bool) -> None:
     before, after = f'{{"a":[{one}]}}'.encode(), f'{{"a":[{other}]}}'.encode()
-    assert view_differences(before, after)
-    assert (view_differences(before, after, loose=True) == []) is same
+    assert compare_views(before, after)
+    assert (compare_views(before, after, loose=True) == []) is same
 
 
 def test_paths_are_those_of_the_language_where_it_can_write_them() -> None:
-    assert path_text(("a", "b")) == "/a/b"
-    assert path_text(("legs", 1, "qty")) == "/legs[1]/qty"
-    assert path_text(("odd name", 2)) == "[/odd name][2]"
+    assert format_path(("a", "b")) == "/a/b"
+    assert format_path(("legs", 1, "qty")) == "/legs[1]/qty"
+    assert format_path(("odd name", 2)) == "[/odd name][2]"
     for path in (("a", "b"), ("legs", 1, "qty"), ("odd name", 2)):
-        steps = parse_path(path_text(path)).steps
+        steps = parse_path(format_path(path)).steps
         assert tuple(part for step in steps for part in (step.name, step.index) if part is not None) == path
     # Names with slashes have no identifier; two such paths still have two texts.
-    assert len({path_text(path) for path in [("a/b",), ("a", "b"), ("",), ("a", "")]}) == 4
-    assert path_text(("legs", 0, "odd name", 1, "x")) == '/"legs"[0]/"odd name"[1]/"x"'
+    assert len({format_path(path) for path in [("a/b",), ("a", "b"), ("",), ("a", "")]}) == 4
+    assert format_path(("legs", 0, "odd name", 1, "x")) == '/"legs"[0]/"odd name"[1]/"x"'
 
 
 def test_a_view_that_is_no_json_is_its_own_text() -> None:
-    assert tree_of(b"\xff{") == "\udcff{"
+    assert parse_view(b"\xff{") == "\udcff{"
 
 
 @pytest.mark.parametrize("sample", [one for one in SAMPLES if one.type().mergeable], ids=str)
 def test_messages_of_each_type_differ_at_the_paths_that_expressions_use(sample: Sample) -> None:
     kind = sample.type()
-    before, after = kind.members_view(sample.message), kind.members_view(kind.merge(sample.message, sample.delta))
-    found = view_differences(before, after)
-    assert is_same(applied(found, tree_of(before)), tree_of(after))
+    before, after = kind.members_view(sample.message), kind.members_view(kind.merge_delta(sample.message, sample.delta))
+    found = compare_views(before, after)
+    assert is_same(apply_changes(found, parse_view(before)), parse_view(after))
     # The delta changes n and brings z.
-    assert [path_text(change.path) for change in found] == [str(sample.at("n")), str(sample.at("z"))]
+    assert [format_path(change.path) for change in found] == [str(sample.at("n")), str(sample.at("z"))]
 
 
 def test_plain_values_are_those_of_json() -> None:
     text = '{"a":[1,-2,1.5,1e3,"7",null,true],"b":{"c":12345678901234567890}}'
-    assert plain(tree_of(text.encode())) == json.loads(text)
+    assert convert_numbers(parse_view(text.encode())) == json.loads(text)

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.expressions.syntax.actions import OrderKey
-from sowctl.values.fields import Number, SlotValue, Values
-from sowctl.values.order import component, has_number, holds_numbers, not_behind, reverse, reversed_components
+from sowctl.values.fields import Number, SlotValue, ValueList
+from sowctl.values.order import (
+    build_component,
+    find_at_or_before,
+    has_numbers,
+    is_numeric,
+    reverse_component,
+    reverse_components,
+)
 from sowctl.values.paths import parse_path
 from tests.support.orders import sort_key
 
@@ -22,7 +29,7 @@ VALUES = (
     | st.text(max_size=3)
     | st.binary(max_size=3)
     | st.sampled_from(
-        ["10", "9", " 5", Number(5.0, b"5.0"), Values((1, 2)), Values((), True), b"\x00", b"\xff", b"\xff\x00"]
+        ["10", "9", " 5", Number(5.0, b"5.0"), ValueList((1, 2)), ValueList((), True), b"\x00", b"\xff", b"\xff\x00"]
     )
 )
 ASCENDING = OrderKey(parse_path("/a"))
@@ -32,9 +39,9 @@ TEXT = OrderKey(parse_path("/a"), text=True)
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_descending_is_the_exact_reverse(column: list[object], mixed: bool, text: bool) -> None:
-    up = [component(value, mixed, text) for value in column]  # type: ignore[arg-type]
-    down = [reverse(part) for part in up]
-    assert reversed_components(up) == down
+    up = [build_component(value, mixed, text) for value in column]  # type: ignore[arg-type]
+    down = [reverse_component(part) for part in up]
+    assert reverse_components(up) == down
     for a, x in zip(up, down, strict=True):
         for b, y in zip(up, down, strict=True):
             assert (a < b) == (x > y)
@@ -43,7 +50,7 @@ def test_descending_is_the_exact_reverse(column: list[object], mixed: bool, text
 
 @given(VALUES, VALUES, VALUES, st.booleans())
 def test_the_order_is_total_and_transitive(a: object, b: object, c: object, mixed: bool) -> None:
-    x, y, z = (component(value, mixed) for value in (a, b, c))  # type: ignore[arg-type]
+    x, y, z = (build_component(value, mixed) for value in (a, b, c))  # type: ignore[arg-type]
     assert (x < y) + (x == y) + (x > y) == 1
     if x <= y and y <= z:
         assert x <= z
@@ -56,7 +63,7 @@ def test_keys_survive_pickling(column: list[object]) -> None:
 
 
 def ordered(column: list[object], key: OrderKey) -> list[object]:
-    mixed = [holds_numbers(column)]  # type: ignore[arg-type]
+    mixed = [has_numbers(column)]  # type: ignore[arg-type]
     return sorted(column, key=lambda value: sort_key([value], [key], mixed))  # type: ignore[list-item]
 
 
@@ -86,8 +93,8 @@ def test_integers_and_doubles_compare_exactly() -> None:
 
 
 def test_what_counts_as_a_number() -> None:
-    assert [has_number(v) for v in (1, 1.5, True, Number(1, b"1"), Values((1, "x")))] == [True] * 5
-    assert [has_number(v) for v in (None, "1", b"1", Values(("x", 1)), Values(()))] == [False] * 5
+    assert [is_numeric(v) for v in (1, 1.5, True, Number(1, b"1"), ValueList((1, "x")))] == [True] * 5
+    assert [is_numeric(v) for v in (None, "1", b"1", ValueList(("x", 1)), ValueList(()))] == [False] * 5
 
 
 def test_several_keys() -> None:
@@ -106,14 +113,14 @@ def test_only_what_is_behind_the_limit_is_left_out(
     column: list[SlotValue], other: SlotValue, limit: SlotValue, descending: bool
 ) -> None:
     for values in (column, [*column, other]):
-        keys = [component(value, True) for value in values]
-        last = component(limit, True)
+        keys = [build_component(value, True) for value in values]
+        last = build_component(limit, True)
         if descending:
-            keys, last = reversed_components(keys), reverse(last)
-        places = not_behind(values, last, False)
+            keys, last = reverse_components(keys), reverse_component(last)
+        places = find_at_or_before(values, last, False)
         assert set(range(len(values))) - set(places) <= {at for at, key in enumerate(keys) if key > last}
     if column and isinstance(limit, int):
         # Of plain numbers nothing stays but what belongs there, and NaN.
         kept = {at for at, key in enumerate(keys[: len(column)]) if key <= last or abs(key[0]) == 1}
-        assert set(not_behind(column, last, False)) == kept
-    assert list(not_behind(column, last, True)) == list(range(len(column)))
+        assert set(find_at_or_before(column, last, False)) == kept
+    assert list(find_at_or_before(column, last, True)) == list(range(len(column)))

@@ -14,9 +14,9 @@ from sowctl.values.paths import Path, Step, parse_path
 from sowctl.values.times import (
     EPOCH_UNITS,
     MAX_MICROS,
-    ending,
-    fixed_clock,
-    format_end,
+    build_fixed_clock,
+    compute_expiry,
+    format_expiry,
     format_time,
     parse_epoch,
     parse_time,
@@ -28,11 +28,11 @@ from sowctl.values.units import (
     parse_interval,
     parse_size,
     parse_switch,
-    whole_number,
+    parse_whole_number,
 )
 
 NOON = 1_767_355_200_000_000
-CLOCK = fixed_clock(NOON)
+CLOCK = build_fixed_clock(NOON)
 
 
 @pytest.mark.parametrize(
@@ -228,20 +228,20 @@ def test_an_offset_is_less_than_a_day() -> None:
 
 
 def test_ends_and_times_beyond_the_last_year() -> None:
-    assert ending(MAX_MICROS - 5, 5) == MAX_MICROS
-    assert ending(MAX_MICROS - 5, 6) == 0
-    assert [format_end(at) for at in (0, MAX_MICROS + 1, 1 << 80)] == [None, None, None]
-    assert format_end(MAX_MICROS) == format_time(1 << 80) == "9999-12-31T23:59:59.999999Z"
+    assert compute_expiry(MAX_MICROS - 5, 5) == MAX_MICROS
+    assert compute_expiry(MAX_MICROS - 5, 6) == 0
+    assert [format_expiry(at) for at in (0, MAX_MICROS + 1, 1 << 80)] == [None, None, None]
+    assert format_expiry(MAX_MICROS) == format_time(1 << 80) == "9999-12-31T23:59:59.999999Z"
     assert format_time(-(1 << 80)) == "0001-01-01T00:00:00.000000Z"
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 5000))
 def test_whole_numbers_are_read_back_with_zeros_before_them(number: int, zeros: int) -> None:
-    assert whole_number("0" * zeros + str(number)) == number
+    assert parse_whole_number("0" * zeros + str(number)) == number
 
 
 @pytest.mark.parametrize(
     "text", [str(2**64), "9" * 5000, "", " 1", "1\n", "+1", "-1", "1.0", "1_0", "\u0661", "\u00b2"]
 )
 def test_other_texts_are_no_whole_numbers(text: str) -> None:
-    assert whole_number(text) is None
+    assert parse_whole_number(text) is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Format, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Columns, Format, Summary
 from sowctl.errors import UsageError
 
-_NICE = 10
+_NICENESS = 10
 """What is published meanwhile goes first where processors are few."""
 EXAMPLES = (
     "sowctl backup backups",
@@ -22,17 +22,22 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     directory: Annotated[str, Argument("DIR", "Directory of backups; created if missing.")],
-    listing: Annotated[bool, option("--list", help="List the backups in DIR, oldest first.")] = False,
-    verify: Annotated[bool, option("--verify", help="Read an existing backup completely and compare it.")] = False,
+    listing: Annotated[bool, declare_option("--list", help="List the backups in DIR, oldest first.")] = False,
+    verify: Annotated[
+        bool, declare_option("--verify", help="Read an existing backup completely and compare it.")
+    ] = False,
     name: Annotated[
-        str | None, option("--name", help="Backup to verify, as shown by --list. Default: the newest.", metavar="NAME")
+        str | None,
+        declare_option("--name", help="Backup to verify, as shown by --list. Default: the newest.", metavar="NAME"),
     ] = None,
     full: Annotated[
-        bool, option("--full", help="Make a full backup: copy files that could be linked to an earlier backup.")
+        bool, declare_option("--full", help="Make a full backup: copy files that could be linked to an earlier backup.")
     ] = False,
     bookmarks: Annotated[
         list[str] | None,
-        option("--bookmarks", help="Bookmark store file outside the directory of the instance.", metavar="FILE"),
+        declare_option(
+            "--bookmarks", help="Bookmark store file outside the directory of the instance.", metavar="FILE"
+        ),
     ] = None,
     format: Format = None,
     columns: Columns = None,
@@ -51,29 +56,31 @@ def run(
     import os
     from pathlib import Path
 
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.reporting import show_report
-    from sowctl.cli.io.rows import BACKUPS_FIT, person_backup_row
-    from sowctl.engine.verbs.upkeep.backup import backup, list_backups, verify_backup
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import show_report
+    from sowctl.cli.io.rows import BACKUPS_FIT, build_person_backup_row
+    from sowctl.engine.verbs.upkeep.backup import create_backup, list_backups, verify_backup
     from sowctl.output.reports import as_dict
 
     place = Path(directory)
     if listing and verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
     if listing:
-        sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+        sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
         if sink.is_for_person and columns is None:
-            sink.write_rows((person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT)
+            sink.write_rows(
+                (build_person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT
+            )
         else:
             sink.write_rows(as_dict(row) for row in list_backups(place))
         return 0
     if verify:
-        seam, wait, watch = invocation.seam, invocation.lock_wait, invocation.watch()
-        report = verify_backup(place, name, invocation.open_other, seam=seam, wait=wait, watch=watch)
+        seam, wait, watch = invocation.seam, invocation.lock_wait, invocation.make_watch()
+        report = verify_backup(place, name, invocation.open_other_instance, seam=seam, wait=wait, watch=watch)
     else:
         if invocation.own_process:
-            os.nice(_NICE)
+            os.nice(_NICENESS)
         with invocation.open_instance() as instance:
-            report = backup(instance, place, bookmarks=[Path(one) for one in bookmarks or ()], full=full)
+            report = create_backup(instance, place, bookmarks=[Path(one) for one in bookmarks or ()], full=full)
     show_report(invocation, report, summary)
     return 0

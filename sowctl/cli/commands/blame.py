@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import At, Columns, FixNames, Force, Format, MessageType, NoHeaders, Output, Target
-from sowctl.output.display import display
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import At, Columns, FixNames, Force, Format, MessageType, NoHeaders, Output, Target
+from sowctl.output.display import escape_line
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.looking.blame import Blame
+    from sowctl.engine.verbs.inspect.blame import Blame
 
 EXAMPLES = (
     "sowctl blame orders 10417",
@@ -25,7 +25,7 @@ def run(
     target: Target,
     keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
     fields: Annotated[
-        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+        bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
     ] = False,
     at: At = None,
     message_type: MessageType = None,
@@ -45,33 +45,39 @@ def run(
     value may be older. A record with more than 500,000 members and objects is refused. The exit status is 1 if a key
     has no record.
     """
-    from sowctl.cli.io.emit import MAX_ROWS_TOGETHER, Choice, Sink
-    from sowctl.cli.lookup import one
-    from sowctl.cli.words.when import moment
-    from sowctl.engine.verbs.looking.blame import blame
+    from sowctl.cli.io.output_sink import MAX_ROWS_TOGETHER, OutputChoice, Sink
+    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.engine.verbs.inspect.blame import find_origins
 
     sink = Sink(
-        invocation, Choice(format, columns=columns, output=output, force=force, no_headers=no_headers, facts=True)
+        invocation, OutputChoice(format, columns=columns, output=output, force=force, no_headers=no_headers, facts=True)
     )
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        found = blame(instance, one(instance, target, message_type), keys, fields=fields, at=when.of(instance))
+        found = find_origins(
+            instance,
+            resolve_one_target(instance, target, message_type),
+            keys,
+            fields=fields,
+            at=when.resolve_time(instance),
+        )
     brief = sink.format == "table" and columns is None
-    rows = (row for record in found for row in _rows(record, brief=brief, several=len(found) > 1))
+    rows = (row for record in found for row in _build_rows(record, brief=brief, several=len(found) > 1))
     sink.write_rows(rows, together=MAX_ROWS_TOGETHER)
     for record in found:
         _note_missing(invocation, target, record)
     return 1 if any(not record.fields for record in found) else 0
 
 
-def _rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
+def _build_rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
     """Rows as JSON, whose numbers have their own digits; ``brief``: what fits a line, for people."""
-    from sowctl.output.members import dump
-    from sowctl.values.differences import path_text
+    from sowctl.output.members import dump_json
+    from sowctl.values.differences import format_path
 
     named = any(origin.version.client is not None for origin in record.fields)
     doubtful = any(origin.earlier for origin in record.fields)
-    front = dump({"key": record.text})[:-1] + "," if several or not brief else "{"
+    front = dump_json({"key": record.text})[:-1] + "," if several or not brief else "{"
     # Many fields have one origin: its facts are written once, and not again for each field.
     ends: dict[tuple[int, bool], str] = {}
     for origin in record.fields:
@@ -87,8 +93,8 @@ def _rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
                 facts |= {"correlation_id": version.correlation_id}
             if doubtful or not brief:
                 facts["earlier"] = origin.earlier
-            end = ends[mark] = dump(facts)[1:]
-        row = f'{front}"field":{dump(path_text(origin.path))},"value":{dump(origin.value)},{end}'
+            end = ends[mark] = dump_json(facts)[1:]
+        row = f'{front}"field":{dump_json(format_path(origin.path))},"value":{dump_json(origin.value)},{end}'
         yield row.encode("utf-8", "surrogatepass")
 
 
@@ -96,13 +102,13 @@ def _note_missing(invocation: Invocation, target: str, record: Blame) -> None:
     if record.fields:
         return
     last = record.last
-    place = f"{display(target)}: "
+    place = f"{escape_line(target)}: "
     if last is None:
-        invocation.note(f"{place}key {display(record.text)} is unknown")
+        invocation.note(f"{place}key {escape_line(record.text)} is unknown")
         return
-    by = f" by {display(last.client)}" if last.client is not None else ""
+    by = f" by {escape_line(last.client)}" if last.client is not None else ""
     if record.gone == "expired":
-        invocation.note(f"{place}{display(record.text)} expired at {format_time(last.expiration)}")
+        invocation.note(f"{place}{escape_line(record.text)} expired at {format_time(last.expiration)}")
     elif record.gone is not None:
         when = f"at {format_time(last.timestamp)}, txid {last.txid}{by}"
-        invocation.note(f"{place}{display(record.text)} was deleted {when}")
+        invocation.note(f"{place}{escape_line(record.text)} was deleted {when}")

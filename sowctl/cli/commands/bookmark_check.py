@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.options import Columns, Format
 
 EXAMPLES = ("sowctl bookmark check shop.bookmarks",)
 
@@ -24,12 +24,12 @@ def run(
     others are reported; lost, it would fail with an error, or start at the end of the journal and skip messages. The
     exit status is 1 if a position is lost.
     """
-    from sowctl.cli.commands.bodies.bookmark import checked_row, opened
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.bookmark import Chosen, standings
+    from sowctl.cli.commands.bodies.bookmark import build_check_row, open_bookmarks
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
-    with opened(invocation, store, store_config) as (instance, found):
-        places = standings(instance, found, Chosen(client, sub_id))
-        sink.write_rows(map(checked_row, places))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    with open_bookmarks(invocation, store, store_config) as (instance, found):
+        places = list_standings(instance, found, SubscriptionSelection(client, sub_id))
+        sink.write_rows(map(build_check_row, places))
     return 1 if any(place.problem is not None for place in places) else 0

@@ -16,10 +16,10 @@ def run(
     For an unknown subscription, and before the bookmark store exists, it is 0, the beginning of the journal; a program
     can therefore ask before its first run.
     """
-    from sowctl.cli.commands.bodies.bookmark import opened
-    from sowctl.engine.following.stores.protocol import Subscriber
+    from sowctl.cli.commands.bodies.bookmark import open_bookmarks
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
 
-    with opened(invocation, store, store_config, begun=False) as (_, found):
-        row = found.get(Subscriber(client, sub_id))
+    with open_bookmarks(invocation, store, store_config, begun=False) as (_, found):
+        row = found.read_place(Subscriber(client, sub_id))
     invocation.streams.stdout.write(f"{'0' if row is None else row.bookmark}\n".encode())
     return 0

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, Format
 
 EXAMPLES = (
     "sowctl bookmark list shop.bookmarks",
@@ -24,7 +24,7 @@ def run(
     store_config: StoreConfig = None,
     topic: Annotated[
         str | None,
-        option(
+        declare_option(
             "--topic", help="Count only entries of this topic, or of topics that match a pattern.", metavar="TARGET"
         ),
     ] = None,
@@ -38,17 +38,17 @@ def run(
     journals do not contain; sowctl bookmark check prints the reason. A bookmark store does not record the topics of a
     subscription: without --topic, entries of all topics are counted, including those that it does not follow.
     """
-    from sowctl.cli.commands.bodies.bookmark import STANDINGS_FIT, opened, person_row, standing_row
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.topics.targets import followed
-    from sowctl.engine.verbs.bookmark import Chosen, standings
+    from sowctl.cli.commands.bodies.bookmark import STANDINGS_FIT, build_person_row, build_standing_row, open_bookmarks
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.topics.targets import resolve_followed_topics
+    from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
-    with opened(invocation, store, store_config) as (instance, found):
-        topics = None if topic is None else followed(instance, topic)
-        rows = standings(instance, found, Chosen(client, sub_id), topics)
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    with open_bookmarks(invocation, store, store_config) as (instance, found):
+        topics = None if topic is None else resolve_followed_topics(instance, topic)
+        rows = list_standings(instance, found, SubscriptionSelection(client, sub_id), topics)
         if sink.is_for_person and columns is None:
-            sink.write_rows((person_row(row, instance.now) for row in rows), STANDINGS_FIT)
+            sink.write_rows((build_person_row(row, instance.now) for row in rows), STANDINGS_FIT)
         else:
-            sink.write_rows(map(standing_row, rows))
+            sink.write_rows(map(build_standing_row, rows))
     return 0

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, DryRun, Format, Yes
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -21,7 +21,7 @@ def run(
     store: Store,
     client: Client = None,
     sub_id: SubId = None,
-    all: Annotated[bool, option("--all", help="Remove all subscriptions of the store.")] = False,
+    all: Annotated[bool, declare_option("--all", help="Remove all subscriptions of the store.")] = False,
     store_config: StoreConfig = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -31,9 +31,9 @@ def run(
     """Remove subscriptions from a bookmark store, and list them. A removed subscription that returns starts at the
     beginning of the journal.
     """
-    from sowctl.cli.commands.bodies.bookmark import opened, place_row
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.bookmark import Chosen, purge
+    from sowctl.cli.commands.bodies.bookmark import build_place_row, open_bookmarks
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.bookmark import SubscriptionSelection, purge_subscriptions
 
     if all == (client is not None or sub_id is not None):
         raise UsageError(
@@ -41,12 +41,12 @@ def run(
             "exactly one selection of subscriptions is required",
             hint="give --client, --sub-id or both, or --all",
         )
-    chosen = Chosen(client, sub_id)
-    ask = not dry_run and invocation.streams.must_ask(yes=yes)
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
-    with opened(invocation, store, store_config) as (instance, found):
+    chosen = SubscriptionSelection(client, sub_id)
+    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    with open_bookmarks(invocation, store, store_config) as (instance, found):
         if ask:
-            count = len(purge(instance, found, chosen, dry_run=True))
+            count = len(purge_subscriptions(instance, found, chosen, dry_run=True))
             invocation.streams.confirm(f"remove {count:,} subscriptions")
-        sink.write_rows(map(place_row, purge(instance, found, chosen, dry_run=dry_run)))
+        sink.write_rows(map(build_place_row, purge_subscriptions(instance, found, chosen, dry_run=dry_run)))
     return 0

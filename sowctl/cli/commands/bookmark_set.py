@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, Store, StoreConfig
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl bookmark set shop.bookmarks '0|1|' --client billing --sub-id 1",
@@ -21,19 +21,21 @@ def run(
     client: OneClient,
     sub_id: OneSubId,
     store_config: StoreConfig = None,
-    force: Annotated[bool, option("--force", help="Accept a position that the journals do not contain.")] = False,
+    force: Annotated[
+        bool, declare_option("--force", help="Accept a position that the journals do not contain.")
+    ] = False,
 ) -> int:
     """Set the position of a subscription, forwards or backwards; an unknown subscription is added to the store.
 
     0 is the beginning of the journal, '0|1|' its end when the subscription starts. Out-of-order acknowledgements
     recorded in a file are discarded. The position is printed as stored: times as instants.
     """
-    from sowctl.cli.commands.bodies.bookmark import opened
-    from sowctl.engine.following.stores.protocol import Subscriber
+    from sowctl.cli.commands.bodies.bookmark import open_bookmarks
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
     from sowctl.engine.verbs.bookmark import set_place
 
     who = Subscriber(client, sub_id)
-    with opened(invocation, store, store_config, begun=False) as (instance, found):
+    with open_bookmarks(invocation, store, store_config, begun=False) as (instance, found):
         stored = set_place(instance, found, who, bookmark, force=force)
     invocation.streams.stdout.write(f"{stored}\n".encode())
     return 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.declarations import Argument
+from sowctl.cli.parsing.options import FixNames, LiteralTopic, MessageType
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import Argument
-from sowctl.cli.words.options import FixNames, LiteralTopic, MessageType
 from sowctl.errors import UsageError
-from sowctl.extras import missing_package
+from sowctl.extras import build_missing_package_error
 
 EXAMPLES = (
     "sowctl browse",
@@ -44,20 +44,20 @@ def run(
             hint="sowctl query, history and journal tail print the same",
         )
     try:
-        from sowctl.browse.app import browse
+        from sowctl.browse.app import run_browser
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
         words = "the browser requires the package textual, which is not installed"
-        raise missing_package("SOW-TUI-001", words, "tui") from None
+        raise build_missing_package_error("SOW-TUI-001", words, "tui") from None
     with invocation.open_instance(*([target] if target else []), fix_names=fix_names) as instance:
         if target is None:
-            return browse(instance, None, "")
-        from sowctl.engine.topics.targets import resolve
+            return run_browser(instance, None, "")
+        from sowctl.engine.topics.targets import resolve_targets
 
-        (first, *others) = resolve(instance, target, message_type, literal=literal_topic, derived=True)
+        (first, *others) = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
         if others or first.topic is None:
             raise UsageError(
                 "SOW-TUI-003", f"{target!r} is not a single topic", hint="name one topic, or none for the list"
             )
-        return browse(instance, f"[{first.topic.message_type}].[{first.topic.label}]", first.topic.label)
+        return run_browser(instance, f"[{first.topic.message_type}].[{first.topic.label}]", first.topic.label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Coverage, FindingsFormat, Targets
+from sowctl.cli.parsing.options import Coverage, FindingsFormat, Targets
 
 EXAMPLES = (
     "sowctl check",
@@ -24,12 +24,12 @@ def run(
     could not be read, that of the error: 6 for permissions, 11 for a lock. All other files are still checked. Read
     permission on all files is sufficient, as on a read-only mount: the exit status is 0 if no problem is found.
     """
-    from sowctl.cli.io.reporting import show_examination
-    from sowctl.engine.topics.targets import resolve
-    from sowctl.engine.verbs.check import check
+    from sowctl.cli.io.report_output import show_examination
+    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.engine.verbs.check import check_instance
 
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
-        examination = check(instance, chosen if targets else None)
+        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
+        examination = check_instance(instance, chosen if targets else None)
         show_examination(invocation, examination, as_json=format == "json", summary=summary)
     return examination.status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import NAMED, Argument, option
+from sowctl.cli.parsing.declarations import COMPLETED_KINDS, Argument, declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -26,7 +26,8 @@ def run(
         list[str] | None, Argument("WORD", "After --: a command line, up to the word to complete.")
     ] = None,
     names: Annotated[
-        str | None, option("--names", help="Print the configured names of this kind.", choices=tuple(NAMED))
+        str | None,
+        declare_option("--names", help="Print the configured names of this kind.", choices=tuple(COMPLETED_KINDS)),
     ] = None,
 ) -> int:
     """Print a completion script, or the completions of a command line.
@@ -44,19 +45,19 @@ def run(
         raise UsageError("SOW-CLI-098", "give a shell or --names", hint="sowctl completion bash")
     out = invocation.streams.stdout
     if names is not None:
-        from sowctl.cli.completion.known import KnownInstance
+        from sowctl.cli.completion.instance_values import InstanceValues
 
-        invocation.config_path()  # raises where there is none: a person may have asked
-        out.write("".join(f"{name}\n" for name, _ in KnownInstance(invocation).names(names)).encode())
+        invocation.find_config_path()  # raises where there is none: a person may have asked
+        out.write("".join(f"{name}\n" for name, _ in InstanceValues(invocation).list_names(names)).encode())
         return 0
-    from sowctl.cli.completion.scripts import answer, plain, script
+    from sowctl.cli.completion.scripts import build_script, encode_answer, unquote_words
 
     assert shell is not None
     if not words:
-        out.write(script(shell).encode())
+        out.write(build_script(shell).encode())
         return 0
-    from sowctl.cli.completion.offers import offers
+    from sowctl.cli.completion.candidates import find_candidates
 
-    *before, current = plain(words, shell)
-    out.write(answer(offers(invocation, before, current)))
+    *before, current = unquote_words(words, shell)
+    out.write(encode_answer(find_candidates(invocation, before, current)))
     return 0

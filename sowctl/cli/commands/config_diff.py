@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from sowctl.cli.configuring import Define, Fragment
+from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl config diff sowctl.xml amps.xml",
@@ -22,7 +22,7 @@ def run(
     define: Define = None,
     fragment: Fragment = False,
     format: Annotated[
-        str, option("--format", "-F", help="Output format of differences.", choices=("text", "json"))
+        str, declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json"))
     ] = "text",
 ) -> int:
     """Compare two configurations by their meaning.
@@ -32,17 +32,19 @@ def run(
     > moved. With --format json, each line is an object. The exit status is 0 if there are no differences, 1 if there
     are, and 4 if a configuration has an error.
     """
-    from sowctl.cli.configuring import load_document
+    from sowctl.cli.configuration import load_document
     from sowctl.cli.streams import is_terminal
-    from sowctl.config.difference import differences
-    from sowctl.config.show import typed
-    from sowctl.output.compared import changes
+    from sowctl.config.difference import find_differences
+    from sowctl.config.show import build_typed_items
+    from sowctl.output.differences import changes
 
-    first, second = (typed(load_document(invocation, file, define, fragment=fragment)) for file in (before, after))
+    first, second = (
+        build_typed_items(load_document(invocation, file, define, fragment=fragment)) for file in (before, after)
+    )
     streams = invocation.streams
-    columns = streams.columns() if is_terminal(streams.stdout) else None
+    columns = streams.measure_columns() if is_terminal(streams.stdout) else None
     count = 0
-    for found in differences(first, second):
+    for found in find_differences(first, second):
         count += 1
         change = changes.MemberChange(
             found.change,
@@ -52,7 +54,7 @@ def run(
             str(found.before_origin) if found.before_origin is not None else None,
             str(found.after_origin) if found.after_origin is not None else None,
         )
-        lines = [changes.as_json(change)] if format == "json" else changes.as_text(change, columns)
+        lines = [changes.encode_change(change)] if format == "json" else changes.format_change(change, columns)
         streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     streams.stdout.flush()
     invocation.note(f"{count} difference{'s' if count != 1 else ''}" if count else "no differences")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from sowctl.config.initial import Answers, InitialTopic
+    from sowctl.config.initial_config import Answers, InitialTopic
 
 EXAMPLES = (
     "sowctl config init new.xml --topic orders=/orderId --topic customers=/customerId",
@@ -26,30 +26,33 @@ def run(
     ] = "sowctl.xml",
     topic: Annotated[
         list[str] | None,
-        option("--topic", help="Topic: NAME, NAME=/key,/key or [type].[name]=/key. May be repeated.", metavar="TOPIC"),
+        declare_option(
+            "--topic", help="Topic: NAME, NAME=/key,/key or [type].[name]=/key. May be repeated.", metavar="TOPIC"
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        option("--key", help="Key field of topics without their own. May be repeated.", metavar="PATH"),
+        declare_option("--key", help="Key field of topics without their own. May be repeated.", metavar="PATH"),
     ] = None,
     message_type: Annotated[
-        str, option("--message-type", help="Message type of topics without their own.", metavar="TYPE")
+        str, declare_option("--message-type", help="Message type of topics without their own.", metavar="TYPE")
     ] = "json",
     name: Annotated[
-        str | None, option("--name", help="Name of the instance. Default: the name of the directory.", metavar="NAME")
+        str | None,
+        declare_option("--name", help="Name of the instance. Default: the name of the directory.", metavar="NAME"),
     ] = None,
     journal: Annotated[
-        str, option("--journal", help="Journal directory.", metavar="DIR", complete="directory")
+        str, declare_option("--journal", help="Journal directory.", metavar="DIR", complete="directory")
     ] = "./journals",
-    no_journal: Annotated[bool, option("--no-journal", help="Configure no transaction log.")] = False,
+    no_journal: Annotated[bool, declare_option("--no-journal", help="Configure no transaction log.")] = False,
 ) -> int:
     """Create a small commented configuration that passes validate and lint.
 
     Without --topic, the command asks for the settings on a terminal. An existing file is never replaced (exit status
     8).
     """
-    from sowctl.config.initial import Answers, compose, parse_topics
-    from sowctl.output.display import display
+    from sowctl.config.initial_config import Answers, compose_config, parse_topics
+    from sowctl.output.display import escape_line
 
     path = Path(file)
     # A link that leads nowhere does not exist for the first question, and must not be replaced either.
@@ -57,66 +60,70 @@ def run(
         raise RefusedError(
             "SOW-CLI-035", "the file exists", place=file, hint="name another file; existing files are never replaced"
         )
-    chosen = name or _name(path if file != "-" else Path("-"))
+    chosen = name or _choose_name(path if file != "-" else Path("-"))
     if topic:
         answers = Answers(chosen, parse_topics(topic, message_type, key or ()), None if no_journal else journal)
     else:
-        answers = _asked(invocation, chosen, message_type, None if no_journal else journal)
-    text = compose(answers)
+        answers = _ask_answers(invocation, chosen, message_type, None if no_journal else journal)
+    text = compose_config(answers)
     if file == "-":
         invocation.streams.stdout.write(text.encode())
         return 0
-    from sowctl.cli.io.outfile import whole_file
+    from sowctl.cli.io.output_file import open_whole_file
 
-    with whole_file(path, force=False, seam=invocation.seam) as stream:
+    with open_whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
     told = "; ".join(f"{one.name} with key {', '.join(one.keys) or 'of its publishers'}" for one in answers.topics)
-    invocation.note(f"created {display(file)}: {display(told)}; try: sowctl -c {display(file)} info")
+    invocation.note(f"created {escape_line(file)}: {escape_line(told)}; try: sowctl -c {escape_line(file)} info")
     return 0
 
 
-def _name(path: Path) -> str:
+def _choose_name(path: Path) -> str:
     found = "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "-" for c in path.absolute().parent.name)
     return found.strip("-.") or "instance"
 
 
-def _asked(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
+def _ask_answers(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
     """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is none."""
     from sowctl.cli.streams import is_terminal
-    from sowctl.config.initial import Answers, checked_name
+    from sowctl.config.initial_config import Answers, check_name
 
     streams = invocation.streams
     if not (is_terminal(streams.stdin) and is_terminal(streams.stderr)):
         raise UsageError(
             "SOW-CFG-064", "a topic is required", hint="name one with --topic, for example orders=/orderId"
         )
-    name = checked_name(_ask(invocation, "name of the instance", name))
+    name = check_name(_ask_line(invocation, "name of the instance", name))
     topics: list[InitialTopic] = []
-    while (found := _topic(invocation, message_type, first=not topics)) is not None:
+    while (found := _ask_topic(invocation, message_type, first=not topics)) is not None:
         topics.append(found)
-    where = _ask(invocation, "directory of the journals, - for none", journal or "-")
+    where = _ask_line(invocation, "directory of the journals, - for none", journal or "-")
     return Answers(name, tuple(topics), None if where == "-" else where)
 
 
-def _topic(invocation: Invocation, message_type: str, *, first: bool) -> InitialTopic | None:
+def _ask_topic(invocation: Invocation, message_type: str, *, first: bool) -> InitialTopic | None:
     """The next topic, asked for again until it can be used; None where there is to be no other."""
-    from sowctl.config.initial import InitialTopic, checked_topic
+    from sowctl.config.initial_config import InitialTopic, check_topic
 
     while True:
-        name = _ask(invocation, "topic" if first else "another topic, empty for no more", "")
+        name = _ask_line(invocation, "topic" if first else "another topic, empty for no more", "")
         if not name and not first:
             return None
-        kind = _ask(invocation, f"message type of {name}", message_type) if name else message_type
-        keys = _ask(invocation, "key fields, for example /id or /a,/b; empty: publishers send keys", "") if name else ""
+        kind = _ask_line(invocation, f"message type of {name}", message_type) if name else message_type
+        keys = (
+            _ask_line(invocation, "key fields, for example /id or /a,/b; empty: publishers send keys", "")
+            if name
+            else ""
+        )
         try:
-            return checked_topic(InitialTopic(name, kind, tuple(k.strip() for k in keys.split(",") if k.strip())))
+            return check_topic(InitialTopic(name, kind, tuple(k.strip() for k in keys.split(",") if k.strip())))
         except UsageError as error:
             invocation.warn(f"{error.message}; {error.hint or 'try again'}")
 
 
-def _ask(invocation: Invocation, question: str, default: str) -> str:
+def _ask_line(invocation: Invocation, question: str, default: str) -> str:
     """One line from the terminal. Raises UsageError ``SOW-CLI-036`` where the input ends."""
-    line = invocation.streams.ask(f"{question}{f' [{default}]' if default else ''}: ")
+    line = invocation.streams.ask_line(f"{question}{f' [{default}]' if default else ''}: ")
     if not line:
         raise UsageError("SOW-CLI-036", "the input ended before all questions were answered", hint="use --topic")
     return line.decode("utf-8", "replace").strip() or default

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -20,7 +20,7 @@ def run(
     invocation: Invocation,
     element: Annotated[str | None, Argument("ELEMENT", "Name, or the end of a path. Default: all.")] = None,
     format: Annotated[
-        str, option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"))
+        str, declare_option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"))
     ] = "text",
 ) -> int:
     """List the elements of a configuration, or describe one: value, default, unit, range, effect, other names.
@@ -32,30 +32,30 @@ def run(
     from sowctl.config import schema
 
     if format == "relaxng":
-        from sowctl.config.relaxng import grammar
+        from sowctl.config.relaxng import format_grammar
 
-        lines = list(grammar())
+        lines = list(format_grammar())
     else:
-        found = list(schema.rows(element))
+        found = list(schema.iterate_rows(element))
         if not found:
-            raise NegativeError("SOW-CLI-034", f"unknown element {element!r}", hint=_hint(element or ""))
+            raise NegativeError("SOW-CLI-034", f"unknown element {element!r}", hint=_build_hint(element or ""))
         if format == "json":
             import json
 
-            lines = [json.dumps(row.facts()) for row in found]
+            lines = [json.dumps(row.build_facts()) for row in found]
         elif element is None:
-            lines = list(schema.listed(found))
+            lines = list(schema.format_row_list(found))
         else:
-            lines = [line for row in found for line in schema.described(row)]
-    from sowctl.cli.io.emit import show_list
+            lines = [line for row in found for line in schema.format_row_facts(row)]
+    from sowctl.cli.io.output_sink import show_list
 
     show_list(invocation, lines)
     return 0
 
 
-def _hint(element: str) -> str:
-    from sowctl.config.schema import rows
-    from sowctl.config.spelling import nearest
+def _build_hint(element: str) -> str:
+    from sowctl.config.schema import iterate_rows
+    from sowctl.config.suggestions import find_nearest
 
-    close = nearest(element.rpartition("/")[2], dict.fromkeys(row.row.tag for row in rows()))
+    close = find_nearest(element.rpartition("/")[2], dict.fromkeys(row.row.tag for row in iterate_rows()))
     return f"did you mean {close}?" if close else "sowctl config schema lists them all"

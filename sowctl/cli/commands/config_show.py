@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from sowctl.cli.configuring import ConfigFile, Define, Fragment
+from sowctl.cli.configuration import ConfigFile, Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
+from sowctl.cli.parsing.declarations import declare_option
 
 EXAMPLES = (
     "sowctl config show",
@@ -22,12 +22,15 @@ def run(
     define: Define = None,
     fragment: Fragment = False,
     expanded: Annotated[
-        bool, option("--expanded", help="Only resolve includes and variables; keep names and values as written.")
+        bool,
+        declare_option("--expanded", help="Only resolve includes and variables; keep names and values as written."),
     ] = False,
-    origin: Annotated[bool, option("--origin", help="Print the file and line of each value, or default.")] = False,
+    origin: Annotated[
+        bool, declare_option("--origin", help="Print the file and line of each value, or default.")
+    ] = False,
     format: Annotated[
         str | None,
-        option(
+        declare_option(
             "--format",
             "-F",
             help="Output format. Default: table on a terminal, otherwise xml.",
@@ -41,36 +44,38 @@ def run(
     in nanoseconds. The XML output is an equivalent configuration. The exit status is 4 for errors in names, types or
     ranges that validate would report; with --expanded, nothing is checked.
     """
-    from sowctl.cli.configuring import load_document
+    from sowctl.cli.configuration import load_document
     from sowctl.cli.streams import is_terminal
     from sowctl.config import show
 
     document = load_document(invocation, file, define, fragment=fragment)
-    item = show.expanded(document) if expanded else show.typed(document)
+    item = show.build_expanded_items(document) if expanded else show.build_typed_items(document)
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     chosen = format or ("table" if shown else "xml")
     if chosen == "json":
         import json
 
-        from sowctl.output.display import display_json
+        from sowctl.output.display import escape_json
 
-        data = json.dumps(show.as_values(item, origins=origin), indent=2, ensure_ascii=False).encode("utf-8", "replace")
-        stdout.write((display_json(data) if shown else data) + b"\n")
+        data = json.dumps(show.build_values(item, origins=origin), indent=2, ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )
+        stdout.write((escape_json(data) if shown else data) + b"\n")
         return 0
     if chosen == "xml":
-        from sowctl.output.display import display_lines
+        from sowctl.output.display import escape_lines
 
-        lines = list(show.as_xml(item, origins=origin))
+        lines = list(show.format_xml(item, origins=origin))
         if shown:
-            lines = [display_lines(line) for line in lines]
+            lines = [escape_lines(line) for line in lines]
     else:
-        from sowctl.output.outline import OutlineEntry, outline
+        from sowctl.output.outline import OutlineEntry, format_outline
 
         entries = [
             OutlineEntry(line.depth, line.name, line.value, str(line.origin) if origin else "")
-            for line in show.as_lines(item)
+            for line in show.format_outline(item)
         ]
-        lines = list(outline(entries, invocation.streams.columns() if shown else None))
+        lines = list(format_outline(entries, invocation.streams.measure_columns() if shown else None))
     stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     return 0

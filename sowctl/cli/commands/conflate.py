@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Columns, Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,9 @@ def run(
     names: Annotated[
         list[str] | None, Argument("NAME", "Names of conflated topics. Default: all.", complete="conflated")
     ] = None,
-    follow: Annotated[bool, option("--follow", help="Keep running until interrupted; print only changes.")] = False,
+    follow: Annotated[
+        bool, declare_option("--follow", help="Keep running until interrupted; print only changes.")
+    ] = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
@@ -38,27 +40,27 @@ def run(
     advanced, computed (from the beginning), as it was, or further on already (by a process with a later clock). SIGTERM
     and Ctrl-C stop --follow between two steps, with a consistent state.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.conflate import conflate, following
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.conflate import advance_conflated, follow_conflated
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         if not follow:
-            sink.write_rows(as_dict(report) for report in conflate(instance, names or ()))
+            sink.write_rows(as_dict(report) for report in advance_conflated(instance, names or ()))
             return 0
         import time
 
         def rows() -> Iterator[dict[str, Any]]:
-            for reports in following(instance, names or (), time.sleep):
-                yield from _changed(reports)
+            for reports in follow_conflated(instance, names or (), time.sleep):
+                yield from _iterate_changed(reports)
                 invocation.streams.stdout.flush()
 
         sink.write_rows(rows())
     return 0
 
 
-def _changed(reports: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _iterate_changed(reports: Sequence[Any]) -> Iterator[dict[str, Any]]:
     from sowctl.output.reports import as_dict
 
     return (as_dict(report) for report in reports if report.shown or report.gone)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
 from sowctl.errors import UsageError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl delete orders --filter \"/status = 'cancelled'\" --dry-run",
@@ -26,7 +26,7 @@ def run(
     sow_key: SowKeys = None,
     data: Annotated[
         str | None,
-        option(
+        declare_option(
             "--data",
             help="Delete the records with the keys of the messages in this file; - reads standard input.",
             metavar="FILE",
@@ -57,49 +57,49 @@ def run(
             "give exactly one of --filter, --sow-key and --data",
             hint="to select all records, use --filter '1 = 1'",
         )
-    from sowctl.cli.io.reporting import check_report_options, show_reports
-    from sowctl.cli.io.sources import framing_of, kind_of, read_messages
-    from sowctl.cli.lookup import chosen
-    from sowctl.cli.words.when import sow_keys
+    from sowctl.cli.io.report_output import check_report_options, show_reports
+    from sowctl.cli.io.sources import find_framing, find_kind, read_messages
+    from sowctl.cli.lookup import resolve_named_targets
+    from sowctl.cli.parsing.option_values import parse_sow_keys
     from sowctl.engine.options import DeleteOptions, QueryOptions
-    from sowctl.engine.verbs.delete import delete
-    from sowctl.engine.verbs.query import tell_unknown
+    from sowctl.engine.verbs.delete import delete_records
+    from sowctl.engine.verbs.query import report_unknown_fields
 
     check_report_options(summary, format)
     # Before anything is opened: where no answer can come, the command ends at once.
-    ask = not dry_run and invocation.streams.must_ask(yes=yes)
+    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
     messages: tuple[bytes, ...] | None = None
 
     def options(dry: bool) -> DeleteOptions:
         return DeleteOptions(
             filter=filter,
-            sow_keys=sow_keys(sow_key) or None,
+            sow_keys=parse_sow_keys(sow_key) or None,
             data=messages,
             dry_run=dry,
         )
 
     with invocation.open_instance() as instance:
-        targets = chosen(instance, target, message_type, regex=regex)
+        targets = resolve_named_targets(instance, target, message_type, regex=regex)
         if data is not None:
             messages = read_messages(
                 invocation,
                 data,
-                framing_of(instance, target, message_type),
-                kind_of(instance, target, message_type),
+                find_framing(instance, target, message_type),
+                find_kind(instance, target, message_type),
             )
         if filter is not None and filter.strip():
-            named = asking.with_unknown(invocation, QueryOptions(filter=filter), None, strict=strict)
-            tell_unknown(instance, targets, named)
+            named = asking.apply_unknown(invocation, QueryOptions(filter=filter), None, strict=strict)
+            report_unknown_fields(instance, targets, named)
         if ask:
             # A count for the question only; the deletion itself looks again.
-            plans = delete(instance, targets, options(True))
-            counts = ", ".join(f"{plan.matched:,} of {display(plan.topic)}" for plan in plans if plan.matched)
+            plans = delete_records(instance, targets, options(True))
+            counts = ", ".join(f"{plan.matched:,} of {escape_line(plan.topic)}" for plan in plans if plan.matched)
             if counts:
                 invocation.streams.confirm(f"delete these records: {counts}")
             else:
                 # There is nothing to ask about. What comes to match from now on is not deleted unasked.
                 invocation.note("no record matches: nothing was deleted")
                 dry_run = True
-        reports = delete(instance, targets, options(dry_run))
+        reports = delete_records(instance, targets, options(dry_run))
     show_reports(invocation, reports, summary, format)
     return 0

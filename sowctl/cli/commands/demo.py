@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument
+from sowctl.cli.parsing.declarations import Argument
 from sowctl.errors import RefusedError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 EXAMPLES = ("sowctl demo", "sowctl demo /tmp/morning && cd /tmp/morning && sowctl info")
-NEXT = (
+NEXT_COMMANDS = (
     "sowctl info",
     "sowctl query orders \"/status = 'filled'\" -o '/price DESC' -n 5",
     "sowctl get customers C0042 --at 2026-01-05T10:00:00Z",
@@ -30,26 +30,26 @@ def run(
     from pathlib import Path
 
     from sowctl.cli.commands.bodies import demo
-    from sowctl.cli.io.reporting import show_report
+    from sowctl.cli.io.report_output import show_report
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.verbs.publish import publish
+    from sowctl.engine.verbs.publish import publish_messages
     from sowctl.messages.framing.frames import FrameReader
-    from sowctl.values.times import fixed_clock
+    from sowctl.values.times import build_fixed_clock
 
     place = Path(directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=directory)
-    demo.write(place)
+    demo.write_demo(place)
     # The clock of that morning, so that every demo has the same stamps and digests.
-    morning = fixed_clock(int(demo.START.timestamp()) * 1_000_000)
+    morning = build_fixed_clock(int(demo.START_TIME.timestamp()) * 1_000_000)
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:
-        for topic in demo.TOPICS:
+        for topic in demo.TOPIC_GENERATORS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
                 source = topic + ".ndjson", FrameReader(stream, "lines")
-                report = publish(instance, topic, [source], PublishOptions(timestamp_field="/time"))
+                report = publish_messages(instance, topic, [source], PublishOptions(timestamp_field="/time"))
             show_report(invocation, report, None)
-    invocation.note(f"try in {display(directory)}:")
-    for line in NEXT:
+    invocation.note(f"try in {escape_line(directory)}:")
+    for line in NEXT_COMMANDS:
         invocation.note(f"  {line}")
     return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Filter, MessageType
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Filter, MessageType
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.looking.diff import Comparison
+    from sowctl.engine.verbs.inspect.diff import Comparison
 
 EXAMPLES = (
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat",
@@ -32,32 +32,43 @@ def run(
     ] = None,
     topic: Annotated[
         list[str] | None,
-        option("--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"),
+        declare_option(
+            "--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"
+        ),
     ] = None,
     filter: Filter = None,
     key: Annotated[
-        list[str] | None, option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY")
+        list[str] | None,
+        declare_option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY"),
     ] = None,
     only: Annotated[
-        str | None, option("--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS")
+        str | None,
+        declare_option("--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS"),
     ] = None,
     ignore: Annotated[
-        str | None, option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS")
+        str | None, declare_option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS")
     ] = None,
     on: Annotated[
-        str | None, option("--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS")
+        str | None,
+        declare_option("--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS"),
     ] = None,
     loose: Annotated[
-        bool, option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0.")
+        bool,
+        declare_option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0."),
     ] = False,
     meta: Annotated[
-        bool, option("--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys.")
+        bool,
+        declare_option(
+            "--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys."
+        ),
     ] = False,
-    stat: Annotated[bool, option("--stat", help="Print the number of differing records and fields per topic.")] = False,
-    summary: Annotated[bool, option("--summary", help="Print one line per topic.")] = False,
+    stat: Annotated[
+        bool, declare_option("--stat", help="Print the number of differing records and fields per topic.")
+    ] = False,
+    summary: Annotated[bool, declare_option("--summary", help="Print one line per topic.")] = False,
     top_n: Annotated[
         int | None,
-        option(
+        declare_option(
             "--top-n",
             "-n",
             help="Print at most COUNT records per topic; the counts include all records.",
@@ -66,7 +77,8 @@ def run(
         ),
     ] = None,
     format: Annotated[
-        str, option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes"))
+        str,
+        declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes")),
     ] = "text",
     strict: asking.Strict = False,
     message_type: MessageType = None,
@@ -93,11 +105,11 @@ def run(
     """
     from contextlib import ExitStack, closing
 
-    from sowctl.cli.commands.bodies.diff import Showing
-    from sowctl.cli.sides import pairs
+    from sowctl.cli.commands.bodies.diff import DiffPrinter
+    from sowctl.cli.diff_sides import pair_sides
     from sowctl.engine.options import DiffOptions
-    from sowctl.engine.search.lacking import Lacking
-    from sowctl.engine.verbs.looking.diff import compare
+    from sowctl.engine.search.unknown_fields import UnknownFieldCheck
+    from sowctl.engine.verbs.inspect.diff import compare_sides
 
     if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
         raise UsageError(
@@ -109,36 +121,36 @@ def run(
     options = DiffOptions(
         filter=filter,
         keys=tuple(key) if key else None,
-        fields=_paths(only),
-        ignored=_paths(ignore),
-        on=_paths(on),
+        fields=_parse_paths(only),
+        ignored=_parse_paths(ignore),
+        on=_parse_paths(on),
         loose=loose,
         stamps=meta,
         records=format == "envelopes" or (summary and not stat and format == "text"),
     )
-    showing = Showing(invocation, format, stat=stat, summary=summary, most=top_n)
+    showing = DiffPrinter(invocation, format, stat=stat, summary=summary, most=top_n)
     with ExitStack() as stack:
         words = [before] if after is None else [before, after]
-        sides = pairs(invocation, words, topic or (), message_type, stack)
+        sides = pair_sides(invocation, words, topic or (), message_type, stack)
         # A field that one of several topics has is known, so all of them are looked at before one is refused.
-        unknown = asking.on_unknown(invocation, strict=strict)
+        unknown = asking.choose_unknown(invocation, strict=strict)
         named = filter or only or ignore or on
-        lacking = Lacking(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
+        lacking = UnknownFieldCheck(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
         if lacking is not None and lacking.refuses:
             for one, other in sides:
-                compare(one, other, options, lacking).close()
-            lacking.refuse()
+                compare_sides(one, other, options, lacking).close()
+            lacking.refuse_unknown()
             lacking = None
         comparison: Comparison
         for one, other in sides:
-            with closing(compare(one, other, options, lacking)) as comparison:
-                showing.show(comparison)
+            with closing(compare_sides(one, other, options, lacking)) as comparison:
+                showing.print_comparison(comparison)
                 if lacking is not None:
-                    lacking.met(comparison.counts.fields)
+                    lacking.note_present(comparison.counts.fields)
         if lacking is not None:
-            lacking.tell()
-    return showing.end()
+            lacking.notify_unknown()
+    return showing.finish()
 
 
-def _paths(text: str | None) -> tuple[str, ...]:
+def _parse_paths(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text is not None else ()

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import option
 
 EXAMPLES = (
     "sowctl doctor",
@@ -19,9 +19,9 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
     java_home: Annotated[
-        bool, option("--java-home", help="Print only the directory that Spark needs as JAVA_HOME.")
+        bool, declare_option("--java-home", help="Print only the directory that Spark needs as JAVA_HOME.")
     ] = False,
 ) -> int:
     """Report versions, extras, Java and configuration of this environment, and potential problems of the instance.
@@ -47,9 +47,9 @@ def run(
         invocation.streams.stdout.write(bytes(find_java(invocation.environ).home) + b"\n")
         invocation.streams.stdout.flush()
         return 0
-    from sowctl.cli.commands.bodies.doctor import MARKS, examine, show_checks
+    from sowctl.cli.commands.bodies.doctor import STATE_MARKS, examine_environment, show_checks
 
-    checks = list(examine(invocation))
+    checks = list(examine_environment(invocation))
     healthy = all(check.state != "problem" for check in checks)
     if format == "json":
         from json import dumps
@@ -59,14 +59,14 @@ def run(
         show_checks(invocation, checks)
         return 0 if healthy else 1
     else:
-        from sowctl.output.display import display
+        from sowctl.output.display import escape_line
 
         width = max(len(check.name) for check in checks)
         lines = []
         for check in checks:
-            lines.append(f"{MARKS[check.state]}  {check.name:{width}}  {display(check.detail)}")
+            lines.append(f"{STATE_MARKS[check.state]}  {check.name:{width}}  {escape_line(check.detail)}")
             if check.hint is not None and check.state != "ok":
-                lines.append(f"{'':{width + 6}}{display(check.hint)}")
+                lines.append(f"{'':{width + 6}}{escape_line(check.hint)}")
         text = "\n".join(lines)
     invocation.streams.stdout.write(text.encode("utf-8", "backslashreplace") + b"\n")
     invocation.streams.stdout.flush()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Framing, NullFraming
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Framing, NullFraming
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",
@@ -24,18 +24,18 @@ def run(
         list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
     ] = None,
     filter: Annotated[
-        bool, option("--filter", "-f", help="Print the messages for which the expression is true, unchanged.")
+        bool, declare_option("--filter", "-f", help="Print the messages for which the expression is true, unchanged.")
     ] = False,
     message_type: Annotated[
-        str, option("--message-type", help="Type of the messages; see sowctl-messages(7).", metavar="TYPE")
+        str, declare_option("--message-type", help="Type of the messages; see sowctl-messages(7).", metavar="TYPE")
     ] = "json",
     framing: Framing = None,
     null: NullFraming = False,
     on_error: Annotated[
-        str, option("--on-error", help="On an invalid message: stop, or skip it.", choices=("stop", "skip"))
+        str, declare_option("--on-error", help="On an invalid message: stop, or skip it.", choices=("stop", "skip"))
     ] = "stop",
     explain: Annotated[
-        bool, option("--explain", help="Print how the expression is evaluated; read no messages.")
+        bool, declare_option("--explain", help="Print how the expression is evaluated; read no messages.")
     ] = False,
 ) -> int:
     """Evaluate an expression for each message, without a store.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import DryRun, Numbers, Regex, Summary, Topics
+from sowctl.cli.parsing.options import DryRun, Numbers, Regex, Summary, Topics
 
 EXAMPLES = (
     "sowctl expire",
@@ -28,12 +28,12 @@ def run(
     expiration follows from timestamps and the clock. The name of a logical topic selects the Pattern topic whose file
     holds its records. For several topics, the counts are followed by their total.
     """
-    from sowctl.cli.io.reporting import check_report_options, show_reports
-    from sowctl.cli.lookup import topics as topics_of
-    from sowctl.engine.verbs.expire import expire
+    from sowctl.cli.io.report_output import check_report_options, show_reports
+    from sowctl.cli.lookup import find_topics as topics_of
+    from sowctl.engine.verbs.expire import expire_records
 
     check_report_options(summary, format)
     with invocation.open_instance() as instance:
-        reports = expire(instance, topics_of(instance, topics or [], regex=regex), dry_run=dry_run)
+        reports = expire_records(instance, topics_of(instance, topics or [], regex=regex), dry_run=dry_run)
     show_reports(invocation, reports, summary, format)
     return 0

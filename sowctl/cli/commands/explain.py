@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(
             complete="code",
         ),
     ] = None,
-    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
     """Explain error codes: the cause, the remedy, and the exit status of the command.
 
@@ -43,83 +43,87 @@ def run(
     """
     import json
 
-    from sowctl.cli.words.codes import explained, meant, search, status_of
-    from sowctl.cli.words.helptext import columns_of
+    from sowctl.cli.parsing.codes import explain_code, find_codes, parse_status, search_codes
+    from sowctl.cli.parsing.helptext import choose_columns
 
-    statuses = [status_of(word) for word in codes or ()]
+    statuses = [parse_status(word) for word in codes or ()]
     try:
-        wanted = [meant(word) for word in codes or ()]
+        wanted = [find_codes(word) for word in codes or ()]
     except UsageError:
-        if not (found := search(codes or ())):
+        if not (found := search_codes(codes or ())):
             raise
         statuses, wanted = [None], [found]
     lines: list[str] = []
     if format == "json":
-        from sowctl.cli.words.codes import known
+        from sowctl.cli.parsing.codes import list_codes
 
-        chosen = [code for found in wanted for code in found] if codes else known()
-        for code, rule in map(explained, chosen):
+        chosen = [code for found in wanted for code in found] if codes else list_codes()
+        for code, rule in map(explain_code, chosen):
             parts = {"code": code.code, "exit": code.status, "title": code.title, "why": code.why}
             parts |= {"action": code.action, "page": code.page, "rule": rule.id if rule is not None else None}
-            lines.append(json.dumps({name: _bare(value) for name, value in parts.items()}))
+            lines.append(json.dumps({name: _strip_quotes(value) for name, value in parts.items()}))
     elif not codes:
-        lines += _areas()
+        lines += _list_areas()
     else:
         for status, found in zip(statuses, wanted, strict=True):
-            width = columns_of(invocation.streams)
+            width = choose_columns(invocation.streams)
             if status is not None:
-                lines += ["", *_status(status, width), *_listed(found)]
+                lines += ["", *_format_status(status, width), *_list_codes(found)]
                 continue
-            lines += ["", *(_described(found[0], width) if len(found) == 1 else _listed(found))]
+            lines += ["", *(_format_code(found[0], width) if len(found) == 1 else _list_codes(found))]
         lines = lines[1:]
-    from sowctl.cli.io.emit import show_list
+    from sowctl.cli.io.output_sink import show_list
 
     show_list(invocation, lines)
     return 0
 
 
-def _areas() -> Iterator[str]:
-    from sowctl.cli.words.codes import known
-    from sowctl.codes import AREAS
+def _list_areas() -> Iterator[str]:
+    from sowctl.cli.parsing.codes import list_codes
+    from sowctl.codes import ERROR_AREAS
 
-    codes = known()
-    for beginning, area in AREAS.items():
+    codes = list_codes()
+    for beginning, area in ERROR_AREAS.items():
         count = sum(code.startswith(beginning) for code in codes)
         yield f"{beginning}  {count:>4}  {area.title}"
 
 
-def _listed(codes: list[str]) -> Iterator[str]:
-    from sowctl.cli.words.codes import explained
+def _list_codes(codes: list[str]) -> Iterator[str]:
+    from sowctl.cli.parsing.codes import explain_code
 
-    return (f"{code}  {explained(code)[0].title}" for code in codes)
+    return (f"{code}  {explain_code(code)[0].title}" for code in codes)
 
 
-def _status(status: int, width: int) -> list[str]:
+def _format_status(status: int, width: int) -> list[str]:
     import textwrap
 
-    from sowctl.cli.words.codes import EXITS
+    from sowctl.cli.parsing.codes import EXIT_STATUSES
 
-    text = f"exit status {status}: {dict(EXITS)[status]}"
+    text = f"exit status {status}: {dict(EXIT_STATUSES)[status]}"
     return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False)
 
 
-def _described(name: str, width: int) -> Iterator[str]:
+def _format_code(name: str, width: int) -> Iterator[str]:
     import textwrap
 
-    from sowctl.cli.words.codes import explained
+    from sowctl.cli.parsing.codes import explain_code
 
-    code, rule = explained(name)
+    code, rule = explain_code(name)
     yield f"{code.code} {code.title}" + (f" (rule {rule.id})" if rule is not None else "")
     if code.status:
-        yield from _status(code.status, width)
+        yield from _format_status(code.status, width)
     else:
         yield "reported as a finding; does not change the exit status"
     yield ""
     for heading, text in (("Why", code.why), ("Do", code.action), ("See", code.page)):
         yield from textwrap.wrap(
-            f"{heading}: {_bare(text)}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            f"{heading}: {_strip_quotes(text)}",
+            width,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
 
 
-def _bare(value: object) -> object:
+def _strip_quotes(value: object) -> object:
     return value.replace("``", "") if isinstance(value, str) else value

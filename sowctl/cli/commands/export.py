@@ -9,11 +9,11 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import At, Filter, LiteralTopic, MessageType, Meta, SowKeys, Target
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import At, Filter, LiteralTopic, MessageType, Meta, SowKeys, Target
 from sowctl.errors import UsageError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl export orders orders.parquet",
@@ -39,7 +39,7 @@ def run(
     meta: Meta = False,
     fresh: asking.Fresh = False,
     strict: asking.Strict = False,
-    overwrite: Annotated[bool, option("--overwrite", "--force", help="Replace an existing file.")] = False,
+    overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False,
 ) -> int:
     """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to one file.
 
@@ -62,48 +62,48 @@ def run(
     """
     from contextlib import closing
 
-    from sowctl.cli.io.outfile import refuse_existing, whole_file
-    from sowctl.cli.words.when import moment, sow_keys
+    from sowctl.cli.io.output_file import open_whole_file, refuse_existing
+    from sowctl.cli.parsing.option_values import parse_at_option, parse_sow_keys
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.topics.targets import resolve
-    from sowctl.engine.verbs.query import query
+    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
-    from sowctl.values.human import format_bytes, format_duration
+    from sowctl.values.display import format_bytes, format_duration
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     path = Path(file)
     refuse_existing(path, force=overwrite)
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     asked = QueryOptions(
         filter=filter if filter is not None else expression,
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
-        sow_keys=sow_keys(sow_key) or None,
+        sow_keys=parse_sow_keys(sow_key) or None,
         at=when.time,
         select=select,
         by_time=meta,
         counted=False,
         fresh=fresh,
     )
-    asked = asking.with_unknown(invocation, asked, None, strict=strict)
+    asked = asking.apply_unknown(invocation, asked, None, strict=strict)
     started = time.monotonic()
     with invocation.open_instance(target) as instance:
-        targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
+        targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
         topics = [one.topic.label for one in targets if one.topic is not None]
         writer = Export(file, topics[0] if len(topics) == 1 else "records", meta=meta)
         if writer.is_table and not meta:
             refuse_mixed_topics(targets, file)
-        asked = replace(asked, at=when.of(instance))
+        asked = replace(asked, at=when.resolve_time(instance))
         with (
-            closing(query(instance, targets, asked)) as result,
-            whole_file(path, force=overwrite, seam=invocation.seam) as stream,
+            closing(start_query(instance, targets, asked)) as result,
+            open_whole_file(path, force=overwrite, seam=invocation.seam) as stream,
         ):
             written = writer.write(result, stream)
     for note in written.notes:
         invocation.note(note)
     seconds = time.monotonic() - started
     size = format_bytes(path.stat().st_size)
-    invocation.note(f"{display(file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
+    invocation.note(f"{escape_line(file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -21,7 +21,7 @@ def run(
     name: Annotated[
         str | None, Argument("NAME", "Name of a function; not case-sensitive. Default: all.", complete="function")
     ] = None,
-    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
     """List the functions of the expression language by group, or describe one of them.
 
@@ -29,26 +29,26 @@ def run(
     the language itself, see sowctl-expressions(7). If --config or SOWCTL_CONFIG names a configuration, the functions of
     its modules are included; see sowctl-plugins(7). The exit status is 1 if there is no such function.
     """
-    from sowctl.cli.configuring import added_functions
-    from sowctl.expressions.functions.table import FUNCTION_TABLE, described, listed
-    from sowctl.expressions.syntax.errors import near_names
+    from sowctl.cli.configuration import list_added_functions
+    from sowctl.expressions.functions.table import FUNCTION_TABLE, format_entry, format_entry_list
+    from sowctl.expressions.syntax.errors import find_near_names
 
-    table = (*FUNCTION_TABLE, *added_functions(invocation))
+    table = (*FUNCTION_TABLE, *list_added_functions(invocation))
     chosen = table
     if name is not None:
         wanted = name.upper().removesuffix("()")
         chosen = tuple(entry for entry in table if entry.name == wanted)
         if not chosen:
-            near = near_names(wanted, [entry.name for entry in table])
+            near = find_near_names(wanted, [entry.name for entry in table])
             hint = f"did you mean {' or '.join(near)}?" if near else "sowctl functions lists them all"
             raise NegativeError("SOW-CLI-027", f"unknown function {wanted}", hint=hint)
     if format == "json":
         import json
 
-        lines = [json.dumps(entry.facts()) for entry in chosen]
+        lines = [json.dumps(entry.build_facts()) for entry in chosen]
     else:
-        lines = listed(chosen) if name is None else described(chosen[0])
-    from sowctl.cli.io.emit import show_list
+        lines = format_entry_list(chosen) if name is None else format_entry(chosen[0])
+    from sowctl.cli.io.output_sink import show_list
 
     show_list(invocation, lines)
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import (
     At,
     Columns,
     Delimiter,
@@ -22,7 +22,7 @@ from sowctl.cli.words.options import (
     Target,
     Template,
 )
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl get orders 10417",
@@ -37,7 +37,7 @@ def run(
     target: Target,
     keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
     fields: Annotated[
-        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+        bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
     ] = False,
     at: At = None,
     message_type: MessageType = None,
@@ -58,29 +58,30 @@ def run(
     Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
     commas. The exit status is 1 if a key has no record; the other records are printed.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.lookup import one
-    from sowctl.cli.words.when import moment
-    from sowctl.engine.verbs.get import get
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.engine.verbs.get import get_records
 
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     sink = Sink(
-        invocation, Choice(format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
+        invocation,
+        OutputChoice(format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers),
     )
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        where = one(instance, target, message_type)
-        batch, missing = get(instance, where, keys, fields=fields, at=when.of(instance))
-        sink.write_one(batch)
+        where = resolve_one_target(instance, target, message_type)
+        batch, missing = get_records(instance, where, keys, fields=fields, at=when.resolve_time(instance))
+        sink.write_single_batch(batch)
         # A view is not computed once more for this.
         if columns is not None and (where.topic is None or where.topic.derived is None):
-            from sowctl.cli.words.queryoptions import with_unknown
+            from sowctl.cli.parsing.queryoptions import apply_unknown
             from sowctl.engine.options import QueryOptions
-            from sowctl.engine.verbs.query import tell_unknown
+            from sowctl.engine.verbs.query import report_unknown_fields
 
-            named = QueryOptions(at=when.of(instance))
-            tell_unknown(instance, [where], with_unknown(invocation, named, columns, strict=False))
+            named = QueryOptions(at=when.resolve_time(instance))
+            report_unknown_fields(instance, [where], apply_unknown(invocation, named, columns, strict=False))
     for key in missing:
-        invocation.note(f"{display(target)}: no record with key {display(key)}")
+        invocation.note(f"{escape_line(target)}: no record with key {escape_line(key)}")
     if missing and where.topic is not None and where.topic.key_generator is not None:
-        invocation.note(f"SOW keys of {display(target)} come from a key generator; query --meta prints them")
+        invocation.note(f"SOW keys of {escape_line(target)} come from a key generator; query --meta prints them")
     return 1 if missing else 0

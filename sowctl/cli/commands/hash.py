@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import At, MessageType, Target
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import At, MessageType, Target
 from sowctl.errors import NegativeError, UsageError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl hash orders",
@@ -22,16 +22,17 @@ def run(
     target: Target,
     at: At = None,
     expect: Annotated[
-        str | None, option("--expect", help="Expected digest; the exit status is 1 if it differs.", metavar="HEX")
+        str | None,
+        declare_option("--expect", help="Expected digest; the exit status is 1 if it differs.", metavar="HEX"),
     ] = None,
     payloads: Annotated[
         bool,
-        option(
+        declare_option(
             "--payloads", help="Digest of keys and payloads only, without timestamps, txids, expirations and versions."
         ),
     ] = False,
     message_type: MessageType = None,
-    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the digest of all records that have not expired.
 
@@ -40,29 +41,35 @@ def run(
     the same messages at different times have the same digest, and diff finds no differences between them.
     """
     # Judged before the digest is computed, which may take long.
-    wanted = _expected(expect) if expect is not None else None
-    from sowctl.cli.lookup import one
-    from sowctl.cli.words.when import moment
-    from sowctl.engine.sources.digest import digest
-    from sowctl.engine.views.opening import open_target
+    wanted = _parse_expected(expect) if expect is not None else None
+    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.engine.sources.digest import compute_digest
+    from sowctl.engine.views.openers import open_target
 
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     with invocation.open_instance(target) as instance:
-        found = digest(instance, one(instance, target, message_type), when.of(instance), open_target, payloads=payloads)
+        found = compute_digest(
+            instance,
+            resolve_one_target(instance, target, message_type),
+            when.resolve_time(instance),
+            open_target,
+            payloads=payloads,
+        )
     if format == "json":
-        from sowctl.output.reports import as_json
+        from sowctl.output.reports import encode_report
 
-        invocation.streams.stdout.write(as_json(found).encode() + b"\n")
+        invocation.streams.stdout.write(encode_report(found).encode() + b"\n")
     else:
-        invocation.streams.stdout.write(f"{found.digest}  {display(target)}\n".encode())
+        invocation.streams.stdout.write(f"{found.digest}  {escape_line(target)}\n".encode())
     if found.note is not None:
-        invocation.note(f"{display(target)}: {found.note}")
+        invocation.note(f"{escape_line(target)}: {found.note}")
     if wanted is not None and wanted != found.digest:
         raise NegativeError("SOW-CLI-017", f"the digest is {found.digest}, expected {wanted}", place=target)
     return 0
 
 
-def _expected(text: str) -> str:
+def _parse_expected(text: str) -> str:
     word = text.strip().lower()
     if len(word) != 32 or any(digit not in "0123456789abcdef" for digit in word):
         raise UsageError("SOW-CLI-016", f"--expect {text!r} is not a digest", hint="a digest has 32 hex digits")

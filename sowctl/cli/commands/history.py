@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import (
     Columns,
     Delimiter,
     FixNames,
@@ -22,10 +22,10 @@ from sowctl.cli.words.options import (
     Template,
 )
 from sowctl.errors import UsageError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
 
-_FIT = TableFit(spare=("sow_key", "until"), repeated=True)
+_TABLE_FIT = TableFit(spare=("sow_key", "until"), repeated=True)
 EXAMPLES = (
     "sowctl history customers C0042",
     "sowctl history orders 10417 --journal",
@@ -39,13 +39,14 @@ def run(
     target: Target,
     keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
     fields: Annotated[
-        bool, option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
+        bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
     ] = False,
     journal: Annotated[
-        bool, option("--journal", help="Print every entry in the journals, also for topics without History.")
+        bool, declare_option("--journal", help="Print every entry in the journals, also for topics without History.")
     ] = False,
     diff: Annotated[
-        bool, option("--diff", help="Print only the fields in which each version differs from the previous one.")
+        bool,
+        declare_option("--diff", help="Print only the fields in which each version differs from the previous one."),
     ] = False,
     message_type: MessageType = None,
     format: Format = None,
@@ -75,11 +76,11 @@ def run(
     from msgspec.structs import replace
 
     from sowctl.cli.commands.bodies.diff import show_versions
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.lookup import one
-    from sowctl.engine.verbs.history import SHORT, versions
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, read_key_versions
 
-    choice = Choice(format, True, columns, delimiter, null, length_prefix, template, output, force, no_headers)
+    choice = OutputChoice(format, True, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if diff and (
         format not in (None, "ndjson", "json")
         or any((columns, delimiter, null, length_prefix, template, output, no_headers))
@@ -89,18 +90,20 @@ def run(
             "--diff supports only the formats ndjson and json, and no options that change records",
             hint="remove these options, or --diff",
         )
-    sink = None if diff else Sink(invocation, choice, front=None if meta else SHORT)
+    sink = None if diff else Sink(invocation, choice, front=None if meta else SHORT_METADATA_FIELDS)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        batch, missing = versions(instance, one(instance, target, message_type), keys, fields=fields, journal=journal)
+        batch, missing = read_key_versions(
+            instance, resolve_one_target(instance, target, message_type), keys, fields=fields, journal=journal
+        )
         if not (meta or columns or template):
             # A person who asked for one record knows its key.
             several = len({record.key for record in batch.records}) > 1
             known = sink is not None and sink.is_for_person and not several
-            batch = replace(batch, shown=SHORT[1:] if known else SHORT)
+            batch = replace(batch, shown=SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS)
         if sink is None:
             show_versions(invocation, batch, format)
         else:
-            sink.write([batch], fit=_FIT)
+            sink.write([batch], fit=_TABLE_FIT)
     for key in missing:
-        invocation.note(f"{display(target)}: key {display(key)} is unknown")
+        invocation.note(f"{escape_line(target)}: key {escape_line(key)} is unknown")
     return 1 if missing else 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.declarations import Argument
+from sowctl.cli.parsing.options import Columns, Format
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -37,20 +37,24 @@ def run(
     one; the lag is the number of journal entries since, which queue info reads. A store that cannot be read is still
     listed, and the exit status is that of the first such error.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.rows import INFO_FIT, person_rows, topic_row
-    from sowctl.engine.verbs.info import info, named
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.rows import INFO_FIT, build_person_rows, build_topic_row
+    from sowctl.engine.verbs.info import find_topic_info, list_topic_info
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance(*(targets or ())) as instance:
         problems: list[SowError] = []
-        found = [named(instance, text, problems) for text in targets] if targets else [info(instance, None, problems)]
+        found = (
+            [find_topic_info(instance, text, problems) for text in targets]
+            if targets
+            else [list_topic_info(instance, None, problems)]
+        )
         now = instance.now
     rows = [row for some in found for row in some]
     if sink.is_for_person and columns is None:
-        sink.write_rows(person_rows(rows, now), INFO_FIT)
+        sink.write_rows(build_person_rows(rows, now), INFO_FIT)
     else:
-        sink.write_rows(topic_row(row, brief=sink.format == "table" and columns is None) for row in rows)
+        sink.write_rows(build_topic_row(row, brief=sink.format == "table" and columns is None) for row in rows)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

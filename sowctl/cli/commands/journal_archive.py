@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, DryRun, Format, OlderThan
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
 
 EXAMPLES = (
     "sowctl journal archive --older-than 1d --dry-run",
@@ -19,11 +19,11 @@ def run(
     invocation: Invocation,
     older_than: OlderThan = None,
     keep: Annotated[
-        int, option("--keep", help="Keep the COUNT newest finished files in place.", metavar="N", minimum=0)
+        int, declare_option("--keep", help="Keep the COUNT newest finished files in place.", metavar="N", minimum=0)
     ] = 0,
     to: Annotated[
         str | None,
-        option(
+        declare_option(
             "--to",
             help="Upload to this URL, with a manifest, and keep the local files: s3, gs, abfs, hdfs, file.",
             metavar="URL",
@@ -31,7 +31,7 @@ def run(
     ] = None,
     verify: Annotated[
         bool,
-        option(
+        declare_option(
             "--verify", help="With --to: also read the uploaded files, and upload those again whose digests differ."
         ),
     ] = False,
@@ -50,23 +50,23 @@ def run(
     so an interrupted run resumes from the last manifest. Spark plans from the manifest alone (sowctl-spark(7)).
     """
     from sowctl.cli.commands.bodies.retention import list_files
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.words.when import seconds
-    from sowctl.engine.upkeep.retention.archiving import archive, archive_to
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.parsing.option_values import parse_interval
+    from sowctl.engine.maintenance.retention.archive import archive_files, archive_to_url
     from sowctl.errors import UsageError
-    from sowctl.remote.place import RemotePath, url_of
+    from sowctl.remote.place import RemotePath, parse_url
 
-    age = seconds("--older-than", older_than)
+    age = parse_interval("--older-than", older_than)
     least = None if age is None else int(age * 1_000_000)
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         configured = None if instance.log is None else instance.log.archive_directory
-        there = url_of(to) if to is not None else configured if isinstance(configured, RemotePath) else None
+        there = parse_url(to) if to is not None else configured if isinstance(configured, RemotePath) else None
         if verify and there is None:
             raise UsageError("SOW-CLI-037", "--verify requires --to", hint="sowctl journal check reads the files here")
         if there is None:
-            moved = archive(instance, older_than=least, keep=keep, dry_run=dry_run)
+            moved = archive_files(instance, older_than=least, keep=keep, dry_run=dry_run)
         else:
-            moved = archive_to(instance, there, older_than=least, keep=keep, dry_run=dry_run, verify=verify)
+            moved = archive_to_url(instance, there, older_than=least, keep=keep, dry_run=dry_run, verify=verify)
         list_files(invocation, sink, instance, moved, "moved" if there is None else "sent")
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Format, SowKeys, Summary
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, FixNames, Format, SowKeys, Summary
 
 EXAMPLES = (
     "sowctl journal bisect --topic orders --filter \"/status = 'cancelled'\"",
@@ -18,31 +18,38 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     topic: Annotated[
-        str | None, option("--topic", help="Topic. Optional if there is only one.", metavar="NAME")
+        str | None, declare_option("--topic", help="Topic. Optional if there is only one.", metavar="NAME")
     ] = None,
     filter: Annotated[
         str | None,
-        option("--filter", "-f", help="Count only records that match the expression. Default: all.", metavar="EXPR"),
+        declare_option(
+            "--filter", "-f", help="Count only records that match the expression. Default: all.", metavar="EXPR"
+        ),
     ] = None,
     count: Annotated[
         str,
-        option(
+        declare_option(
             "--count",
             help="Condition on the number of records: one of > >= = != <= <, and a number.",
             metavar="CONDITION",
         ),
     ] = "> 0",
     key: Annotated[
-        list[str] | None, option("--key", help="Count only the record with this key. May be repeated.", metavar="KEY")
+        list[str] | None,
+        declare_option("--key", help="Count only the record with this key. May be repeated.", metavar="KEY"),
     ] = None,
     sow_key: SowKeys = None,
     since: Annotated[
         str | None,
-        option("--since", help="Position at which the condition is false: a time, txid or bookmark.", metavar="WHEN"),
+        declare_option(
+            "--since", help="Position at which the condition is false: a time, txid or bookmark.", metavar="WHEN"
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        option("--until", help="Position at which the condition is true: a time, txid or bookmark.", metavar="WHEN"),
+        declare_option(
+            "--until", help="Position at which the condition is true: a time, txid or bookmark.", metavar="WHEN"
+        ),
     ] = None,
     format: Format = None,
     columns: Columns = None,
@@ -60,26 +67,26 @@ def run(
     expired by the time of the last entry of the topic do not count. The exit status is 1 if the condition holds at
     --since or does not hold at --until.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.reporting import show_words
-    from sowctl.cli.words.when import position, sow_keys
-    from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import show_words
+    from sowctl.cli.parsing.option_values import parse_position, parse_sow_keys
+    from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 
-    opening, closing = position(invocation, since), position(invocation, until)
-    sink = Sink(invocation, Choice(format, meta=True, columns=columns))
+    opening, closing = parse_position(invocation, since), parse_position(invocation, until)
+    sink = Sink(invocation, OutputChoice(format, meta=True, columns=columns))
     with invocation.open_instance(fix_names=fix_names) as instance:
-        begin, end = opening.found(instance), closing.found(instance)
+        begin, end = opening.resolve(instance), closing.resolve(instance)
         options = BisectOptions(
             filter=filter,
             count=count,
             keys=tuple(key or ()),
-            sow_keys=sow_keys(sow_key),
+            sow_keys=parse_sow_keys(sow_key),
             from_txid=begin.txid,
             from_time=begin.time,
             to_txid=end.txid,
             to_time=end.time,
         )
-        found = bisect(instance, topic, options)
+        found = bisect_journal(instance, topic, options)
         sink.write([found.entry])
-    show_words(invocation, found.words, found.row, summary)
+    show_words(invocation, found.summary, found.values, summary)
     return 0

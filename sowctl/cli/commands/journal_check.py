@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Coverage, FindingsFormat, JournalPlace
+from sowctl.cli.parsing.options import Coverage, FindingsFormat, JournalPlace
 
 EXAMPLES = (
     "sowctl journal check",
@@ -26,9 +26,9 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.io.reporting import show_examination
-    from sowctl.engine.verbs.upkeep.journal_check import journal_check
+    from sowctl.cli.io.report_output import show_examination
+    from sowctl.engine.verbs.upkeep.journal_check import check_journal
 
     with invocation.open_instance() as instance:
-        examination = journal_check(instance, Path(directory) if directory is not None else None)
+        examination = check_journal(instance, Path(directory) if directory is not None else None)
         return show_examination(invocation, examination, as_json=format == "json", summary=summary)

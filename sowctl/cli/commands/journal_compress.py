@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, DryRun, Format, OlderThan
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
 
 EXAMPLES = (
     "sowctl journal compress --older-than 1h --dry-run",
@@ -17,10 +17,11 @@ EXAMPLES = (
 
 def run(
     invocation: Invocation,
-    to: Annotated[str, option("--to", help="Compression format.", choices=("zst", "gz"))] = "zst",
+    to: Annotated[str, declare_option("--to", help="Compression format.", choices=("zst", "gz"))] = "zst",
     older_than: OlderThan = None,
     keep: Annotated[
-        int, option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0)
+        int,
+        declare_option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0),
     ] = 0,
     dry_run: DryRun = False,
     format: Format = None,
@@ -37,14 +38,14 @@ def run(
     tasks; a gz file can only be read from the beginning.
     """
     from sowctl.cli.commands.bodies.retention import list_files
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.words.when import seconds
-    from sowctl.engine.upkeep.retention.compressing import compress
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.parsing.option_values import parse_interval
+    from sowctl.engine.maintenance.retention.compression import compress_files
 
-    age = seconds("--older-than", older_than)
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    age = parse_interval("--older-than", older_than)
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
-        done = compress(
+        done = compress_files(
             instance,
             kind=f".{to}",
             older_than=None if age is None else int(age * 1_000_000),

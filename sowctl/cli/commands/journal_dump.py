@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Force, Format, JournalPlace, NoHeaders, Output
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, JournalPlace, NoHeaders, Output
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -19,19 +19,28 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     directory: JournalPlace = None,
-    topic: Annotated[str | None, option("--topic", help="Only entries of this topic.", metavar="NAME")] = None,
+    topic: Annotated[str | None, declare_option("--topic", help="Only entries of this topic.", metavar="NAME")] = None,
     keys: Annotated[
-        list[str] | None, option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY")
+        list[str] | None,
+        declare_option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY"),
     ] = None,
-    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
-    first: Annotated[str | None, option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")] = None,
-    last: Annotated[str | None, option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    client: Annotated[
+        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
+    ] = None,
+    first: Annotated[
+        str | None, declare_option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    last: Annotated[
+        str | None, declare_option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
     limit: Annotated[
         str | None,
-        option("--limit", "-l", help="Print the first M entries, or entries N to M, counted from 1.", metavar="N:M"),
+        declare_option(
+            "--limit", "-l", help="Print the first M entries, or entries N to M, counted from 1.", metavar="N:M"
+        ),
     ] = None,
-    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
     format: Format = None,
     columns: Columns = None,
     no_headers: NoHeaders = False,
@@ -47,27 +56,27 @@ def run(
     is valid input for publish --framing envelope, except for queue entries. A torn end of the journal is skipped and
     reported; if acknowledged entries are missing there, the command exits with status 5 after the last readable entry.
     """
-    from sowctl.cli.words.when import numbers, position
+    from sowctl.cli.parsing.option_values import parse_position, parse_range
 
-    txids, entries = numbers("--txid", txid), numbers("--limit", limit, only="last")
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.rows import entries_of
+    txids, entries = parse_range("--txid", txid), parse_range("--limit", limit, only="last")
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.rows import skip_entries
     from sowctl.engine.topics.targets import split_target
-    from sowctl.engine.verbs.journal import EntryFilter, dump
-    from sowctl.remote.place import place_of
+    from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+    from sowctl.remote.place import parse_place
 
-    opening, closing = position(invocation, first), position(invocation, last)
+    opening, closing = parse_position(invocation, first), parse_position(invocation, last)
     sink = Sink(
-        invocation, Choice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+        invocation, OutputChoice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
     )
     name, message_type = split_target(topic) if topic is not None else (None, None)
-    where = None if directory is None else place_of(directory)
+    where = None if directory is None else parse_place(directory)
     with invocation.open_instance(fix_names=fix_names) as instance:
-        begin, end = opening.found(instance, directory), closing.found(instance, directory)
+        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         wanted = EntryFilter(
             topic=name,
             message_type=message_type,
-            keys=frozenset(map(_key, keys)) if keys else None,
+            keys=frozenset(map(_parse_key, keys)) if keys else None,
             client=client,
             from_time=begin.time,
             to_time=end.time,
@@ -75,15 +84,15 @@ def run(
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
             limit=entries[1] if entries else None,
         )
-        batches = dump(instance, wanted, data=not no_data, directory=where)
-        sink.write(entries_of(batches, skip=entries[0] - 1 if entries else 0))
+        batches = dump_entries(instance, wanted, data=not no_data, directory=where)
+        sink.write(skip_entries(batches, skip=entries[0] - 1 if entries else 0))
     return 0
 
 
-def _key(text: str) -> int:
-    from sowctl.identity.keys import named_key
+def _parse_key(text: str) -> int:
+    from sowctl.identity.keys import parse_sow_key
 
-    key = named_key(text)
+    key = parse_sow_key(text)
     if key is None:
         raise UsageError(
             "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"

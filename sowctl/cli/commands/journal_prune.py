@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, DryRun, Format, Summary, Yes
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, DryRun, Format, Summary, Yes
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -20,19 +20,23 @@ def run(
     invocation: Invocation,
     keep_for: Annotated[
         str | None,
-        option("--keep-for", help="Keep files with entries newer than TIME, for example 7d.", metavar="TIME"),
+        declare_option("--keep-for", help="Keep files with entries newer than TIME, for example 7d.", metavar="TIME"),
     ] = None,
     keep_size: Annotated[
         str | None,
-        option("--keep-size", help="Keep the newest files up to a total SIZE, for example 10GB.", metavar="SIZE"),
+        declare_option(
+            "--keep-size", help="Keep the newest files up to a total SIZE, for example 10GB.", metavar="SIZE"
+        ),
     ] = None,
     before: Annotated[
         str | None,
-        option("--before", help="Remove only entries before this txid, time or bookmark.", metavar="WHEN"),
+        declare_option("--before", help="Remove only entries before this txid, time or bookmark.", metavar="WHEN"),
     ] = None,
     bookmarks: Annotated[
         list[str] | None,
-        option("--bookmarks", help="Additional bookmark store file to consider. May be repeated.", metavar="FILE"),
+        declare_option(
+            "--bookmarks", help="Additional bookmark store file to consider. May be repeated.", metavar="FILE"
+        ),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -57,31 +61,31 @@ def run(
     earlier states of topics without History are available only from the reported instant on. On a terminal, the command
     asks for confirmation; otherwise --yes is required.
     """
-    from sowctl.cli.commands.bodies.retention import has_finished_files, prune_rule, say_pruned
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.reporting import check_report_options
-    from sowctl.engine.upkeep.retention.pruning import prune
+    from sowctl.cli.commands.bodies.retention import build_prune_rule, has_finished_files, report_pruned
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import check_report_options
+    from sowctl.engine.maintenance.retention.prune import prune_files
     from sowctl.output.reports import as_dict
-    from sowctl.values.human import format_bytes, format_count
+    from sowctl.values.display import format_bytes, format_count
 
     if sum(given is not None for given in (keep_for, keep_size, before)) != 1:
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
     check_report_options(summary, format)
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         # What was written wrongly is said before anybody is asked for a yes.
-        rule = prune_rule(invocation, instance, keep_for, keep_size, before)
-        ask = not dry_run and invocation.streams.must_ask(yes=yes)
+        rule = build_prune_rule(invocation, instance, keep_for, keep_size, before)
+        ask = not dry_run and invocation.streams.must_confirm(yes=yes)
         if ask:
-            plan = prune(instance, rule, bookmarks=bookmarks or (), dry_run=True)
+            plan = prune_files(instance, rule, bookmarks=bookmarks or (), dry_run=True)
             if plan.removed:
                 gone = f"txids up to {plan.first_txid - 1}"
                 invocation.streams.confirm(
                     f"remove {format_count(plan.removed, 'journal file')} ({format_bytes(plan.bytes)}, {gone}) for good"
                 )
-        report = prune(instance, rule, bookmarks=bookmarks or (), dry_run=dry_run)
+        report = prune_files(instance, rule, bookmarks=bookmarks or (), dry_run=dry_run)
         if summary != "json":
             sink.write_rows(map(as_dict, report.files))
         has_finished = bool(report.files) or has_finished_files(instance)
-    say_pruned(invocation, report, summary, has_finished=has_finished)
+    report_pruned(invocation, report, summary, has_finished=has_finished)
     return 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, DryRun, Format, Yes
+from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
 
 if TYPE_CHECKING:
-    from sowctl.engine.upkeep.retention.repairing import JournalRepair
+    from sowctl.engine.maintenance.retention.journal_repair import JournalRepair
 
 EXAMPLES = (
     "sowctl journal repair --dry-run",
@@ -35,19 +35,19 @@ def run(
     at any time. On a terminal, it asks for confirmation; otherwise --yes is required. The exit status is 5 if damage
     remains.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.upkeep.retention.repairing import repair
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
-    ask = not dry_run and invocation.streams.must_ask(yes=yes)
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
     with invocation.open_instance() as instance:
         if ask:
-            found = repair(instance, dry_run=True)
+            found = repair_journal(instance, dry_run=True)
             if found.gaps or found.tail is not None:
                 torn = f", and {found.tail.size:,} torn bytes at the end" if found.tail is not None else ""
                 invocation.streams.confirm(f"cut {len(found.gaps):,} damaged parts out of the journal{torn}")
-        done = repair(instance, dry_run=dry_run)
-    sink.write_rows(_rows(done))
+        done = repair_journal(instance, dry_run=dry_run)
+    sink.write_rows(_build_rows(done))
     for finding in done.left:
         invocation.warn(finding.message, code=finding.id, place=str(finding.place), hint=finding.hint)
     if not done.gaps and done.tail is None and not done.left:
@@ -55,7 +55,7 @@ def run(
     return 5 if done.left else 0
 
 
-def _rows(done: JournalRepair) -> list[dict[str, object]]:
+def _build_rows(done: JournalRepair) -> list[dict[str, object]]:
     from sowctl.output.reports import as_dict
 
     rows: list[dict[str, object]] = [{"what": "gap"} | as_dict(gap) | {"dry_run": done.dry_run} for gap in done.gaps]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import (
     Columns,
     Filter,
     FixNames,
@@ -32,35 +32,43 @@ def run(
     invocation: Invocation,
     directory: JournalPlace = None,
     topic: Annotated[
-        list[str] | None, option("--topic", help="Only entries of this topic. May be repeated.", metavar="NAME")
+        list[str] | None, declare_option("--topic", help="Only entries of this topic. May be repeated.", metavar="NAME")
     ] = None,
     key: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--key", help="Only entries with this key: the text of the key field, or a publisher's key.", metavar="KEY"
         ),
     ] = None,
     sow_key: SowKeys = None,
-    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
+    client: Annotated[
+        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
+    ] = None,
     operation: Annotated[
         list[str] | None,
-        option("--operation", help="Only entries with this operation: publish, delete, ack, ...", metavar="WORD"),
+        declare_option(
+            "--operation", help="Only entries with this operation: publish, delete, ack, ...", metavar="WORD"
+        ),
     ] = None,
     since: Annotated[
-        str | None, option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+        str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
     ] = None,
-    until: Annotated[str | None, option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    until: Annotated[
+        str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
     filter: Filter = None,
     regex: Annotated[
         str | None,
-        option("--regex", help="Only entries whose payload contains a match of this pattern.", metavar="PATTERN"),
+        declare_option(
+            "--regex", help="Only entries whose payload contains a match of this pattern.", metavar="PATTERN"
+        ),
     ] = None,
     limit: Annotated[
-        int | None, option("--limit", "-l", help="Print only the first N entries.", metavar="N", minimum=1)
+        int | None, declare_option("--limit", "-l", help="Print only the first N entries.", metavar="N", minimum=1)
     ] = None,
-    count: Annotated[bool, option("--count", help="Print only the number of entries.")] = False,
-    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
+    count: Annotated[bool, declare_option("--count", help="Print only the number of entries.")] = False,
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
     strict: asking.Strict = False,
     format: Format = None,
     columns: Columns = None,
@@ -83,20 +91,20 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.reporting import show_words
-    from sowctl.cli.words.when import numbers, position, sow_keys
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import show_words
+    from sowctl.cli.parsing.option_values import parse_position, parse_range, parse_sow_keys
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target, split_target
-    from sowctl.engine.verbs.query import tell_unknown
-    from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
+    from sowctl.engine.verbs.query import report_unknown_fields
+    from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
     from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
-    from sowctl.remote.place import place_of
-    from sowctl.values.human import format_count
+    from sowctl.remote.place import parse_place
+    from sowctl.values.display import format_count
 
-    where = None if directory is None else place_of(directory)
+    where = None if directory is None else parse_place(directory)
     if isinstance(where, Path) and not where.is_dir():
         raise MissingError(
             "SOW-JRN-001",
@@ -104,17 +112,17 @@ def run(
             place=directory,
             hint="--regex PATTERN searches messages for text, --filter EXPR compares fields, --key KEY finds a record",
         )
-    txids = numbers("--txid", txid)
-    opening, closing = position(invocation, since), position(invocation, until)
+    txids = parse_range("--txid", txid)
+    opening, closing = parse_position(invocation, since), parse_position(invocation, until)
     sink = Sink(
-        invocation, Choice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+        invocation, OutputChoice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
     )
     with invocation.open_instance(fix_names=fix_names) as instance:
-        begin, end = opening.found(instance, directory), closing.found(instance, directory)
+        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         options = SearchOptions(
             topics=tuple(topic or ()),
             keys=tuple(key or ()),
-            sow_keys=sow_keys(sow_key),
+            sow_keys=parse_sow_keys(sow_key),
             client=client,
             operations=tuple(operation or ()),
             from_time=begin.time,
@@ -125,7 +133,7 @@ def run(
             pattern=regex,
             limit=limit,
         )
-        found = search(instance, options, data=not (no_data or count), directory=where)
+        found = search_journal(instance, options, data=not (no_data or count), directory=where)
         if count:
             number = sum(len(batch.records) for batch in found)
             invocation.streams.stdout.write(b"%d\n" % number)
@@ -138,7 +146,7 @@ def run(
             targets = [Target(topic=one) for one in stored if not names or one.name in names]
             if targets:
                 fields = QueryOptions(filter=filter)
-                tell_unknown(instance, targets, asking.with_unknown(invocation, fields, None, strict=strict))
+                report_unknown_fields(instance, targets, asking.apply_unknown(invocation, fields, None, strict=strict))
     if found.report.unreadable:
         invocation.warn(f"{format_count(found.report.unreadable, 'invalid message')} cannot match the filter")
     show_words(invocation, found.coverage, as_dict(found.report), summary)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Format, NoHeaders, Topics
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, FixNames, Format, NoHeaders, Topics
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -14,7 +14,7 @@ EXAMPLES = (
     "sowctl journal tail -n 3 orders quotes --no-data",
     "sowctl journal tail -f orders",
 )
-_WHOLE = ("table", "json")
+_COLLECTING_FORMATS = ("table", "json")
 """Formats that are written when all records are known."""
 
 
@@ -22,10 +22,15 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     number: Annotated[
-        int, option("--number", "-n", help="Number of entries to print, counted from the end.", metavar="N", minimum=0)
+        int,
+        declare_option(
+            "--number", "-n", help="Number of entries to print, counted from the end.", metavar="N", minimum=0
+        ),
     ] = 10,
-    follow: Annotated[bool, option("--follow", "-f", help="Keep printing new entries as they are written.")] = False,
-    no_data: Annotated[bool, option("--no-data", help="Omit the payloads.")] = False,
+    follow: Annotated[
+        bool, declare_option("--follow", "-f", help="Keep printing new entries as they are written.")
+    ] = False,
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
     format: Format = None,
     columns: Columns = None,
     no_headers: NoHeaders = False,
@@ -36,25 +41,25 @@ def run(
     With --follow, the command keeps printing entries as they are acknowledged, until it is interrupted; journal files
     may be rotated or moved meanwhile. The entries of a group are printed once the group is complete.
     """
-    if follow and format in _WHOLE:
+    if follow and format in _COLLECTING_FORMATS:
         raise UsageError(
             "SOW-CLI-012", f"--follow and --format {format} exclude each other", hint="use for example --format ndjson"
         )
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.upkeep.journal_tail import journal_follow, journal_tail
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 
     streams = invocation.streams
     chosen = (format or "ndjson") if follow else format
-    sink = Sink(invocation, Choice(chosen, meta=True, columns=columns, no_headers=no_headers))
+    sink = Sink(invocation, OutputChoice(chosen, meta=True, columns=columns, no_headers=no_headers))
     with invocation.open_instance(fix_names=fix_names) as instance:
         if follow:
             # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
             output = streams.stdout.fileno() if invocation.own_process else None
             sink.write(
-                journal_follow(
+                follow_journal(
                     instance, topics or (), number, data=not no_data, output=output, waiting=streams.stdout.flush
                 )
             )
         else:
-            sink.write(journal_tail(instance, topics or (), number, data=not no_data))
+            sink.write(read_journal_tail(instance, topics or (), number, data=not no_data))
     return 0

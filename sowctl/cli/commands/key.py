@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Format, Framing, MessageType, NoHeaders, NullFraming
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Columns, Format, Framing, MessageType, NoHeaders, NullFraming
 
 if TYPE_CHECKING:
-    from sowctl.engine.verbs.key import KeyTeller
+    from sowctl.engine.verbs.key import KeyFinder
 
 EXAMPLES = (
     "echo '{\"orderId\":10417}' | sowctl key orders",
@@ -28,10 +28,11 @@ def run(
     framing: Framing = None,
     null: NullFraming = False,
     sow_key: Annotated[
-        str | None, option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY")
+        str | None,
+        declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="Accept null as the value of a key field.")
+        bool, declare_option("--allow-null-key", help="Accept null as the value of a key field.")
     ] = False,
     format: Format = None,
     columns: Columns = None,
@@ -43,50 +44,50 @@ def run(
     check word, which distinguishes messages of different records with the same key. Preprocessing is applied before the
     key is computed. The exit status is 3 if a message has no key.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.sources import framing_of, kind_of
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.sources import find_framing, find_kind
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.topics.targets import find_publishable
-    from sowctl.engine.verbs.key import KeyTeller
+    from sowctl.engine.topics.targets import find_publish_topic
+    from sowctl.engine.verbs.key import KeyFinder
 
-    sink = Sink(invocation, Choice(format, columns=columns, no_headers=no_headers, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, no_headers=no_headers, facts=True))
     with invocation.open_instance() as instance:
         options = PublishOptions(sow_key=sow_key, allow_null_key=allow_null_key)
-        teller = KeyTeller(instance, find_publishable(instance, topic, message_type), options)
+        teller = KeyFinder(instance, find_publish_topic(instance, topic, message_type), options)
         refused: list[str] = []
         names = files or ["-"]
         sink.write_rows(
-            _rows(
+            _iterate_rows(
                 invocation,
                 teller,
                 names,
-                "nul" if null else framing or framing_of(instance, topic, message_type),
-                kind_of(instance, topic, message_type),
+                "nul" if null else framing or find_framing(instance, topic, message_type),
+                find_kind(instance, topic, message_type),
                 refused.append,
             )
         )
     return 3 if refused else 0
 
 
-def _rows(
+def _iterate_rows(
     invocation: Invocation,
-    teller: KeyTeller,
+    teller: KeyFinder,
     names: Sequence[str],
     framing: str,
     kind: str | None,
     refused: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """A row per message of the inputs; the code of each message that has none goes to ``refused``."""
-    from sowctl.cli.io.reporting import RefusedWarnings
-    from sowctl.cli.io.sources import frames
-    from sowctl.engine.writing.rejects import placed_in
+    from sowctl.cli.io.report_output import RefusedWarnings
+    from sowctl.cli.io.sources import open_frame_readers
+    from sowctl.engine.writing.rejects import locate_chunk_refusals
     from sowctl.output.reports import as_dict
 
     with RefusedWarnings(invocation) as warnings:
-        for name, reader in frames(invocation, names, framing, kind):
+        for name, reader in open_frame_readers(invocation, names, framing, kind):
             for chunk in reader:
-                keys, refusals = teller.keys(chunk.payloads, chunk.envelopes)
-                for one in placed_in(name, chunk, refusals):
+                keys, refusals = teller.find_keys(chunk.payloads, chunk.envelopes)
+                for one in locate_chunk_refusals(name, chunk, refusals):
                     refused(one.code)
-                    warnings.tell(one)
+                    warnings.warn(one)
                 yield from map(as_dict, keys)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from sowctl.cli.configuring import Define
+from sowctl.cli.configuration import Define
 from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import FINDING_FORMATS
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import FINDING_FORMATS
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
@@ -41,32 +41,41 @@ def run(
     ] = None,
     select: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--select", "-s", help="Report only these rules: a list of IDs, ID prefixes or titles.", metavar="RULES"
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        option("--ignore", "-i", help="Do not report these rules; takes precedence over --select.", metavar="RULES"),
+        declare_option(
+            "--ignore", "-i", help="Do not report these rules; takes precedence over --select.", metavar="RULES"
+        ),
     ] = None,
     severity: Annotated[
-        str, option("--severity", help="Minimum severity to report.", choices=("error", "warning", "info"))
+        str, declare_option("--severity", help="Minimum severity to report.", choices=("error", "warning", "info"))
     ] = "info",
     strict: Annotated[
-        bool, option("--strict", help="Exit with status 1 for any finding, not only for errors.")
+        bool, declare_option("--strict", help="Exit with status 1 for any finding, not only for errors.")
     ] = False,
     define: Define = None,
-    fragment: Annotated[bool, option("--fragment", help="The files may be parts that another file includes.")] = False,
+    fragment: Annotated[
+        bool, declare_option("--fragment", help="The files may be parts that another file includes.")
+    ] = False,
     format: Annotated[
         str,
-        option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS),
+        declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS),
     ] = "text",
     explain: Annotated[
-        str | None, option("--explain", help="Show the documentation of a rule: an ID, code or title.", metavar="RULE")
+        str | None,
+        declare_option("--explain", help="Show the documentation of a rule: an ID, code or title.", metavar="RULE"),
     ] = None,
-    list_rules: Annotated[bool, option("--list", help="List the selected rules.")] = False,
-    fix: Annotated[bool, option("--fix", help="Fix findings that have one safe fix, then report the rest.")] = False,
-    diff: Annotated[bool, option("--diff", help="Print the changes that --fix would make; change nothing.")] = False,
+    list_rules: Annotated[bool, declare_option("--list", help="List the selected rules.")] = False,
+    fix: Annotated[
+        bool, declare_option("--fix", help="Fix findings that have one safe fix, then report the rest.")
+    ] = False,
+    diff: Annotated[
+        bool, declare_option("--diff", help="Print the changes that --fix would make; change nothing.")
+    ] = False,
 ) -> int:
     """Report errors, warnings and advice about configurations.
 
@@ -78,24 +87,24 @@ def run(
     --fix changes only the text of a finding and keeps comments and indentation; sowctl-lint(7) lists the fixes. With
     --diff, the exit status is 1 if there are changes.
     """
-    from sowctl.config.lint import chosen_rules, lint
+    from sowctl.config.lint import choose_rules, lint_files
     from sowctl.findings import Level as Levels
 
     if explain is not None:
-        return _explain(invocation, explain)
-    rules = chosen_rules(select or (), ignore or ())
+        return _explain_rule(invocation, explain)
+    rules = choose_rules(select or (), ignore or ())
     if list_rules:
-        return _list(invocation, rules, format)
-    from sowctl.cli.configuring import defines, main_file
+        return _list_rules(invocation, rules, format)
+    from sowctl.cli.configuration import find_main_file, parse_defines
 
-    inputs = [main_file(invocation, file) for file in files] if files else [main_file(invocation, None)]
+    inputs = [find_main_file(invocation, file) for file in files] if files else [find_main_file(invocation, None)]
 
     def look(paths: Sequence[Path], given: Mapping[str, bytes], least: Level) -> Iterator[Linted]:
-        return lint(
+        return lint_files(
             paths,
             given=given,
             environment=invocation.environ,
-            defines=defines(define),
+            defines=parse_defines(define),
             fragment=fragment,
             rules=rules,
             least=least,
@@ -103,25 +112,25 @@ def run(
 
     paths, least = [path for path, _ in inputs], Levels[severity.upper()]
     if fix or diff:
-        from sowctl.cli.commands.bodies.fix import mend, refuse_input
+        from sowctl.cli.commands.bodies.fix import fix_files, refuse_standard_input
 
-        refuse_input(files or ())
+        refuse_standard_input(files or ())
         # Directories stand for the files in them, as for a look at them.
         each = [result.path for result in look(paths, {}, least) if result.readable]
 
         def judge(path: Path, content: bytes) -> Sequence[Finding]:
             return next(look([path], {str(path): content}, least)).findings
 
-        changed = mend(invocation, each, judge, write=not diff)
+        changed = fix_files(invocation, each, judge, write=not diff)
         if diff:
             return 1 if changed else 0
     linted = look(paths, {str(path): content for path, content in inputs if content is not None}, least)
-    return _show(invocation, linted, format, Levels.INFO if strict else Levels.ERROR)
+    return _show_findings(invocation, linted, format, Levels.INFO if strict else Levels.ERROR)
 
 
-def _show(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
+def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
     """Write the findings of all files and their count; the status."""
-    from sowctl.cli.io.reporting import write_findings
+    from sowctl.cli.io.report_output import write_findings
 
     results: list[Linted] = []
 
@@ -138,34 +147,34 @@ def _show(invocation: Invocation, linted: Iterable[Linted], format: str, failing
     return 1 if any(level >= failing for level in tally.counts) else 0
 
 
-def _explain(invocation: Invocation, word: str) -> int:
-    from sowctl.config.rules.pages import explain
-    from sowctl.config.rules.table import find, near
+def _explain_rule(invocation: Invocation, word: str) -> int:
+    from sowctl.config.rules.pages import format_page
+    from sowctl.config.rules.table import find_rule, suggest_rule
 
-    rule = find(word)
+    rule = find_rule(word)
     if rule is None:
-        raise NegativeError("SOW-CLI-028", f"unknown rule {word}", hint=near(word) or "sowctl lint --list")
+        raise NegativeError("SOW-CLI-028", f"unknown rule {word}", hint=suggest_rule(word) or "sowctl lint --list")
     import textwrap
 
-    from sowctl.cli.words.helptext import columns_of
+    from sowctl.cli.parsing.helptext import choose_columns
 
-    width = columns_of(invocation.streams) if is_terminal(invocation.streams.stdout) else 100
-    lines = [textwrap.fill(line, width, subsequent_indent="  ") for line in explain(rule).splitlines()]
+    width = choose_columns(invocation.streams) if is_terminal(invocation.streams.stdout) else 100
+    lines = [textwrap.fill(line, width, subsequent_indent="  ") for line in format_page(rule).splitlines()]
     invocation.streams.stdout.write("\n".join(lines).rstrip().encode() + b"\n")
     return 0
 
 
-def _list(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
-    from sowctl.config.problems import code_of
-    from sowctl.config.rules.pages import severity
-    from sowctl.config.rules.table import by_id
+def _list_rules(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
+    from sowctl.config.problems import find_error_code
+    from sowctl.config.rules.pages import format_severity
+    from sowctl.config.rules.table import index_rules
 
-    rules = [rule for rule in by_id().values() if rule.id in chosen]
+    rules = [rule for rule in index_rules().values() if rule.id in chosen]
     rows = [
         {
             "rule": rule.id,
-            "code": code_of(rule.id),
-            "severity": severity(rule),
+            "code": find_error_code(rule.id),
+            "severity": format_severity(rule),
             "title": rule.title,
             "path": rule.element,
         }
@@ -176,12 +185,12 @@ def _list(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
 
         lines = [json.dumps(row) for row in rows]
     elif is_terminal(invocation.streams.stdout):
-        from sowctl.cli.io.emit import Choice, Sink
+        from sowctl.cli.io.output_sink import OutputChoice, Sink
         from sowctl.output.options import TableFit
 
-        Sink(invocation, Choice("table")).write_rows(rows, TableFit(spare=("code",), paths=("path",)))
+        Sink(invocation, OutputChoice("table")).write_rows(rows, TableFit(spare=("code",), paths=("path",)))
         return 0
     else:
-        lines = [f"{rule.id:11} {severity(rule):16} {rule.title:32} {rule.element}" for rule in rules]
+        lines = [f"{rule.id:11} {format_severity(rule):16} {rule.title:32} {rule.element}" for rule in rules]
     invocation.streams.stdout.write("".join(f"{line}\n" for line in lines).encode())
     return 0

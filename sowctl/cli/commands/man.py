@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import Argument, option
 
-_READABLE = 24
+_MIN_SUBJECT_COLUMNS = 24
 """Columns that the subject of a page in a list needs."""
 EXAMPLES = (
     "sowctl man query",
@@ -25,9 +25,9 @@ def run(
         list[str] | None,
         Argument("PAGE", "Command, or a page such as sow-store. Default: sowctl(1).", complete="page"),
     ] = None,
-    all_pages: Annotated[bool, option("--list", "-l", help="List all pages, one per line.")] = False,
+    all_pages: Annotated[bool, declare_option("--list", "-l", help="List all pages, one per line.")] = False,
     keyword: Annotated[
-        str | None, option("--keyword", "-k", help="List the pages that contain WORD.", metavar="WORD")
+        str | None, declare_option("--keyword", "-k", help="List the pages that contain WORD.", metavar="WORD")
     ] = None,
 ) -> int:
     """Show a manual page: with man(1) on a terminal, otherwise as plain text.
@@ -37,21 +37,21 @@ def run(
     """
     from textwrap import shorten
 
-    from sowctl.cli.io.emit import show_list
-    from sowctl.cli.manual.viewer import find, formatted, list_pages, search_pages
+    from sowctl.cli.io.output_sink import show_list
+    from sowctl.cli.manual.viewer import find_page, format_page, list_pages, search_pages
 
     if all_pages or keyword is not None:
         found = list_pages() if keyword is None else search_pages(keyword)
         width = max((len(page.name) for page in found), default=0)
         subjects = [page.subject for page in found]
-        room = invocation.streams.columns() - width - 2
+        room = invocation.streams.measure_columns() - width - 2
         # One line a page, as long as a subject that is cut says something.
-        if is_terminal(invocation.streams.stdout) and room >= _READABLE:
+        if is_terminal(invocation.streams.stdout) and room >= _MIN_SUBJECT_COLUMNS:
             subjects = [shorten(subject, room, placeholder=" ...") for subject in subjects]
         show_list(invocation, (f"{page.name:{width}}  {text}" for page, text in zip(found, subjects, strict=True)))
         return 0 if found else 1
-    source = find(page or [])
-    text = formatted(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)
+    source = find_page(page or [])
+    text = format_page(source, pager=is_terminal(invocation.streams.stdout), environ=invocation.environ)
     if text is not None:
-        invocation.streams.painted.write(text)
+        invocation.streams.painted_stdout.write(text)
     return 0

@@ -16,8 +16,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Meta, Summary, Topics
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Meta, Summary, Topics
 
 EXAMPLES = (
     "sowctl pipeline export orders --output by-side --partition-by /side",
@@ -29,12 +29,12 @@ def run(
     invocation: Invocation,
     output: Where,
     topics: Topics = None,
-    journal: Annotated[bool, option("--journal", help="Export journal entries instead of records.")] = False,
+    journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False,
     begin: Annotated[
-        str | None, option("--from", help="With --journal: first txid, time or bookmark.", metavar="WHEN")
+        str | None, declare_option("--from", help="With --journal: first txid, time or bookmark.", metavar="WHEN")
     ] = None,
     end: Annotated[
-        str | None, option("--to", help="With --journal: last txid, time or bookmark.", metavar="WHEN")
+        str | None, declare_option("--to", help="With --journal: last txid, time or bookmark.", metavar="WHEN")
     ] = None,
     format: Kind = None,
     fields: Fields = None,
@@ -53,28 +53,28 @@ def run(
     with --journal, topics that exist only in the transaction log can be exported, too.
     """
     from sowctl.cli.commands.bodies import pipeline
-    from sowctl.cli.words.when import position
+    from sowctl.cli.parsing.option_values import parse_position
     from sowctl.errors import UsageError
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
-    from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
+    from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 
     if (begin or end) and not journal:
         raise UsageError("SOW-CLI-076", "--from and --to select journal entries", hint="add --journal")
-    where = pipeline.output(
+    where = pipeline.build_output(
         output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
     )
-    first, last = position(invocation, begin), position(invocation, end)
+    first, last = parse_position(invocation, begin), parse_position(invocation, end)
     with invocation.open_instance() as instance:
-        first, last = first.found(instance), last.found(instance)
-        chosen = [pipeline.topic_of(instance, name, logged=journal) for name in topics or ()]
-        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
+        first, last = first.resolve(instance), last.resolve(instance)
+        chosen = [pipeline.resolve_topic(instance, name, logged=journal) for name in topics or ()]
+        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
             if journal:
-                entries = ExportedEntries((), first.txid or 1, last.txid, first.time, last.time).of(chosen)
+                entries = ExportSelection((), first.txid or 1, last.txid, first.time, last.time).with_topics(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
                 records = chosen or list(instance.topics)
-                report = export(spark, instance, records, where, staging_directory=pipeline.directory(staging))
-    pipeline.show(invocation, report, summary)
+                report = export(spark, instance, records, where, staging_directory=pipeline.parse_staging(staging))
+    pipeline.show_job_report(invocation, report, summary)
     return 0

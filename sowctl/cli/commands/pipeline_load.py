@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType, Summary
 from sowctl.values.units import MAX_U64
 
 if TYPE_CHECKING:
@@ -32,26 +32,26 @@ def run(
     message_type: MessageType = None,
     input_format: Annotated[
         str | None,
-        option(
+        declare_option(
             "--input-format", help="Input format. Default: by file name.", choices=("ndjson", "csv", "parquet", "orc")
         ),
     ] = None,
     operation: Annotated[
-        str, option("--operation", help="Operation of each message.", choices=("publish", "delta", "delete"))
+        str, declare_option("--operation", help="Operation of each message.", choices=("publish", "delta", "delete"))
     ] = "publish",
     on_error: Annotated[
         str,
-        option(
+        declare_option(
             "--on-error", help="On invalid messages: abort and write nothing, or skip them.", choices=("abort", "skip")
         ),
     ] = "abort",
     rejects: Annotated[
         str | None,
-        option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
+        declare_option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
     ] = None,
     max_errors: Annotated[
         int | None,
-        option(
+        declare_option(
             "--max-errors",
             help="With --on-error skip: abort after more than COUNT rejected messages.",
             metavar="COUNT",
@@ -60,17 +60,19 @@ def run(
     ] = None,
     reader: Annotated[
         list[str] | None,
-        option("--reader", help="Option of the Spark reader. May be repeated.", metavar="NAME=VALUE"),
+        declare_option("--reader", help="Option of the Spark reader. May be repeated.", metavar="NAME=VALUE"),
     ] = None,
     expiration: Annotated[
-        str | None, option("--expiration", help="Lifetime of the records, for example 30s; 0 for none.", metavar="TIME")
+        str | None,
+        declare_option("--expiration", help="Lifetime of the records, for example 30s; 0 for none.", metavar="TIME"),
     ] = None,
     client: Annotated[
-        str | None, option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME")
+        str | None,
+        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
     ] = None,
     sequence: Annotated[
         int | None,
-        option(
+        declare_option(
             "--sequence",
             help="Sequence number of the load, which prevents loading it twice.",
             metavar="NUMBER",
@@ -79,11 +81,12 @@ def run(
         ),
     ] = None,
     timestamp: Annotated[
-        str | None, option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME")
+        str | None,
+        declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
     ] = None,
     timestamp_field: Annotated[
         str | None,
-        option(
+        declare_option(
             "--timestamp-field",
             help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
             "unit: /ts:ms.",
@@ -91,7 +94,7 @@ def run(
         ),
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="Accept messages whose key fields are all null.")
+        bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
     ] = False,
     staging: Staging = None,
     master: Master = None,
@@ -106,21 +109,28 @@ def run(
     file, regardless of the task: of several messages with one key, the last wins. With --client and --sequence, a
     repeated load is not written again. The exit status is 3 if messages were rejected.
     """
-    from sowctl.cli.commands.bodies.pipeline import directory, file_bytes, pairs, session, show, topic_of
-    from sowctl.cli.io.loaded import follow
-    from sowctl.cli.words.when import seconds
-    from sowctl.engine.bulk.staging import refuse_pattern
+    from sowctl.cli.commands.bodies.pipeline import (
+        count_file_bytes,
+        open_job_session,
+        parse_pairs,
+        parse_staging,
+        resolve_topic,
+        show_job_report,
+    )
+    from sowctl.cli.io.bulk_load import update_indexes
+    from sowctl.cli.parsing.option_values import parse_interval
+    from sowctl.engine.bulk.staging import require_loadable_topic
     from sowctl.engine.options import PublishOptions
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
-    from sowctl.spark.jobs.inputs import expanded
+    from sowctl.spark.jobs.inputs import expand_paths
     from sowctl.spark.jobs.load import LoadOptions, load
 
     publish = PublishOptions(
         on_error=cast("OnError", on_error),
         max_errors=max_errors,
-        expiration=seconds("--expiration", expiration),
+        expiration=parse_interval("--expiration", expiration),
         client=client,
         sequence=sequence,
         timestamp=timestamp,
@@ -132,21 +142,23 @@ def run(
         publish,
         cast("Operation", operation),
         rejects,
-        pairs("--reader", reader),
+        parse_pairs("--reader", reader),
     )
     with invocation.open_instance() as instance:
-        wanted = topic_of(instance, topic, message_type)
+        wanted = resolve_topic(instance, topic, message_type)
         # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
-        refuse_pattern(wanted)
-        found = expanded(files)
-        with session(invocation, master, conf, reads=file_bytes(found)) as spark:
-            report = load(spark, instance, wanted, files, options, staging_directory=directory(staging))
+        require_loadable_topic(wanted)
+        found = expand_paths(files)
+        with open_job_session(invocation, master, conf, reads=count_file_bytes(found)) as spark:
+            report = load(spark, instance, wanted, files, options, staging_directory=parse_staging(staging))
     # With --rejects they are in that file, all of them and not only the first.
     if rejects is None:
         for one in report.details["commit"]["samples"]:
             place = f"{one['source']}:byte {one['offset']}"
             invocation.warn(one["message"], code=one["code"], place=place, file=one["source"], byte=one["offset"])
-    show(invocation, report, summary)
+    show_job_report(invocation, report, summary)
     made = report.details["commit"]
-    follow(invocation, [(made["topic"], made["message_type"], made["inserted"] + made["updated"] + made["deleted"])])
+    update_indexes(
+        invocation, [(made["topic"], made["message_type"], made["inserted"] + made["updated"] + made["deleted"])]
+    )
     return 3 if report.rejected else 0

@@ -17,8 +17,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Archive, MessageType, Meta, Summary
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Archive, MessageType, Meta, Summary
 
 EXAMPLES = (
     "sowctl pipeline snapshot orders --at 2026-01-05T10:00:00Z --output ten.sow",
@@ -30,7 +30,9 @@ def run(
     invocation: Invocation,
     topic: Topic,
     output: Where,
-    at: Annotated[str | None, option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")] = None,
+    at: Annotated[
+        str | None, declare_option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")
+    ] = None,
     format: Kind = None,
     fields: Fields = None,
     partition_by: PartitionBy = None,
@@ -50,23 +52,28 @@ def run(
     earliest available instant.
     """
     from sowctl.cli.commands.bodies import pipeline
-    from sowctl.cli.lookup import archived
-    from sowctl.cli.words.when import moment
+    from sowctl.cli.lookup import apply_archive
+    from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot
 
-    where = pipeline.output(
+    where = pipeline.build_output(
         output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
     )
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     with invocation.open_instance() as instance:
-        instance = archived(instance, archive, None)
-        wanted = pipeline.topic_of(instance, topic, message_type)
-        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
+        instance = apply_archive(instance, archive, None)
+        wanted = pipeline.resolve_topic(instance, topic, message_type)
+        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
             report = snapshot(
-                spark, instance, wanted, when.of(instance), where, staging_directory=pipeline.directory(staging)
+                spark,
+                instance,
+                wanted,
+                when.resolve_time(instance),
+                where,
+                staging_directory=pipeline.parse_staging(staging),
             )
-    pipeline.show(invocation, report, summary)
+    pipeline.show_job_report(invocation, report, summary)
     return 0

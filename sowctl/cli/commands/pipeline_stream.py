@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType, Summary
 
 if TYPE_CHECKING:
-    from sowctl.spark.jobs.stream import ShownEntry
+    from sowctl.spark.jobs.stream import StreamEntry
 
 EXAMPLES = (
     "sowctl pipeline stream orders --console --available-now",
@@ -25,51 +25,52 @@ def run(
     ] = None,
     output: Annotated[
         str | None,
-        option("--output", help="Append to Parquet files in DIR.", metavar="DIR", complete="directory"),
+        declare_option("--output", help="Append to Parquet files in DIR.", metavar="DIR", complete="directory"),
     ] = None,
     format: Annotated[
-        str, option("--output-format", help="Output format of files.", choices=("parquet", "delta", "iceberg"))
+        str, declare_option("--output-format", help="Output format of files.", choices=("parquet", "delta", "iceberg"))
     ] = "parquet",
     partition_by: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--partition-by",
             help="Partition by this column, for example _topic or _date, or by this field of the message.",
             metavar="PATH",
         ),
     ] = None,
-    into: Annotated[str | None, option("--into", help="Publish to this topic.", metavar="TOPIC")] = None,
-    console: Annotated[bool, option("--console", help="Print the messages, one per line.")] = False,
+    into: Annotated[str | None, declare_option("--into", help="Publish to this topic.", metavar="TOPIC")] = None,
+    console: Annotated[bool, declare_option("--console", help="Print the messages, one per line.")] = False,
     checkpoint: Annotated[
         str | None,
-        option("--checkpoint", help="Checkpoint directory of the stream.", metavar="DIR", complete="directory"),
+        declare_option("--checkpoint", help="Checkpoint directory of the stream.", metavar="DIR", complete="directory"),
     ] = None,
     client: Annotated[
-        str | None, option("--client", help="With --into: client name of the publisher.", metavar="NAME")
+        str | None, declare_option("--client", help="With --into: client name of the publisher.", metavar="NAME")
     ] = None,
     operation: Annotated[
-        str, option("--operation", help="Which entries to process.", choices=("publish", "delete", "all"))
+        str, declare_option("--operation", help="Which entries to process.", choices=("publish", "delete", "all"))
     ] = "all",
     available_now: Annotated[
-        bool, option("--available-now", help="Stop after processing the available entries.")
+        bool, declare_option("--available-now", help="Stop after processing the available entries.")
     ] = False,
     latest: Annotated[
-        bool, option("--latest", help="Start at the end of the journal instead of the beginning.")
+        bool, declare_option("--latest", help="Start at the end of the journal instead of the beginning.")
     ] = False,
     max_entries: Annotated[
         int | None,
-        option(
+        declare_option(
             "--max-entries", help="Maximum number of entries per batch. Default: 1000000.", metavar="COUNT", minimum=1
         ),
     ] = None,
     max_bytes: Annotated[
         str | None,
-        option(
+        declare_option(
             "--max-bytes", help="Maximum size of a batch in stored journal bytes, for example 64MB.", metavar="SIZE"
         ),
     ] = None,
     interval: Annotated[
-        str | None, option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME")
+        str | None,
+        declare_option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME"),
     ] = None,
     message_type: MessageType = None,
     master: Master = None,
@@ -101,19 +102,19 @@ def run(
 
     out = invocation.streams.stdout
 
-    def printed(rows: list[ShownEntry]) -> None:
-        out.write(b"".join(pipeline.line_of(row) + b"\n" for row in rows))
+    def printed(rows: list[StreamEntry]) -> None:
+        out.write(b"".join(pipeline.format_entry(row) + b"\n" for row in rows))
         out.flush()
 
     with invocation.open_instance() as instance:
         # A topic that only the TransactionLog names has entries to follow, though no records.
-        wanted = pipeline.topic_of(instance, topic, message_type, logged=True) if topic is not None else None
+        wanted = pipeline.resolve_topic(instance, topic, message_type, logged=True) if topic is not None else None
         options = StreamOptions(
-            checkpoint=None if checkpoint is None else str(pipeline.directory(checkpoint)),
-            output=None if output is None else pipeline.place_of(output, format),
+            checkpoint=None if checkpoint is None else str(pipeline.parse_staging(checkpoint)),
+            output=None if output is None else pipeline.resolve_output(output, format),
             format=format,
             partition_by=tuple(partition_by or ()),
-            into=pipeline.topic_of(instance, into) if into is not None else None,
+            into=pipeline.resolve_topic(instance, into) if into is not None else None,
             client=client,
             show=printed if console else None,
             operation=operation,
@@ -123,8 +124,8 @@ def run(
             max_bytes=max_bytes,
             interval=interval,
         )
-        telling = pipeline.Telling(invocation)
-        with pipeline.session(invocation, master, conf, telling) as spark:
-            report = stream(spark, instance, wanted, options, tell=telling.batch)
-    pipeline.show(invocation, report, summary)
+        telling = pipeline.JobProgress(invocation)
+        with pipeline.open_job_session(invocation, master, conf, telling) as spark:
+            report = stream(spark, instance, wanted, options, tell=telling.show_batch)
+    pipeline.show_job_report(invocation, report, summary)
     return 0

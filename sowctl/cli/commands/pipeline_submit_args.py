@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
@@ -19,11 +19,13 @@ def run(
     job: Annotated[list[str], Argument("JOB", "Name of the job, its operands and, after --, its options.")],
     archive: Annotated[
         str,
-        option("--archive", help="Write the package for the executors to FILE.", metavar="FILE", complete="file"),
+        declare_option(
+            "--archive", help="Write the package for the executors to FILE.", metavar="FILE", complete="file"
+        ),
     ] = "sowctl.zip",
     environment: Annotated[
         str | None,
-        option(
+        declare_option(
             "--environment",
             help="Packed environment, as made by venv-pack, that executors unpack and run.",
             metavar="FILE",
@@ -45,10 +47,10 @@ def run(
     """
     from pathlib import Path
 
-    from sowctl.cli.commands.bodies.pipeline import pairs
+    from sowctl.cli.commands.bodies.pipeline import parse_pairs
     from sowctl.errors import ConfigError
     from sowctl.spark.jvm.java import find_java
-    from sowctl.spark.submit import command_line, write_archive
+    from sowctl.spark.submit import build_command_line, write_archive
 
     path = Path(archive).absolute()
     java = None
@@ -56,12 +58,12 @@ def run(
         java = find_java(invocation.environ)
     except ConfigError as error:
         invocation.note(f"the command line does not set Java: {error.message}")
-    line = command_line(
+    line = build_command_line(
         path,
         job,
         master or "yarn",
-        pairs("--conf", conf),
-        invocation.config_path() if invocation.has_config() else None,
+        parse_pairs("--conf", conf),
+        invocation.find_config_path() if invocation.has_config() else None,
         java=java,
         environment=invocation.environ,
         packed=None if environment is None else Path(environment).absolute(),

@@ -16,8 +16,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Filter, MessageType, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Filter, MessageType, Summary
 
 EXAMPLES = (
     "sowctl pipeline view orders --projection '/symbol, SUM(/qty) AS /qty' --grouping /symbol --output sums.sow",
@@ -35,14 +35,14 @@ def run(
     ] = None,
     projection: Annotated[
         list[str] | None,
-        option("--projection", help="Fields of the result. May be repeated.", metavar="FIELDS"),
+        declare_option("--projection", help="Fields of the result. May be repeated.", metavar="FIELDS"),
     ] = None,
     grouping: Annotated[
-        list[str] | None, option("--grouping", help="Fields to group by. May be repeated.", metavar="FIELDS")
+        list[str] | None, declare_option("--grouping", help="Fields to group by. May be repeated.", metavar="FIELDS")
     ] = None,
     join: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--join",
             help="Join condition instead of a topic, for example '[a]./x = [b]./y'. May be repeated.",
             metavar="JOIN",
@@ -70,23 +70,23 @@ def run(
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
-    from sowctl.config.derived import View
-    from sowctl.spark.jobs.view import AdHoc, view
+    from sowctl.config.derived_entries import View
+    from sowctl.spark.jobs.view import AdHocView, view
 
-    where = pipeline.output(output, format, partition_by, fields, writer=writer, force=force, staging=staging)
+    where = pipeline.build_output(output, format, partition_by, fields, writer=writer, force=force, staging=staging)
     with invocation.open_instance() as instance:
-        found = instance.config.find(source, message_type) if instance.config is not None and source else ()
-        wanted: View | AdHoc
+        found = instance.config.find_entries(source, message_type) if instance.config is not None and source else ()
+        wanted: View | AdHocView
         if len(found) == 1 and isinstance(found[0], View):
             if projection or grouping or join or filter:
                 raise UsageError("SOW-CLI-077", f"{source!r} is a view, which has its own projection and filter")
             wanted = found[0]
         elif projection and grouping:
-            wanted = AdHoc(source, tuple(projection), tuple(grouping), tuple(join or ()), filter, message_type)
+            wanted = AdHocView(source, tuple(projection), tuple(grouping), tuple(join or ()), filter, message_type)
         else:
             what = f"{source!r} is not a view" if source else "no view is given"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
-        with pipeline.session(invocation, master, conf, reads=pipeline.journalled_bytes(instance)) as spark:
-            report = view(spark, instance, wanted, where, staging_directory=pipeline.directory(staging))
-    pipeline.show(invocation, report, summary)
+        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
+            report = view(spark, instance, wanted, where, staging_directory=pipeline.parse_staging(staging))
+    pipeline.show_job_report(invocation, report, summary)
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import DryRun, Framing, MessageType, NullFraming, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import DryRun, Framing, MessageType, NullFraming, Summary
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_U64
 
@@ -36,7 +36,7 @@ def run(
     ] = None,
     rows: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--from",
             help="Convert each row of FILE to a message: .csv, .tsv, .parquet, .arrow and others.",
             metavar="FILE",
@@ -44,7 +44,7 @@ def run(
     ] = None,
     type: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--type",
             help="For csv and tsv: type of a column, as COLUMN=text, integer, number, boolean or json. Default: text.",
             metavar="TYPE",
@@ -52,7 +52,7 @@ def run(
     ] = None,
     delimiter: Annotated[
         str | None,
-        option(
+        declare_option(
             "--delimiter",
             help="Cell delimiter of csv and tsv, for example ';', '|' or tab. Default: comma for csv, tab for tsv.",
             metavar="CHAR",
@@ -60,7 +60,7 @@ def run(
     ] = None,
     null_text: Annotated[
         list[str] | None,
-        option(
+        declare_option(
             "--null-text", help="Text that means null in csv and tsv, for example NA. May be repeated.", metavar="TEXT"
         ),
     ] = None,
@@ -69,7 +69,7 @@ def run(
     null: NullFraming = False,
     batch: Annotated[
         int | None,
-        option(
+        declare_option(
             "--batch",
             help="Maximum number of messages in a batch. Default: up to 1 MiB of messages are synced together.",
             metavar="COUNT",
@@ -79,11 +79,11 @@ def run(
     ] = None,
     linger: Annotated[
         str | None,
-        option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME"),
+        declare_option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME"),
     ] = None,
     on_error: Annotated[
         str,
-        option(
+        declare_option(
             "--on-error",
             help="On an invalid message: stop, skip it, or abort and publish nothing of this run.",
             choices=("stop", "skip", "abort"),
@@ -91,11 +91,11 @@ def run(
     ] = "stop",
     rejects: Annotated[
         str | None,
-        option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
+        declare_option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
     ] = None,
     max_errors: Annotated[
         int | None,
-        option(
+        declare_option(
             "--max-errors",
             help="With --on-error skip: stop after more than COUNT rejected messages.",
             metavar="COUNT",
@@ -105,17 +105,21 @@ def run(
     dry_run: DryRun = False,
     expiration: Annotated[
         str | None,
-        option("--expiration", help="Lifetime of the records, for example 30s or 5m; 0 for none.", metavar="TIME"),
+        declare_option(
+            "--expiration", help="Lifetime of the records, for example 30s or 5m; 0 for none.", metavar="TIME"
+        ),
     ] = None,
     sow_key: Annotated[
-        str | None, option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY")
+        str | None,
+        declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
     ] = None,
     client: Annotated[
-        str | None, option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME")
+        str | None,
+        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
     ] = None,
     sequence: Annotated[
         int | None,
-        option(
+        declare_option(
             "--sequence",
             help="Sequence number of the first message; further messages count up. Default: one more than the "
             "highest number of the client.",
@@ -125,11 +129,12 @@ def run(
         ),
     ] = None,
     timestamp: Annotated[
-        str | None, option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME")
+        str | None,
+        declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
     ] = None,
     timestamp_field: Annotated[
         str | None,
-        option(
+        declare_option(
             "--timestamp-field",
             help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
             "unit: /ts:ms.",
@@ -137,22 +142,23 @@ def run(
         ),
     ] = None,
     allow_null_key: Annotated[
-        bool, option("--allow-null-key", help="Accept messages whose key fields are all null.")
+        bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
     ] = False,
     allow_volatile: Annotated[
-        bool, option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal.")
+        bool,
+        declare_option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal."),
     ] = False,
     delta: Annotated[
-        bool, option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
+        bool, declare_option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
     ] = False,
     delta_null: Annotated[
         str,
-        option(
+        declare_option(
             "--delta-null", help="Whether null fields of a delta are ignored or set to null.", choices=("ignore", "set")
         ),
     ] = "ignore",
-    update_only: Annotated[bool, option("--update-only", help="Reject deltas to missing records.")] = False,
-    tee: Annotated[bool, option("--tee", help="Write each acknowledged message to standard output.")] = False,
+    update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False,
+    tee: Annotated[bool, declare_option("--tee", help="Write each acknowledged message to standard output.")] = False,
     summary: Summary = None,
 ) -> int:
     """Publish messages to a topic.
@@ -185,19 +191,19 @@ def run(
     Queue entries are rejected. Envelopes with a txid, as in the output of --meta and journal dump, but without an
     expiration never expire. The journal contains the final message, after preprocessing, enrichment and merging.
     """
-    from sowctl.cli.commands.bodies.publish import Publishing, operands
-    from sowctl.cli.io.loaded import follow
-    from sowctl.cli.io.tables import reading_of
-    from sowctl.cli.words.when import seconds
+    from sowctl.cli.commands.bodies.publish import PublishRun, split_operands
+    from sowctl.cli.io.bulk_load import update_indexes
+    from sowctl.cli.io.row_files import parse_row_options
+    from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.verbs.publish import publish
+    from sowctl.engine.verbs.publish import publish_messages
 
     if rows and (files or framing or null):
         raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
     if not rows and (type or delimiter is not None or null_text):
         told = "--type" if type else "--null-text" if delimiter is None else "--delimiter"
         raise UsageError("SOW-EXC-010", f"{told} requires --from")
-    reading = reading_of(type or (), delimiter, null_text or (), rows or ())
+    reading = parse_row_options(type or (), delimiter, null_text or (), rows or ())
     # An envelope says for itself whether it is a delta.
     deltas = delta or framing == "envelope"
     if not deltas and (update_only or delta_null != "ignore"):
@@ -208,11 +214,11 @@ def run(
         )
     options = PublishOptions(
         batch=batch,
-        linger=seconds("--linger", linger),
+        linger=parse_interval("--linger", linger),
         on_error=cast("OnError", on_error),
         max_errors=max_errors,
         dry_run=dry_run,
-        expiration=seconds("--expiration", expiration),
+        expiration=parse_interval("--expiration", expiration),
         sow_key=sow_key,
         client=client,
         sequence=sequence,
@@ -224,28 +230,30 @@ def run(
         delta_null=cast("DeltaNull", delta_null),
         update_only=update_only,
     )
-    watcher = Publishing(invocation, "nul" if null else framing, rejects, options, tee=tee)
+    watcher = PublishRun(invocation, "nul" if null else framing, rejects, options, tee=tee)
     with watcher, invocation.open_instance() as instance:
         if framing == "envelope":
-            topic, files = operands(instance, topic, message_type, files or [])
-        watcher.expect(instance, topic, message_type)
+            topic, files = split_operands(instance, topic, message_type, files or [])
+        watcher.prepare(instance, topic, message_type)
         if rows:
-            sources = watcher.rows(instance, topic, message_type, rows, reading)
+            sources = watcher.open_rows(instance, topic, message_type, rows, reading)
         else:
-            sources = watcher.sources(files or ["-"])
-        report = publish(
-            watcher.watched(instance),
+            sources = watcher.open_inputs(files or ["-"])
+        report = publish_messages(
+            watcher.watch_instance(instance),
             topic,
             sources,
             options,
             message_type=message_type,
-            on_acknowledged=watcher.acknowledged,
-            on_reject=watcher.rejected,
-            on_broken_off=watcher.broken_off,
+            on_acknowledged=watcher.note_acknowledged,
+            on_reject=watcher.note_rejected,
+            on_broken_off=watcher.note_resume,
         )
         if delta:
-            watcher.warn_of_replacing(map(instance.type_of, {row.message_type for row in report.topics if row.updated}))
-    watcher.report(report, summary)
+            watcher.warn_replaced(
+                map(instance.find_message_type, {row.message_type for row in report.topics if row.updated})
+            )
+    watcher.print_report(report, summary)
     if not dry_run:
-        follow(invocation, [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics])
+        update_indexes(invocation, [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics])
     return 3 if watcher.rejects else 0

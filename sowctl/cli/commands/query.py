@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import Argument
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import Argument
+from sowctl.cli.parsing.options import (
     At,
     Columns,
     Delimiter,
@@ -32,7 +32,7 @@ from sowctl.cli.words.options import (
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.cli.io.emit import Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import Target as ResolvedTarget
@@ -108,10 +108,10 @@ def run(
     """
     from contextlib import closing
 
-    from sowctl.cli.words.when import moment, size, sow_keys
+    from sowctl.cli.parsing.option_values import parse_at_option, parse_bytes, parse_sow_keys
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.topics.targets import resolve
-    from sowctl.engine.verbs.query import query
+    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.engine.verbs.query import start_query
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
@@ -122,10 +122,10 @@ def run(
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
-        sow_keys=sow_keys(sow_key) or None,
+        sow_keys=parse_sow_keys(sow_key) or None,
         select=select,
         batch_size=batch_size,
-        sort_memory=size("--sort-memory", sort_memory) or 0,
+        sort_memory=parse_bytes("--sort-memory", sort_memory) or 0,
         # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
         by_time=meta and after_key is None,
         projection=projection,
@@ -138,9 +138,9 @@ def run(
     if no_index:
         asked = replace(asked, index_from=None)
     if options is not None:
-        asked, at, literal_topic = asking.with_text(invocation, asked, options, at, literal_topic)
-    when = moment(invocation, at)
-    asked = asking.with_unknown(invocation, replace(asked, at=when.time), columns, strict=strict)
+        asked, at, literal_topic = asking.apply_option_string(invocation, asked, options, at, literal_topic)
+    when = parse_at_option(invocation, at)
+    asked = asking.apply_unknown(invocation, replace(asked, at=when.time), columns, strict=strict)
     printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
     if follow:
         invocation.endless = True
@@ -150,10 +150,10 @@ def run(
         return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
     sink = None
     if output is not None if explain else not count or any(option not in (None, False) for option in printing):
-        from sowctl.cli.io import emit
+        from sowctl.cli.io import output_sink
 
         # Made before a store is opened, so that a wrong option costs nothing.
-        sink = emit.Sink(invocation, emit.Choice(*printing))
+        sink = output_sink.Sink(invocation, output_sink.OutputChoice(*printing))
     to_file = sink if sink is not None and sink.path is not None else None
     row_format = format
     if to_file is not None and format is None and (count or explain):
@@ -167,15 +167,15 @@ def run(
                 hint="write to a file whose name ends in .txt, .json or .ndjson",
             )
         with invocation.open_instance(target) as instance:
-            targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
-            asked = replace(asked, at=when.of(instance))
+            targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+            asked = replace(asked, at=when.resolve_time(instance))
             return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=row_format, sink=to_file)
     with invocation.open_instance(target, fix_names=fix_names) as instance:
-        targets = resolve(instance, target, message_type, literal=literal_topic, derived=True)
-        asked = replace(asked, at=when.of(instance))
-        with closing(query(instance, targets, asked)) as result:
+        targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+        asked = replace(asked, at=when.resolve_time(instance))
+        with closing(start_query(instance, targets, asked)) as result:
             if count or sink is None:
-                total = result.count()
+                total = result.count_records()
             else:
                 sink.write(result, targets)
                 total = sum(numbers.returned for numbers in result.statistics)
@@ -185,7 +185,7 @@ def run(
         else:
             invocation.streams.stdout.write(b"%d\n" % total)
     if statistics or (count and row_format is not None):
-        from sowctl.cli.io.reporting import show_statistics
+        from sowctl.cli.io.report_output import show_statistics
 
         show_statistics(invocation, result.statistics, row_format if count else None, said=statistics, sink=to_file)
     return 1 if exit_status and not total else 0
@@ -207,16 +207,16 @@ def _show_plans(
     """
     import json
 
-    from sowctl.engine.verbs.explain import explain, plan_lines
-    from sowctl.engine.verbs.query import query
-    from sowctl.output.display import display_lines
+    from sowctl.engine.verbs.explain import explain_query, format_plan
+    from sowctl.engine.verbs.query import start_query
+    from sowctl.output.display import escape_lines
 
     lines: list[str] = []
-    for plan in explain(lambda: query(instance, targets, options), analyze=analyze):
+    for plan in explain_query(lambda: start_query(instance, targets, options), analyze=analyze):
         if format in ("json", "ndjson"):
-            line = json.dumps(plan.facts(), ensure_ascii=False)
+            line = json.dumps(plan.build_facts(), ensure_ascii=False)
         else:
-            line = display_lines("\n".join(plan_lines(plan)))
+            line = escape_lines("\n".join(format_plan(plan)))
         if sink is None:
             invocation.streams.stdout.write(line.encode() + b"\n")
         else:

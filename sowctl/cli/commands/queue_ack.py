@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue ack work '11853365263938241052|502|'",
@@ -27,13 +27,13 @@ def run(
     An acknowledgement of a message that is not in the journal yet is kept for DeferredAckExpiration. Messages that were
     not acknowledged are listed, and the exit status is 1.
     """
-    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        return settle(
+        return apply_batches(
             invocation,
-            handles_of(invocation, queue, messages),
+            read_handles(invocation, queue, messages),
             lambda handles: queue.acknowledge(handles, client),
             "acknowledged",
         )

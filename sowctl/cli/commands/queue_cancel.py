@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -20,10 +20,13 @@ def run(
     name: QueueName,
     messages: Leased,
     delay: Annotated[
-        str, option("--delay", help="Do not deliver again before TIME has passed. Default: 0s.", metavar="TIME")
+        str, declare_option("--delay", help="Do not deliver again before TIME has passed. Default: 0s.", metavar="TIME")
     ] = "0s",
     untouched: Annotated[
-        bool, option("--untouched", help="Count neither a delivery nor a cancel, because processing was not attempted.")
+        bool,
+        declare_option(
+            "--untouched", help="Count neither a delivery nor a cancel, because processing was not attempted."
+        ),
     ] = False,
     client: Leaser = "command-line",
     message_type: MessageType = None,
@@ -33,7 +36,7 @@ def run(
     A message that has been cancelled MaxCancels times or delivered MaxDeliveries times becomes dead: it is not
     delivered again, and queue peek shows it. Messages that were not leased are listed, and the exit status is 1.
     """
-    from sowctl.cli.commands.bodies.queue import delayed, handles_of, settle
+    from sowctl.cli.commands.bodies.queue import apply_batches, delay_handles, read_handles
     from sowctl.engine.verbs.queue import open_queue
     from sowctl.values.units import parse_seconds
 
@@ -42,9 +45,9 @@ def run(
     except ValueError as error:
         raise UsageError("SOW-CLI-006", f"--delay: {error}", hint="use for example 0, 500ms or 10s") from None
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        return settle(
+        return apply_batches(
             invocation,
-            handles_of(invocation, queue, messages),
-            lambda handles: queue.cancel(delayed(handles, pause), client, started=not untouched),
+            read_handles(invocation, queue, messages),
+            lambda handles: queue.cancel(delay_handles(handles, pause), client, started=not untouched),
             "given back",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format, MessageType, QueueName
+from sowctl.cli.parsing.options import Columns, Format, MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue info work",
@@ -25,19 +25,19 @@ def run(
     If a barrier blocks messages, it is printed with what it waits for. Configuration elements that apply only to
     servers, such as InitialOwner, are listed; they have no effect on files.
     """
-    from sowctl.cli.commands.bodies.queue import facts_of, info_row, person_facts
-    from sowctl.cli.io.emit import Choice, Sink, show_facts
-    from sowctl.engine.verbs.queue import info_of, open_queue
+    from sowctl.cli.commands.bodies.queue import build_info_row, build_person_facts, iterate_facts
+    from sowctl.cli.io.output_sink import OutputChoice, Sink, show_facts
+    from sowctl.engine.verbs.queue import build_queue_info, open_queue
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        info = info_of(queue)
-    row = info_row(info, brief=False)
+        info = build_queue_info(queue)
+    row = build_info_row(info, brief=False)
     if sink.is_for_person and columns is None:
-        show_facts(invocation, list(person_facts(info)))
+        show_facts(invocation, list(build_person_facts(info)))
     elif sink.format == "table" and columns is None:
         # One fact a line: a table with forty columns shows nothing.
-        sink.write_rows(facts_of(row))
+        sink.write_rows(iterate_facts(row))
     else:
         sink.write_rows([row])
     return 0

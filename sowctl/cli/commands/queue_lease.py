@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Format, MessageType, NoHeaders, QueueName, Template
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, Format, MessageType, NoHeaders, QueueName, Template
 
 EXAMPLES = (
     "sowctl queue lease work --count 10",
@@ -19,10 +19,10 @@ def run(
     invocation: Invocation,
     name: QueueName,
     count: Annotated[
-        int, option("--count", "-n", help="Lease at most COUNT messages. Default: 1.", metavar="N", minimum=1)
+        int, declare_option("--count", "-n", help="Lease at most COUNT messages. Default: 1.", metavar="N", minimum=1)
     ] = 1,
     client: Annotated[
-        str, option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
+        str, declare_option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
     ] = "command-line",
     message_type: MessageType = None,
     format: Format = None,
@@ -40,23 +40,23 @@ def run(
     """
     from contextlib import ExitStack
 
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.queue import LEASED, batch_of, handle_of, open_queue
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.queue import LEASED_FIELDS, build_handle, build_queue_batch, open_queue
 
     sink = Sink(
         invocation,
-        Choice(format, meta=True, columns=columns, template=template, no_headers=no_headers),
+        OutputChoice(format, meta=True, columns=columns, template=template, no_headers=no_headers),
         front=("bookmark", "token", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         if queue.queue.semantics == "at-most-once":
-            invocation.streams.probe()
-        messages = queue.lease(count, client)
+            invocation.streams.probe_stdout()
+        messages = queue.lease_for_client(count, client)
         with ExitStack() as unprinted:
             # What nobody can have got is not leased, and was not delivered.
-            if leased := [handle_of(message) for message in messages if message.token]:
+            if leased := [build_handle(message) for message in messages if message.token]:
                 unprinted.callback(queue.cancel, leased, client, started=False)
-            sink.write([batch_of(queue, messages, LEASED)])
+            sink.write([build_queue_batch(queue, messages, LEASED_FIELDS)])
             invocation.streams.stdout.flush()
             unprinted.pop_all()
     if not messages:

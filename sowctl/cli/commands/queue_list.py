@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.options import Columns, Format
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -19,18 +19,18 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     The state of each queue is first brought up to date with the journal, and leases of terminated workers are returned.
     If a queue cannot be read, the others are still listed; the exit status is that of the first such error.
     """
-    from sowctl.cli.commands.bodies.queue import QUEUES_FIT, info_row, person_row
-    from sowctl.cli.io.emit import Choice, Sink
+    from sowctl.cli.commands.bodies.queue import QUEUES_FIT, build_info_row, build_person_row
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.queue import list_queues
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     problems: list[SowError] = []
     with invocation.open_instance() as instance:
         found = list_queues(instance, problems)
     if sink.is_for_person and columns is None:
-        sink.write_rows(map(person_row, found), QUEUES_FIT)
+        sink.write_rows(map(build_person_row, found), QUEUES_FIT)
     else:
-        sink.write_rows(info_row(info, brief=sink.format == "table" and columns is None) for info in found)
+        sink.write_rows(build_info_row(info, brief=sink.format == "table" and columns is None) for info in found)
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
 from sowctl.output.options import TableFit
 
-_FIT = TableFit(spare=("deliveries",))
+_TABLE_FIT = TableFit(spare=("deliveries",))
 EXAMPLES = (
     "sowctl queue peek work",
     "sowctl queue peek work --count 100 --format table",
@@ -21,7 +21,9 @@ def run(
     name: QueueName,
     count: Annotated[
         int,
-        option("--count", "-n", help="Print at most COUNT messages. Default: 10; 0 for all.", metavar="N", minimum=0),
+        declare_option(
+            "--count", "-n", help="Print at most COUNT messages. Default: 10; 0 for all.", metavar="N", minimum=0
+        ),
     ] = 10,
     message_type: MessageType = None,
     format: Format = None,
@@ -36,16 +38,16 @@ def run(
     The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a waiting barrier)
     and dead (delivered or cancelled too often; printed last).
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.queue import PEEKED, batch_of, open_queue
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.queue import PEEKED_FIELDS, build_queue_batch, open_queue
 
     sink = Sink(
         invocation,
-        Choice(
+        OutputChoice(
             format, meta=True, columns=columns, template=template, output=output, force=force, no_headers=no_headers
         ),
         front=("state", "bookmark", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        sink.write([batch_of(queue, queue.peek(count or None), PEEKED)], fit=_FIT)
+        sink.write([build_queue_batch(queue, queue.peek(count or None), PEEKED_FIELDS)], fit=_TABLE_FIT)
     return 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import MessageType, QueueName, Yes
-from sowctl.output.display import display
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import MessageType, QueueName, Yes
+from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl queue purge work --yes",
@@ -18,7 +18,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     name: QueueName,
-    dead: Annotated[bool, option("--dead", help="Remove the dead messages instead.")] = False,
+    dead: Annotated[bool, declare_option("--dead", help="Remove the dead messages instead.")] = False,
     message_type: MessageType = None,
     yes: Yes = False,
 ) -> int:
@@ -28,14 +28,14 @@ def run(
     Dropped messages count as expired, with the reason forced_expire. On a terminal, the command asks for confirmation;
     otherwise --yes is required.
     """
-    from sowctl.engine.verbs.queue import depth_of, open_queue
+    from sowctl.engine.verbs.queue import compute_depth, open_queue
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        depth = depth_of(queue)
+        depth = compute_depth(queue)
         count = depth.dead if dead else depth.pending - depth.leased
         what = "dead letters" if dead else "messages"
-        if invocation.streams.must_ask(yes=yes, look="sowctl queue peek"):
-            invocation.streams.confirm(f"remove {count:,} {what} from queue {display(name)}")
+        if invocation.streams.must_confirm(yes=yes, look="sowctl queue peek"):
+            invocation.streams.confirm(f"remove {count:,} {what} from queue {escape_line(name)}")
         gone = queue.bury() if dead else queue.purge()
     invocation.note(f"{gone:,} {what} removed")
     return 0

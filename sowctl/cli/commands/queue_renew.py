@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 
 EXAMPLES = ("sowctl queue lease work -n 10 > batch.ndjson; sowctl queue renew work - < batch.ndjson",)
 
@@ -19,10 +19,13 @@ def run(
 
     Messages whose lease has ended are listed, and the exit status is 1.
     """
-    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        return settle(
-            invocation, handles_of(invocation, queue, messages), lambda handles: queue.renew(handles, client), "renewed"
+        return apply_batches(
+            invocation,
+            read_handles(invocation, queue, messages),
+            lambda handles: queue.renew(handles, client),
+            "renewed",
         )

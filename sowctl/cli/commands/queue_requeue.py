@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, QueueName
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType, QueueName
 
 EXAMPLES = (
     "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 1h < batch.ndjson; "
@@ -19,24 +19,24 @@ def run(
     invocation: Invocation,
     name: QueueName,
     messages: Annotated[list[str] | None, Argument("MESSAGE", "Bookmarks or txids; - reads standard input.")] = None,
-    dead: Annotated[bool, option("--dead", help="Requeue all dead messages.")] = False,
+    dead: Annotated[bool, declare_option("--dead", help="Requeue all dead messages.")] = False,
     message_type: MessageType = None,
 ) -> int:
     """Deliver messages again: dead messages restart with their counters at 0, delayed ones become ready immediately.
 
     A requeued message returns to its original position. Messages are named as for queue ack.
     """
-    from sowctl.cli.commands.bodies.queue import handles_of, settle
+    from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
     from sowctl.identity.bookmarks import Bookmark
 
     with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
         named = list(messages or ())
         if dead:
-            named += [str(Bookmark(*one.name)) for one in queue.dead()]
-        return settle(
+            named += [str(Bookmark(*one.name)) for one in queue.list_dead()]
+        return apply_batches(
             invocation,
-            handles_of(invocation, queue, named),
+            read_handles(invocation, queue, named),
             lambda handles: queue.requeue([handle.name for handle in handles]),
             "requeued",
         )

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType, QueueName, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType, QueueName, Summary
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,18 +34,20 @@ def run(
     ] = None,
     concurrency: Annotated[
         int,
-        option("--concurrency", help="Number of commands to run at the same time. Default: 1.", metavar="N", minimum=1),
+        declare_option(
+            "--concurrency", help="Number of commands to run at the same time. Default: 1.", metavar="N", minimum=1
+        ),
     ] = 1,
     batch: Annotated[
         int,
-        option(
+        declare_option(
             "--batch", help="Maximum number of messages per command, one per line. Default: 1.", metavar="N", minimum=1
         ),
     ] = 1,
-    until_empty: Annotated[bool, option("--until-empty", help="Exit when the queue is empty.")] = False,
+    until_empty: Annotated[bool, declare_option("--until-empty", help="Exit when the queue is empty.")] = False,
     backoff: Annotated[
         str,
-        option(
+        declare_option(
             "--backoff",
             help="Delay after the first failure, doubled after each further one. Default: 1s.",
             metavar="TIME",
@@ -53,10 +55,12 @@ def run(
     ] = "1s",
     dead_letter: Annotated[
         str | None,
-        option("--dead-letter", help="Publish dead messages to this topic.", metavar="TOPIC", complete="published"),
+        declare_option(
+            "--dead-letter", help="Publish dead messages to this topic.", metavar="TOPIC", complete="published"
+        ),
     ] = None,
     worker: Annotated[
-        str | None, option("--worker", help="Name of the worker. Default: its process ID.", metavar="NAME")
+        str | None, declare_option("--worker", help="Name of the worker. Default: its process ID.", metavar="NAME")
     ] = None,
     message_type: MessageType = None,
     summary: Summary = None,
@@ -96,8 +100,8 @@ def run(
             until_empty,
             pause,
             dict(invocation.environ),
-            None if dead_letter is None else _publisher(instance, queue, dead_letter),
-            line.tell if (line := _StatusLine(invocation, queue)).is_shown else None,
+            None if dead_letter is None else _make_publisher(instance, queue, dead_letter),
+            line.draw if (line := _StatusLine(invocation, queue)).is_shown else None,
         )
         if batch > (most := queue.queue.max_per_subscription_backlog):
             invocation.note(f"--batch {batch:,} exceeds the MaxPerSubscriptionBacklog of {most:,}")
@@ -110,12 +114,12 @@ def run(
             line.erase()
             # Also where a signal ends it: what was done until then is done.
             if is_done or work.report.delivered:
-                _show(invocation, work.report, summary)
+                _show_report(invocation, work.report, summary)
     return 1 if work.report.dead or work.report.failed else 0
 
 
-def _show(invocation: Invocation, report: WorkReport, summary: str | None) -> None:
-    from sowctl.cli.io.reporting import show_report
+def _show_report(invocation: Invocation, report: WorkReport, summary: str | None) -> None:
+    from sowctl.cli.io.report_output import show_report
 
     if summary == "json":
         show_report(invocation, report, summary)
@@ -139,32 +143,32 @@ class _StatusLine:
         """Take the line away, before something else is written."""
         if self._drawn:
             self._drawn = False
-            self._streams.draw("")
+            self._streams.draw_line("")
 
-    def tell(self, report: WorkReport) -> None:
+    def draw(self, report: WorkReport) -> None:
         """Draw the line, unless it was drawn just now."""
-        from sowctl.engine.queues.figures import depth_of
+        from sowctl.engine.queues.reports import compute_depth
 
         now = self._clock()
         if now < self._next:
             return
         self._next = now + STATUS_EVERY_SECONDS
-        depth = depth_of(self._queue)
+        depth = compute_depth(self._queue)
         waiting = depth.ready + depth.blocked
         parts = [f"{report.acknowledged:,} done", f"{report.failed + report.dead:,} failed", f"{waiting:,} waiting"]
         if report.cancelled or depth.delayed:
             parts.append(f"{report.cancelled:,} retries, {depth.delayed:,} of them later")
-        self._drawn = self._streams.draw(f"queue run: {', '.join(parts)}")
+        self._drawn = self._streams.draw_line(f"queue run: {', '.join(parts)}")
 
 
-def _publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[list[bytes]], None]:
+def _make_publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[list[bytes]], None]:
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.topics.targets import find_publishable
-    from sowctl.engine.verbs.publish import publish
-    from sowctl.engine.writing.batching import Listed
+    from sowctl.engine.topics.targets import find_publish_topic
+    from sowctl.engine.verbs.publish import publish_messages
+    from sowctl.engine.writing.batches import ListSource
 
-    letters = find_publishable(instance, topic)
-    if queue.takes(letters.label, letters.message_type):
+    letters = find_publish_topic(instance, topic)
+    if queue.takes_topic(letters.label, letters.message_type):
         raise UsageError(
             "SOW-QUE-016",
             f"messages of {letters.label!r} enter the same queue: its dead letters would return forever",
@@ -172,6 +176,6 @@ def _publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callable[[li
         )
 
     def bury(payloads: list[bytes]) -> None:
-        publish(instance, topic, [("dead messages", Listed(payloads))], PublishOptions())
+        publish_messages(instance, topic, [("dead messages", ListSource(payloads))], PublishOptions())
 
     return bury

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Archive, DryRun, Summary, Topics
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Archive, DryRun, Summary, Topics
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -20,30 +20,34 @@ def run(
     invocation: Invocation,
     topics: Topics = None,
     until: Annotated[
-        str | None, option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN")
+        str | None,
+        declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
     ] = None,
     into: Annotated[
-        str | None, option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
+        str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
     ] = None,
     journal: Annotated[
         str | None,
-        option(
+        declare_option(
             "--journal",
             help="Journal directory, or the URL of an archive. Default: the configured one.",
             metavar="DIR",
         ),
     ] = None,
     archive: Archive = None,
-    verify: Annotated[bool, option("--verify", help="Compare the stores with the journals; write nothing.")] = False,
+    verify: Annotated[
+        bool, declare_option("--verify", help="Compare the stores with the journals; write nothing.")
+    ] = False,
     rebuild: Annotated[
-        bool, option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up.")
+        bool,
+        declare_option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up."),
     ] = False,
     rekey: Annotated[
-        bool, option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
+        bool, declare_option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
     ] = False,
     force: Annotated[
         bool,
-        option("--force", help="Replace a store even if it has records that the journals no longer contain."),
+        declare_option("--force", help="Replace a store even if it has records that the journals no longer contain."),
     ] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
@@ -74,24 +78,24 @@ def run(
             "--until would rebuild live stores at an earlier position",
             hint="add --into DIR for new stores, or --verify",
         )
-    from sowctl.cli.io.loaded import follow
-    from sowctl.cli.io.reporting import show_report
-    from sowctl.cli.lookup import archived
-    from sowctl.cli.lookup import topics as topics_of
-    from sowctl.cli.words.when import position
+    from sowctl.cli.io.bulk_load import update_indexes
+    from sowctl.cli.io.report_output import show_report
+    from sowctl.cli.lookup import apply_archive
+    from sowctl.cli.lookup import find_topics as topics_of
+    from sowctl.cli.parsing.option_values import parse_position
     from sowctl.engine.options import ReplayOptions
-    from sowctl.engine.verbs.replay import replay
+    from sowctl.engine.verbs.replay import replay_topics
 
-    end = position(invocation, until)
+    end = parse_position(invocation, until)
     with invocation.open_instance() as instance:
-        instance = archived(instance, archive, journal)
-        end = end.found(instance, journal)
+        instance = apply_archive(instance, archive, journal)
+        end = end.resolve(instance, journal)
         options = ReplayOptions(end.txid, end.time, into, journal, verify, rebuild, force, dry_run, rekey)
-        reports = replay(instance, topics_of(instance, topics or []), options)
+        reports = replay_topics(instance, topics_of(instance, topics or []), options)
     for report in reports:
         show_report(invocation, report, summary)
     if not (into or verify or dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]
-        follow(invocation, [(one.topic, one.message_type, getattr(one, changed[one.action])) for one in done])
+        update_indexes(invocation, [(one.topic, one.message_type, getattr(one, changed[one.action])) for one in done])
     return 1 if verify and any(report.action == "differs" for report in reports) else 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import DryRun, Summary
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import DryRun, Summary
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_U64
 
@@ -20,19 +20,26 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     directory: Annotated[str, Argument("DIR", "Directory of backups, or a single backup.")],
-    to: Annotated[str, option("--to", help="Target directory, which must be empty or missing.", metavar="EMPTYDIR")],
+    to: Annotated[
+        str, declare_option("--to", help="Target directory, which must be empty or missing.", metavar="EMPTYDIR")
+    ],
     name: Annotated[
-        str | None, option("--name", help="Backup to restore, as shown by sowctl backup --list.", metavar="NAME")
+        str | None,
+        declare_option("--name", help="Backup to restore, as shown by sowctl backup --list.", metavar="NAME"),
     ] = None,
     at: Annotated[
         str | None,
-        option("--at", help="Ignore everything after TIME, for example 2026-01-05T10:00:00Z or -2h.", metavar="TIME"),
+        declare_option(
+            "--at", help="Ignore everything after TIME, for example 2026-01-05T10:00:00Z or -2h.", metavar="TIME"
+        ),
     ] = None,
     txid: Annotated[
         int | None,
-        option("--txid", help="Ignore everything after the group of this txid.", metavar="N", maximum=MAX_U64),
+        declare_option("--txid", help="Ignore everything after the group of this txid.", metavar="N", maximum=MAX_U64),
     ] = None,
-    force: Annotated[bool, option("--force", help="Restore even if --at excludes all entries of a topic.")] = False,
+    force: Annotated[
+        bool, declare_option("--force", help="Restore even if --at excludes all entries of a topic.")
+    ] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
 ) -> int:
@@ -59,24 +66,24 @@ def run(
     import os
     from pathlib import Path
 
-    from sowctl.cli.io.reporting import show_report
-    from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out, restore
+    from sowctl.cli.io.report_output import show_report
+    from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out, restore_backup
 
     if at is not None and txid is not None:
         raise UsageError("SOW-CLI-012", "--at and --txid exclude each other", hint="give one of them")
-    report = restore(
+    report = restore_backup(
         Path(directory),
         Path(to),
-        invocation.open_other,
+        invocation.open_other_instance,
         name=name,
         txid=txid,
-        at=None if at is None else invocation.instant(at),
+        at=None if at is None else invocation.parse_instant(at),
         dry_run=dry_run,
         force=force,
         seam=invocation.seam,
         now=invocation.clock(),
         lineage=os.urandom(16),
-        watch=invocation.watch(),
+        watch=invocation.make_watch(),
     )
     show_report(invocation, report, summary)
     if not report.entries_left_out:

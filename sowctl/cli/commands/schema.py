@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import (
     At,
     Columns,
     Filter,
@@ -23,12 +23,12 @@ from sowctl.cli.words.options import (
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.cli.commands.bodies.looking import Ask
+    from sowctl.cli.commands.bodies.inspection import Ask
     from sowctl.engine.profile.sample import SampleShare
-    from sowctl.engine.verbs.looking.schema import SchemaReport
+    from sowctl.engine.verbs.inspect.schema import SchemaReport
     from sowctl.messages.base import MessageType as Kind
 
-NARROW = 80
+NARROW_COLUMNS = 80
 """Columns of a terminal below which there are no examples."""
 EXAMPLES = (
     "sowctl schema orders",
@@ -50,11 +50,11 @@ def run(
     strict: asking.Strict = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
-    json_schema: Annotated[bool, option("--json-schema", help="Print a JSON Schema that matches all messages.")] = (
-        False
-    ),
+    json_schema: Annotated[
+        bool, declare_option("--json-schema", help="Print a JSON Schema that matches all messages.")
+    ] = (False),
     ddl: Annotated[
-        bool, option("--ddl", help="Print the fields as a Spark schema, for the option payloadSchema.")
+        bool, declare_option("--ddl", help="Print the fields as a Spark schema, for the option payloadSchema.")
     ] = False,
     format: Format = None,
     columns: Columns = None,
@@ -77,31 +77,37 @@ def run(
     --ddl prints a line per topic for the option payloadSchema of sowctl-spark(7): types are wide enough for all values,
     and STRING for mixed types.
     """
-    from sowctl.cli.commands.bodies.looking import RecordOptions, looked_at, path_row, share_of, tell
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.profile.jsonschema import json_schema as json_schema_of
-    from sowctl.engine.profile.shape import MOST_PATHS
+    from sowctl.cli.commands.bodies.inspection import (
+        RecordOptions,
+        build_path_row,
+        inspect_topics,
+        note_coverage,
+        parse_sample,
+    )
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.profile.jsonschema import build_json_schema as json_schema_of
+    from sowctl.engine.profile.path_profile import MAX_PATHS
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if (json_schema or ddl) and (format is not None or columns is not None or json_schema is ddl):
         name = "--json-schema" if json_schema else "--ddl"
         raise UsageError("SOW-CLI-012", f"{name} is itself an output format", hint="remove --format")
-    share = share_of(sample)
+    share = parse_sample(sample)
     chosen = "ndjson" if json_schema or ddl else format
-    sink = Sink(invocation, Choice(chosen, columns=columns, output=output, force=force, facts=True))
+    sink = Sink(invocation, OutputChoice(chosen, columns=columns, output=output, force=force, facts=True))
     wanted = RecordOptions(
         target, filter or expression, at, message_type, literal_topic, fresh, fix_names, strict=strict
     )
     if ddl:
-        lines = looked_at(invocation, wanted, lambda ask, topic, kind: _declared(ask, kind, share))
+        lines = inspect_topics(invocation, wanted, lambda ask, topic, kind: _declare_fields(ask, kind, share))
         sink.write_text("".join(line + "\n" for line in lines))
         return 0
-    reports = looked_at(invocation, wanted, lambda ask, topic, kind: _read(ask, topic, kind, share))
+    reports = inspect_topics(invocation, wanted, lambda ask, topic, kind: _read_schema(ask, topic, kind, share))
     for report in reports:
-        tell(invocation, report)
+        note_coverage(invocation, report)
         if report.left_out:
-            invocation.warn(f"{report.topic}: more than {MOST_PATHS:,} paths; later ones are not included")
+            invocation.warn(f"{report.topic}: more than {MAX_PATHS:,} paths; later ones are not included")
     if json_schema:
         documents = [json_schema_of(report.root, report.topic) for report in reports]
         sink.write_rows(documents)
@@ -109,10 +115,10 @@ def run(
     brief = sink.format == "table"
     terminal = sink.options.terminal
     # The paths are what is asked for: on a narrow terminal examples would take their room.
-    left_out = {"examples"} if brief and terminal is not None and terminal.columns < NARROW else set()
+    left_out = {"examples"} if brief and terminal is not None and terminal.columns < NARROW_COLUMNS else set()
     several = len(reports) > 1
     for_each = (
-        ({"topic": report.topic} if several and brief else {}) | path_row(report, facts, brief=brief)
+        ({"topic": report.topic} if several and brief else {}) | build_path_row(report, facts, brief=brief)
         for report in reports
         for facts in report.paths
     )
@@ -120,15 +126,15 @@ def run(
     return 0
 
 
-def _declared(ask: Ask, kind: Kind, share: SampleShare) -> str:
-    from sowctl.engine.verbs.looking.schema import declared
+def _declare_fields(ask: Ask, kind: Kind, share: SampleShare) -> str:
+    from sowctl.engine.verbs.inspect.schema import format_spark_schema
 
     with ask() as batches:
-        return declared(batches, kind, share)
+        return format_spark_schema(batches, kind, share)
 
 
-def _read(ask: Ask, topic: str, kind: Kind, share: SampleShare) -> SchemaReport:
-    from sowctl.engine.verbs.looking.schema import schema
+def _read_schema(ask: Ask, topic: str, kind: Kind, share: SampleShare) -> SchemaReport:
+    from sowctl.engine.verbs.inspect.schema import profile_schema
 
     with ask() as batches:
-        return schema(batches, topic, kind, share)
+        return profile_schema(batches, topic, kind, share)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.streams import is_terminal
-from sowctl.cli.words.declare import option
-from sowctl.extras import missing_package
+from sowctl.extras import build_missing_package_error
 
 EXAMPLES = (
     "sowctl shell",
@@ -19,7 +19,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     stop_on_error: Annotated[
-        bool, option("--stop-on-error", help="In batch mode: stop after the first command that fails.")
+        bool, declare_option("--stop-on-error", help="In batch mode: stop after the first command that fails.")
     ] = False,
 ) -> int:
     """Run commands interactively or from a pipe, without repeating the program name.
@@ -37,18 +37,18 @@ def run(
     input. A note names each line that failed, and the exit status is that of the first one.
     """
     if not is_terminal(invocation.streams.stdin):
-        from sowctl.cli.shell.running import batch
+        from sowctl.cli.shell.runner import run_batch
 
-        return batch(invocation, stop_on_error=stop_on_error)
+        return run_batch(invocation, stop_on_error=stop_on_error)
     try:
-        from sowctl.cli.shell.prompt import converse
+        from sowctl.cli.shell.prompt import run_prompt
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prompt_toolkit":
             raise
-        raise missing_package(
+        raise build_missing_package_error(
             "SOW-CLI-104",
             "the interactive shell requires the package prompt_toolkit, which is not installed",
             "tui",
             more="reading commands from a pipe does not require it: sowctl shell < FILE",
         ) from None
-    return converse(invocation)
+    return run_prompt(invocation)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, FixNames, Force, Format, MessageType, Meta, NoHeaders, Summary, Target
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, MessageType, Meta, NoHeaders, Summary, Target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -21,10 +21,10 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     target: Target,
-    at: Annotated[str, option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")],
+    at: Annotated[str, declare_option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")],
     output: Annotated[
         str | None,
-        option(
+        declare_option(
             "--output",
             help="Output file; a new store if FILE ends in .sow, otherwise in the format of --format or of the ending.",
             metavar="FILE",
@@ -47,34 +47,36 @@ def run(
     from contextlib import closing
     from pathlib import Path
 
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.outfile import refuse_existing
-    from sowctl.cli.io.reporting import show_report
-    from sowctl.cli.lookup import one
-    from sowctl.cli.words.when import moment
+    from sowctl.cli.io.output_file import refuse_existing
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import show_report
+    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.verbs.query import query
-    from sowctl.engine.verbs.snapshot import snapshot_file
+    from sowctl.engine.verbs.query import start_query
+    from sowctl.engine.verbs.snapshot import write_snapshot
 
-    when = moment(invocation, at)
+    when = parse_at_option(invocation, at)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.
     if output is None or not output.endswith(".sow"):
-        sink = Sink(invocation, Choice(format, meta, columns, output=output, force=force, no_headers=no_headers))
+        sink = Sink(invocation, OutputChoice(format, meta, columns, output=output, force=force, no_headers=no_headers))
 
         def asked(instance: Instance) -> QueryOptions:
             # In the order of updates, so that envelopes can be published again.
-            return QueryOptions(at=when.of(instance), by_time=meta)
+            return QueryOptions(at=when.resolve_time(instance), by_time=meta)
 
         with (
             invocation.open_instance(target, fix_names=fix_names) as instance,
-            closing(query(instance, [one(instance, target, message_type)], asked(instance))) as result,
+            closing(
+                start_query(instance, [resolve_one_target(instance, target, message_type)], asked(instance))
+            ) as result,
         ):
             sink.write(result)
         return 0
     # Before the instance is opened: a file that exists is refused at once.
     refuse_existing(Path(output), force=force)
     with invocation.open_instance(target) as instance:
-        where = one(instance, target, message_type)
-        report = snapshot_file(instance, where, when.of(instance), Path(output), force=force)
+        where = resolve_one_target(instance, target, message_type)
+        report = write_snapshot(instance, where, when.resolve_time(instance), Path(output), force=force)
     show_report(invocation, report, summary)
     return 0

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Columns, Delimiter, Force, Format, Null, Output, Template
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Columns, Delimiter, Force, Format, Null, Output, Template
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -25,9 +25,9 @@ def run(
     statement: Annotated[
         str | None, Argument("STATEMENT", "SQL statement. Default: read from standard input or --file.")
     ] = None,
-    file: Annotated[str | None, option("--file", help="Run the statements in FILE.", metavar="FILE")] = None,
+    file: Annotated[str | None, declare_option("--file", help="Run the statements in FILE.", metavar="FILE")] = None,
     allow_files: Annotated[
-        bool, option("--allow-files", help="Allow statements to read and write files and to attach databases.")
+        bool, declare_option("--allow-files", help="Allow statements to read and write files and to attach databases.")
     ] = False,
     format: Format = None,
     columns: Columns = None,
@@ -63,8 +63,8 @@ def run(
     Stores and journals are never changed: statements can create tables and views in memory, for later statements.
     Files, attached databases and extensions require --allow-files.
     """
-    from sowctl.cli.commands.bodies.sql import Results
-    from sowctl.cli.io.sources import STDIN
+    from sowctl.cli.commands.bodies.sql import ResultWriter
+    from sowctl.cli.io.sources import STDIN_NAME
     from sowctl.engine.tables.database import Database
     from sowctl.messages.framing.encodings import decode_text
 
@@ -72,8 +72,8 @@ def run(
         raise UsageError("SOW-CLI-013", "statements are given twice", hint="give STATEMENT or --file, not both")
     if statement is None:
         raw = Path(file).read_bytes() if file not in (None, "-") else invocation.streams.stdin.read()
-        statement = decode_text(raw, STDIN if file in (None, "-") else str(file))
-    results = Results(invocation, (format, False, columns, delimiter, null, False, template, output, force))
+        statement = decode_text(raw, STDIN_NAME if file in (None, "-") else str(file))
+    results = ResultWriter(invocation, (format, False, columns, delimiter, null, False, template, output, force))
     with invocation.open_instance() as instance, Database(instance, files=allow_files) as database:
         results.write(database, statement)
     return 0

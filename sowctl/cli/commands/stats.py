@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import (
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import (
     At,
     Filter,
     FixNames,
@@ -39,25 +39,33 @@ def run(
     filter: Filter = None,
     sample: Sample = None,
     top: Annotated[
-        int, option("--top", help="Number of most frequent values to print.", metavar="COUNT", minimum=0)
+        int, declare_option("--top", help="Number of most frequent values to print.", metavar="COUNT", minimum=0)
     ] = 5,
     bars: Annotated[
-        int, option("--bars", help="Approximate number of histogram bars.", metavar="COUNT", minimum=1, maximum=200)
+        int,
+        declare_option("--bars", help="Approximate number of histogram bars.", metavar="COUNT", minimum=1, maximum=200),
     ] = 10,
     at: At = None,
     fresh: asking.Fresh = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
-    journal: Annotated[bool, option("--journal", help="Count the messages in the journal by time instead.")] = False,
+    journal: Annotated[
+        bool, declare_option("--journal", help="Count the messages in the journal by time instead.")
+    ] = False,
     interval: Annotated[
-        str | None, option("--interval", help="With --journal: length of the intervals. Default: 1m.", metavar="TIME")
+        str | None,
+        declare_option("--interval", help="With --journal: length of the intervals. Default: 1m.", metavar="TIME"),
     ] = None,
     since: Annotated[
-        str | None, option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+        str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
     ] = None,
-    until: Annotated[str | None, option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")] = None,
-    txid: Annotated[str | None, option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
-    client: Annotated[str | None, option("--client", help="Only entries of this publisher.", metavar="NAME")] = None,
+    until: Annotated[
+        str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
+    ] = None,
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    client: Annotated[
+        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
+    ] = None,
     strict: asking.Strict = False,
     format: Format = None,
     fix_names: FixNames = False,
@@ -84,7 +92,7 @@ def run(
     without messages. Other formats print at most 10,000 intervals, or 1,000,000 with --interval: if there are more,
     their length is doubled until there are fewer.
     """
-    from sowctl.cli.commands.bodies.looking import RecordOptions
+    from sowctl.cli.commands.bodies.inspection import RecordOptions
     from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
 
     shown = FigureOptions(format, output, force)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Coverage, FindingsFormat, Targets
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Coverage, FindingsFormat, Targets
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -21,10 +21,13 @@ def run(
     targets: Targets = None,
     read_data: Annotated[
         str | None,
-        option("--read-data", help="Read a part of the data: 10%, or 2/5 for the second of five parts.", metavar="HOW"),
+        declare_option(
+            "--read-data", help="Read a part of the data: 10%, or 2/5 for the second of five parts.", metavar="HOW"
+        ),
     ] = None,
     period: Annotated[
-        str | None, option("--for", help="Read data for this TIME in total, shared by the stores.", metavar="TIME")
+        str | None,
+        declare_option("--for", help="Read data for this TIME in total, shared by the stores.", metavar="TIME"),
     ] = None,
     format: FindingsFormat = "text",
     summary: Coverage = None,
@@ -41,24 +44,24 @@ def run(
     every byte of both. The exit status is 5 if damage was found; for stores that cannot be read, it is that of sowctl
     check.
     """
-    from sowctl.cli.io.reporting import show_examination
-    from sowctl.cli.words.when import seconds
-    from sowctl.engine.topics.targets import Target, resolve
-    from sowctl.engine.verbs.check import check
-    from sowctl.store.check import Reading
+    from sowctl.cli.io.report_output import show_examination
+    from sowctl.cli.parsing.option_values import parse_interval
+    from sowctl.engine.topics.targets import Target, resolve_targets
+    from sowctl.engine.verbs.check import check_instance
+    from sowctl.store.check import CheckScope
 
-    share, part = _amount(read_data)
-    limit = seconds("--for", period)
+    share, part = _parse_amount(read_data)
+    limit = parse_interval("--for", period)
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
         if not targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
-        examination = check(instance, chosen, Reading(instance.now, share, part, limit))
+        examination = check_instance(instance, chosen, CheckScope(instance.now, share, part, limit))
         show_examination(invocation, examination, as_json=format == "json", summary=summary)
     return examination.status
 
 
-def _amount(text: str | None) -> tuple[float | None, tuple[int, int] | None]:
+def _parse_amount(text: str | None) -> tuple[float | None, tuple[int, int] | None]:
     """A share, or a part of so many."""
     if text is None:
         return None, None

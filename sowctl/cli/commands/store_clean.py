@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import DryRun, Format, Targets
+from sowctl.cli.parsing.options import DryRun, Format, Targets
 
 EXAMPLES = (
     "sowctl store clean --dry-run",
@@ -18,18 +18,18 @@ def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False
     kept, as is everything else. Without TARGET, the stores of all topics are cleaned. Unfinished stores are also
     removed by the next process that builds a store; this command does it now, and prints the space freed.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.topics.targets import Target, resolve
-    from sowctl.engine.verbs.upkeep.clean import clean
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.topics.targets import Target, resolve_targets
+    from sowctl.engine.verbs.upkeep.clean import clean_stores
     from sowctl.output.reports import as_dict
-    from sowctl.values.human import format_bytes
+    from sowctl.values.display import format_bytes
 
-    sink = Sink(invocation, Choice(format))
+    sink = Sink(invocation, OutputChoice(format))
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
         if not targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
-        gone = list(clean(instance, chosen, dry_run=dry_run))
+        gone = list(clean_stores(instance, chosen, dry_run=dry_run))
     sink.write_rows(as_dict(one) for one in gone)
     what = "would be removed" if dry_run else "removed"
     files = "1 file" if len(gone) == 1 else f"{len(gone)} files"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import DryRun, Numbers, Summary, Targets
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import DryRun, Numbers, Summary, Targets
 
 EXAMPLES = (
     "sowctl store compact orders",
@@ -18,9 +18,12 @@ def run(
     invocation: Invocation,
     targets: Targets = None,
     min_free: Annotated[
-        int, option("--min-free", help="Only stores with at least this percentage of free pages.", metavar="PERCENT")
+        int,
+        declare_option(
+            "--min-free", help="Only stores with at least this percentage of free pages.", metavar="PERCENT"
+        ),
     ] = 0,
-    always: Annotated[bool, option("--always", help="Also replace stores whose copy is not smaller.")] = False,
+    always: Annotated[bool, declare_option("--always", help="Also replace stores whose copy is not smaller.")] = False,
     dry_run: DryRun = False,
     summary: Summary = None,
     format: Numbers = None,
@@ -39,9 +42,9 @@ def run(
     Without TARGET, all topics with a store are compacted. --dry-run prints the maximum size of each copy. If that
     cannot be derived from the free pages, a copy is made in TMPDIR and removed.
     """
-    from sowctl.cli.io.reporting import check_report_options, show_reports
-    from sowctl.engine.topics.targets import Target, resolve
-    from sowctl.engine.verbs.upkeep.compact import compact
+    from sowctl.cli.io.report_output import check_report_options, show_reports
+    from sowctl.engine.topics.targets import Target, resolve_targets
+    from sowctl.engine.verbs.upkeep.compact import compact_stores
     from sowctl.errors import UsageError
 
     check_report_options(summary, format)
@@ -50,12 +53,12 @@ def run(
             "SOW-CLI-079", f"--min-free {min_free} is not a percentage", hint="give a number from 0 to 100"
         )
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
         if not targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         reports = []
         try:
-            for report in compact(instance, chosen, min_free=min_free / 100, always=always, dry_run=dry_run):
+            for report in compact_stores(instance, chosen, min_free=min_free / 100, always=always, dry_run=dry_run):
                 reports.append(report)
         finally:
             # Also where one of the stores failed: the others are done.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import DryRun, Format, Summary, Targets, Yes
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import DryRun, Format, Summary, Targets, Yes
 
 EXAMPLES = (
     "sowctl store repair orders --dry-run",
@@ -18,7 +18,7 @@ def run(
     invocation: Invocation,
     targets: Targets = None,
     earlier: Annotated[
-        bool, option("--earlier", help="Use the state before the last transaction if only that is readable.")
+        bool, declare_option("--earlier", help="Use the state before the last transaction if only that is readable.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -36,21 +36,21 @@ def run(
     required, or --dry-run to show what would be done. Without TARGET, all topics with a store are examined. The exit
     status is 5 if a record is lost.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.cli.io.reporting import show_report
-    from sowctl.engine.topics.targets import Target, resolve
-    from sowctl.engine.verbs.upkeep.repair import repair
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.report_output import show_report
+    from sowctl.engine.topics.targets import Target, resolve_targets
+    from sowctl.engine.verbs.upkeep.repair import repair_stores
     from sowctl.output.reports import as_dict
 
-    if not dry_run and invocation.streams.must_ask(yes=yes):
+    if not dry_run and invocation.streams.must_confirm(yes=yes):
         invocation.streams.confirm("replace damaged stores with repaired ones (the damaged files are kept beside them)")
-    sink = Sink(invocation, Choice(format))
+    sink = Sink(invocation, OutputChoice(format))
     status = 0
     with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve(instance, text)]
+        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
         if not targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
-        done = list(repair(instance, chosen, earlier=earlier, dry_run=dry_run))
+        done = list(repair_stores(instance, chosen, earlier=earlier, dry_run=dry_run))
     sink.write_rows(as_dict(item) for one in done for item in one.items())
     for one in done:
         show_report(invocation, one.report, summary)

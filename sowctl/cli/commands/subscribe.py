@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words import queryoptions as asking
-from sowctl.cli.words import replayoptions as replaying
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import Filter, FixNames, LiteralTopic, MessageType, SowKeys, Target
+from sowctl.cli.parsing import queryoptions as asking
+from sowctl.cli.parsing import replayoptions as replaying
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Filter, FixNames, LiteralTopic, MessageType, SowKeys, Target
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -34,36 +34,41 @@ def run(
     top_n: asking.TopN = None,
     skip_n: asking.SkipN = None,
     select: asking.Select = None,
-    no_sow: Annotated[bool, option("--no-sow", help="Skip the initial records; print only new messages.")] = False,
+    no_sow: Annotated[
+        bool, declare_option("--no-sow", help="Skip the initial records; print only new messages.")
+    ] = False,
     message_type: MessageType = None,
     literal_topic: LiteralTopic = False,
     batch_size: Annotated[
         int,
-        option(
+        declare_option(
             "--batch-size", help="The batch_size reported with the records.", metavar="COUNT", minimum=1, maximum=10_000
         ),
     ] = 1,
     query_id: Annotated[
-        str | None, option("--query-id", help="The query_id of the record events and of their group.", metavar="TEXT")
+        str | None,
+        declare_option("--query-id", help="The query_id of the record events and of their group.", metavar="TEXT"),
     ] = None,
     oof: Annotated[
-        bool, option("--oof", help="Print an event for each record that leaves the result, with the reason.")
+        bool, declare_option("--oof", help="Print an event for each record that leaves the result, with the reason.")
     ] = False,
     delta: Annotated[
-        bool, option("--delta", help="For records printed before, print only the changed fields.")
+        bool, declare_option("--delta", help="For records printed before, print only the changed fields.")
     ] = False,
     no_empties: Annotated[
-        bool, option("--no-empties", help="With --delta: print nothing if no field has changed.")
+        bool, declare_option("--no-empties", help="With --delta: print nothing if no field has changed.")
     ] = False,
     send_keys: Annotated[
         bool,
-        option("--send-keys", help="With --no-empties: include the key fields in every delta, as is done without it."),
+        declare_option(
+            "--send-keys", help="With --no-empties: include the key fields in every delta, as is done without it."
+        ),
     ] = False,
     projection: asking.Projection = None,
     grouping: asking.Grouping = None,
     conflation: Annotated[
         str | None,
-        option(
+        declare_option(
             "--conflation",
             help="Print at most one message per key and interval, for example 2s or auto.",
             metavar="TIME",
@@ -71,28 +76,36 @@ def run(
     ] = None,
     conflation_key: Annotated[
         str | None,
-        option("--conflation-key", help="Fields that identify a message. Default: the SOW key.", metavar="LIST"),
+        declare_option(
+            "--conflation-key", help="Fields that identify a message. Default: the SOW key.", metavar="LIST"
+        ),
     ] = None,
     options: Annotated[
-        str | None, option("--options", help="AMPS option string, for example 'top_n=10,skip_n=0,oof'.", metavar="TEXT")
+        str | None,
+        declare_option("--options", help="AMPS option string, for example 'top_n=10,skip_n=0,oof'.", metavar="TEXT"),
     ] = None,
     control: Annotated[
-        bool, option("--control", help="Read control lines from standard input: replace, pause, resume, stop.")
+        bool, declare_option("--control", help="Read control lines from standard input: replace, pause, resume, stop.")
     ] = False,
     strict: asking.Strict = False,
     until_now: Annotated[
-        bool, option("--until-now", help="Stop at the position that is the end of the journal when the command starts.")
+        bool,
+        declare_option(
+            "--until-now", help="Stop at the position that is the end of the journal when the command starts."
+        ),
     ] = False,
-    lasting: Annotated[str | None, option("--for", help="Stop after TIME, for example 10s.", metavar="TIME")] = None,
+    lasting: Annotated[
+        str | None, declare_option("--for", help="Stop after TIME, for example 10s.", metavar="TIME")
+    ] = None,
     most: Annotated[
         int | None,
-        option(
+        declare_option(
             "--max", help="Stop after COUNT messages, not counting the initial records.", metavar="COUNT", minimum=1
         ),
     ] = None,
     progress_every: Annotated[
         str | None,
-        option("--progress-every", help="Print the position every TIME if it has changed.", metavar="TIME"),
+        declare_option("--progress-every", help="Print the position every TIME if it has changed.", metavar="TIME"),
     ] = None,
     bookmark: replaying.Bookmark = None,
     bookmark_not_found: replaying.NotFound = None,
@@ -105,7 +118,7 @@ def run(
     commit: replaying.Commit = False,
     ack: replaying.Ack = False,
     commit_every: replaying.CommitEvery = None,
-    data_only: Annotated[bool, option("--data-only", help="Print payloads instead of events.")] = False,
+    data_only: Annotated[bool, declare_option("--data-only", help="Print payloads instead of events.")] = False,
     fix_names: FixNames = False,
 ) -> int:
     """Print the records of topics at one instant, then every message published after it, as events.
@@ -129,18 +142,18 @@ def run(
     event completed marks the end of the replay. --store keeps the position for the next run; with --commit, only one
     run at a time can hold it.
     """
-    from sowctl.cli.words.when import seconds, sow_keys
+    from sowctl.cli.parsing.option_values import parse_interval, parse_sow_keys
     from sowctl.engine.options import QueryOptions, SubscribeOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target as Resolved
-    from sowctl.engine.topics.targets import followed, joining
-    from sowctl.engine.verbs.query import tell_unknown
+    from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
+    from sowctl.engine.verbs.query import report_unknown_fields
 
     if filter is not None and expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     asked = SubscribeOptions(
         filter=filter if filter is not None else expression,
-        sow_keys=sow_keys(sow_key) or None,
+        sow_keys=parse_sow_keys(sow_key) or None,
         order_by=order_by,
         top_n=top_n,
         skip_n=skip_n,
@@ -149,9 +162,9 @@ def run(
         batch_size=batch_size,
         query_id=query_id,
         until_now=until_now,
-        lasting=seconds("--for", lasting),
+        lasting=parse_interval("--for", lasting),
         most=most,
-        progress_every=seconds("--progress-every", progress_every),
+        progress_every=parse_interval("--progress-every", progress_every),
         oof=oof,
         delta=delta,
         no_empties=no_empties,
@@ -163,29 +176,29 @@ def run(
         bookmark=bookmark,
         bookmark_not_found=bookmark_not_found,
         rate=rate,
-        rate_max_gap=seconds("--rate-max-gap", rate_max_gap),
+        rate_max_gap=parse_interval("--rate-max-gap", rate_max_gap),
     )
     if options is not None:
-        from sowctl.engine.following.control import with_text
+        from sowctl.engine.subscriptions.control import apply_subscription_text
 
-        asked = with_text(asked, options)
-    from sowctl.cli.commands.bodies.places import PlaceOptions, kept
-    from sowctl.cli.commands.bodies.subscribe import Printing
+        asked = apply_subscription_text(asked, options)
+    from sowctl.cli.commands.bodies.places import PlaceOptions, hold_place
+    from sowctl.cli.commands.bodies.subscribe import EventPrinter
 
     keeping = PlaceOptions(store, store_config, client, sub_id, commit, ack, commit_every)
 
     with invocation.open_instance(target, fix_names=fix_names) as instance:
         replayed = asked.bookmark is not None or store is not None
-        topics = followed(instance, target, message_type, literal=literal_topic, replayed=replayed)
+        topics = resolve_followed_topics(instance, target, message_type, literal=literal_topic, replayed=replayed)
         # A view is not computed for this, and what has no records yet may come to have any field.
         stored = [Resolved(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
         if stored and len(stored) == len(topics):
             named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
-            tell_unknown(instance, stored, asking.with_unknown(invocation, named, None, strict=strict))
-        with kept(invocation, instance, keeping, topics, target, asked) as (asked, places):
+            report_unknown_fields(instance, stored, asking.apply_unknown(invocation, named, None, strict=strict))
+        with hold_place(invocation, instance, keeping, topics, target, asked) as (asked, places):
             several = len(topics) != 1
-            printing = Printing(
+            printing = EventPrinter(
                 invocation, instance, data_only=data_only, controlled=control, several=several, places=places
             )
-            printing.run(topics, asked, joining(instance, target, message_type, literal=literal_topic))
+            printing.run(topics, asked, build_new_topic_resolver(instance, target, message_type, literal=literal_topic))
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format
+from sowctl.cli.parsing.options import Columns, Format
 
 EXAMPLES = (
     "sowctl upkeep list",
@@ -17,15 +17,15 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     ``next`` is the current time for an action that is due. Steps in brackets, and events that are not schedules, apply
     only to servers; sowctl upkeep run ignores them.
     """
-    from sowctl.cli.commands.bodies.retention import ACTIONS_FIT, action_row, person_action_row
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.upkeep.retention.actions import planned
+    from sowctl.cli.commands.bodies.retention import ACTIONS_FIT, build_action_row, build_person_action_row
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.maintenance.retention.actions import list_actions
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
         now = instance.now
         if sink.is_for_person and columns is None:
-            sink.write_rows((person_action_row(action, now) for action in planned(instance)), ACTIONS_FIT)
+            sink.write_rows((build_person_action_row(action, now) for action in list_actions(instance)), ACTIONS_FIT)
         else:
-            sink.write_rows(action_row(action, now) for action in planned(instance))
+            sink.write_rows(build_action_row(action, now) for action in list_actions(instance))
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, DryRun, Format
+from sowctl.cli.parsing.options import Columns, DryRun, Format
 
 EXAMPLES = (
     "sowctl upkeep run --dry-run",
@@ -30,15 +30,15 @@ def run(
     run, and the action remains due. The command does not ask for confirmation: the configuration defines what to
     remove.
     """
-    from sowctl.cli.commands.bodies.retention import Deleting, step_row
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.upkeep.retention.actions import run as run_actions
+    from sowctl.cli.commands.bodies.retention import RecordDeleter, build_step_row
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.maintenance.retention.actions import run_actions as run_actions
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     failed = []
     with invocation.open_instance() as instance:
         reports = []
-        for report in run_actions(instance, Deleting(), dry_run=dry_run):
+        for report in run_actions(instance, RecordDeleter(), dry_run=dry_run):
             reports.append(report)
             for note in report.did.notes if report.error is None else ():
                 invocation.note(f"{report.name}, {report.step}: {note}")
@@ -47,7 +47,7 @@ def run(
                 error = report.error
                 words = f"{report.name}, {report.step}: {error.message}"
                 invocation.warn(words, code=error.code, place=error.place, hint=error.hint)
-        sink.write_rows(map(step_row, reports))
+        sink.write_rows(map(build_step_row, reports))
         if not reports:
             invocation.note("no action is due")
     return failed[0].exit_status if failed else 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from sowctl.cli.configuring import Define, Fragment
+from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import FINDING_FORMATS
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import FINDING_FORMATS
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(
     define: Define = None,
     fragment: Fragment = False,
     format: Annotated[
-        str, option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS)
+        str, declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS)
     ] = "text",
 ) -> int:
     """Report all errors that would prevent an instance from starting with this configuration.
@@ -40,19 +40,21 @@ def run(
     count is printed to standard error. The exit status is 0 if there are no errors, and 4 if there are, or if a file
     cannot be read (the others are still checked).
     """
-    from sowctl.cli.configuring import defines, main_file
-    from sowctl.cli.io.reporting import write_findings
-    from sowctl.config.validate import validate
+    from sowctl.cli.configuration import find_main_file, parse_defines
+    from sowctl.cli.io.report_output import write_findings
+    from sowctl.config.validate import validate_config
 
-    values = defines(define)
-    inputs = [main_file(invocation, file) for file in files] if files else [main_file(invocation, None)]
+    values = parse_defines(define)
+    inputs = [find_main_file(invocation, file) for file in files] if files else [find_main_file(invocation, None)]
 
     unread: list[ConfigError] = []
 
     def findings() -> Iterator[Finding]:
         for path, given in inputs:
             try:
-                found = validate(path, environment=invocation.environ, defines=values, fragment=fragment, given=given)
+                found = validate_config(
+                    path, environment=invocation.environ, defines=values, fragment=fragment, given=given
+                )
             except ConfigError as error:
                 unread.append(error)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format, Views
+from sowctl.cli.parsing.options import Columns, Format, Views
 
 EXAMPLES = ("sowctl view check totals",)
 
@@ -15,12 +15,12 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     surplus those that should not be, and different those with the same key but other content. The exit status is 1 if
     there are any; 'sowctl view refresh --fresh' corrects them.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.view import check, views_of
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.view import check_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
-        found = [check(instance, view) for view in views_of(instance, views)]
-    sink.write_rows(as_dict(one) | {"state": "sound" if one.sound else "differs"} for one in found)
-    return 0 if all(one.sound for one in found) else 1
+        found = [check_view(instance, view) for view in select_views(instance, views)]
+    sink.write_rows(as_dict(one) | {"state": "sound" if one.is_sound else "differs"} for one in found)
+    return 0 if all(one.is_sound for one in found) else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.options import Columns, Format, Views
+from sowctl.cli.parsing.options import Columns, Format, Views
 
 EXAMPLES = (
     "sowctl view list",
@@ -18,16 +18,16 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     compute the view. The lag is the number of changed records; it is empty if the sources cannot tell. Listing a view
     does not refresh it.
     """
-    from sowctl.cli.commands.bodies.view import VIEWS_FIT, info_row, person_row
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.view import view_info, views_of
+    from sowctl.cli.commands.bodies.view import VIEWS_FIT, build_info_row, build_person_row
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.view import build_view_info, select_views
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
-        found = [view_info(instance, view) for view in views_of(instance, views)]
+        found = [build_view_info(instance, view) for view in select_views(instance, views)]
         now = instance.now
     if sink.is_for_person and columns is None:
-        sink.write_rows((person_row(one, now) for one in found), VIEWS_FIT)
+        sink.write_rows((build_person_row(one, now) for one in found), VIEWS_FIT)
     else:
-        sink.write_rows(info_row(one, brief=sink.format == "table" and columns is None) for one in found)
+        sink.write_rows(build_info_row(one, brief=sink.format == "table" and columns is None) for one in found)
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import option
-from sowctl.cli.words.options import Columns, Format, Views
+from sowctl.cli.parsing.declarations import declare_option
+from sowctl.cli.parsing.options import Columns, Format, Views
 
 EXAMPLES = (
     "sowctl view refresh",
@@ -17,7 +17,7 @@ EXAMPLES = (
 def run(
     invocation: Invocation,
     views: Views = None,
-    fresh: Annotated[bool, option("--fresh", help="Recompute everything, ignoring the caches.")] = False,
+    fresh: Annotated[bool, declare_option("--fresh", help="Recompute everything, ignoring the caches.")] = False,
     format: Format = None,
     columns: Columns = None,
 ) -> int:
@@ -27,12 +27,12 @@ def run(
     up or computed; none if a view has no cache because none of its topics has a file. With --fresh, the caches of views
     that a view reads are recomputed, too.
     """
-    from sowctl.cli.io.emit import Choice, Sink
-    from sowctl.engine.verbs.view import refresh, views_of
+    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.engine.verbs.view import refresh_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, Choice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
     with invocation.open_instance() as instance:
-        chosen = views_of(instance, views)
-        sink.write_rows(as_dict(refresh(instance, view, fresh=fresh)) for view in chosen)
+        chosen = select_views(instance, views)
+        sink.write_rows(as_dict(refresh_view(instance, view, fresh=fresh)) for view in chosen)
     return 0

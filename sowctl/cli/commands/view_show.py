@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
-from sowctl.cli.words.options import MessageType
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType
 
 EXAMPLES = (
     "sowctl view show totals",
@@ -18,19 +18,21 @@ def run(
     invocation: Invocation,
     view: Annotated[str, Argument("VIEW", "Name of a view.", complete="view")],
     message_type: MessageType = None,
-    format: Annotated[str, option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
 ) -> int:
     """Print the definition of a view, its sources, the next action on its cache and the reason, rows, age and costs.
 
     Costs are CPU seconds of the last complete computation and of the last incremental update.
     """
-    from sowctl.cli.commands.bodies.view import shown
-    from sowctl.cli.io.emit import show_list
-    from sowctl.engine.verbs.view import definition_of, view_info, views_of
+    from sowctl.cli.commands.bodies.view import format_view
+    from sowctl.cli.io.output_sink import show_list
+    from sowctl.engine.verbs.view import build_view_definition, build_view_info, select_views
 
     with invocation.open_instance() as instance:
-        (found,) = views_of(instance, [view], message_type)
-        text = shown(view_info(instance, found), definition_of(found), invocation.clock(), as_json=format == "json")
+        (found,) = select_views(instance, [view], message_type)
+        text = format_view(
+            build_view_info(instance, found), build_view_definition(found), invocation.clock(), as_json=format == "json"
+        )
     if format == "json":
         invocation.streams.stdout.write(text.encode() + b"\n")
     else:

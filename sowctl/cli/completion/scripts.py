@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sowctl.cli.completion.offers import Offers
+    from sowctl.cli.completion.candidates import Candidates
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-def script(shell: str) -> str:
+def build_script(shell: str) -> str:
     """The script for ``bash``, ``zsh`` or ``fish``."""
-    return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]
+    return {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT, "fish": _FISH_SCRIPT}[shell]
 
 
-def plain(words: Sequence[str], shell: str) -> list[str]:
+def unquote_words(words: Sequence[str], shell: str) -> list[str]:
     """The words of a line without their quotation marks, which bash hands over; the last may not be ended yet."""
-    return [_unquoted(word) for word in words] if shell == "bash" else list(words)
+    return [_unquote_word(word) for word in words] if shell == "bash" else list(words)
 
 
-def _unquoted(word: str) -> str:
+def _unquote_word(word: str) -> str:
     # A backslash at the end has nothing behind it yet.
     for text in (word, *((word[:-1],) if word.endswith("\\") else ()), word + '"', word + "'"):
         try:
@@ -38,14 +38,14 @@ def _unquoted(word: str) -> str:
     return word
 
 
-def answer(found: Offers) -> bytes:
+def encode_answer(found: Candidates) -> bytes:
     """The lines of an answer."""
     lines = ["\t".join((found.paths or "-", "unfinished" if found.unfinished else "-", found.front))]
     lines += [f"{one.text}\t{one.help}" for one in found.words if one.text.isprintable()]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
-_BASH = """\
+_BASH_SCRIPT = """\
 # bash completion for sowctl
 _sowctl() {
     local word part="" kind state front line quoted join="" index
@@ -91,7 +91,7 @@ _sowctl() {
 complete -F _sowctl sowctl
 """
 
-_ZSH = """\
+_ZSH_SCRIPT = """\
 #compdef sowctl
 # zsh completion for sowctl
 _sowctl() {
@@ -125,7 +125,7 @@ _sowctl() {
 if [[ $funcstack[1] == _sowctl ]]; then _sowctl "$@"; else compdef _sowctl sowctl; fi
 """
 
-_FISH = """\
+_FISH_SCRIPT = """\
 # fish completion for sowctl
 function __sowctl
     set -l words (commandline -opc)

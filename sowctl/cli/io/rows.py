@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
-from sowctl.values.human import format_age, format_ago, format_bytes
-from sowctl.values.times import fixed_clock, format_time, parse_time
+from sowctl.values.display import format_age, format_ago, format_bytes
+from sowctl.values.times import build_fixed_clock, format_time, parse_time
 
 INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state", figures=("size", "free"))
 """Of the brief row of a topic, what gives way on a narrow terminal."""
@@ -22,13 +22,13 @@ BACKUPS_FIT = TableFit(spare=("kind", "txids", "records", "verified", "at"), fig
 """Of the row of a backup for a person, what gives way on a narrow terminal."""
 
 if TYPE_CHECKING:
+    from sowctl.engine.maintenance.journal_search.entries import EntryBatch
     from sowctl.engine.reports import TopicInfo
-    from sowctl.engine.upkeep.searching.entries import EntryBatch
     from sowctl.engine.verbs.upkeep.backup import BackupRow
     from sowctl.journal.block import FileInfo
 
 
-def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
+def build_topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     """All facts of a topic; ``brief``: those that fit a line, for people."""
     updated = format_time(topic.last_update) if topic.last_update is not None else None
     if not brief:
@@ -54,9 +54,9 @@ def topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     }
 
 
-def person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
+def build_person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
     """The brief rows for a terminal: the last update as an age at ``now``, a lag only where a topic has one."""
-    rows = [topic_row(topic, brief=True) for topic in topics]
+    rows = [build_topic_row(topic, brief=True) for topic in topics]
     for row, topic in zip(rows, topics, strict=True):
         del row["last update"]
         row["updated"] = format_ago((now - topic.last_update) / 1e6) if topic.last_update else None
@@ -64,12 +64,12 @@ def person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
     return rows
 
 
-def file_row(file: FileInfo) -> dict[str, Any]:
+def build_file_row(file: FileInfo) -> dict[str, Any]:
     """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
     return as_dict(file) | {"path": str(file.path), "created": format_time(file.created)}
 
 
-def person_file_row(file: FileInfo) -> dict[str, Any]:
+def build_person_file_row(file: FileInfo) -> dict[str, Any]:
     """One journal file for a terminal: its path from the working directory if it is below it, its txids as a range."""
     return {
         "path": shorten_path(str(file.path)),
@@ -80,10 +80,10 @@ def person_file_row(file: FileInfo) -> dict[str, Any]:
     }
 
 
-def person_backup_row(backup: BackupRow, now: int) -> dict[str, Any]:
+def build_person_backup_row(backup: BackupRow, now: int) -> dict[str, Any]:
     """One backup for a terminal: its instant, its txids as a range, and how long ago it was read as a whole."""
     row = as_dict(backup)
-    verified = row["verified"] and format_ago((now - parse_time(row["verified"], fixed_clock(now))) / 1e6)
+    verified = row["verified"] and format_ago((now - parse_time(row["verified"], build_fixed_clock(now))) / 1e6)
     return {
         "name": row["name"],
         "kind": row["kind"],
@@ -106,7 +106,7 @@ def shorten_path(path: str) -> str:
     return path[len(here) :] if path.startswith(here) else path
 
 
-def entries_of(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:
+def skip_entries(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:
     """All entries but the first ``skip``."""
     for batch in batches:
         taken = min(skip, len(batch.records))

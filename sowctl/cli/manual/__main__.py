@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sowctl.cli.manual.generated import write
+from sowctl.cli.manual.generators import write_pages
 
-write(Path(sys.argv[1] if len(sys.argv) > 1 else "man"))
+write_pages(Path(sys.argv[1] if len(sys.argv) > 1 else "man"))

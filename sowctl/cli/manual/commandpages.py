@@ -1,6 +1,6 @@
 """The section 1 manual pages, made from the table of commands and their declarations.
 
-``sowctl man`` shows them as they are made; ``generated.py`` says how the committed files are written.
+``sowctl man`` shows them as they are made; ``generators.py`` says how the committed files are written.
 """
 
 from __future__ import annotations
@@ -8,21 +8,30 @@ from __future__ import annotations
 from inspect import cleandoc
 from pathlib import Path
 
-from sowctl.cli.manual.roff import Items, ManualPage, Paragraph, Section, Subheading, Verbatim, roff, sentence
-from sowctl.cli.words.codes import EXITS
-from sowctl.cli.words.declare import Argument, Option, Parameter
-from sowctl.cli.words.helptext import by_panel, usage
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.options import FORMATS, GLOBALS, VARIABLES
-from sowctl.cli.words.overview import EXAMPLES, SUMMARY
-from sowctl.cli.words.table import COMMANDS, GROUPS, Command
+from sowctl.cli.manual.roff import (
+    Items,
+    ManualPage,
+    Paragraph,
+    Section,
+    Subheading,
+    Verbatim,
+    format_roff,
+    format_sentence,
+)
+from sowctl.cli.parsing.codes import EXIT_STATUSES
+from sowctl.cli.parsing.declarations import Argument, Option, Parameter
+from sowctl.cli.parsing.helptext import format_usage, group_by_panel
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, GLOBAL_VARIABLES
+from sowctl.cli.parsing.overview import EXAMPLES, PROGRAM_SUMMARY
+from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
 from sowctl.version import RELEASE_DATE, VERSION
 
-SOURCE = f"sowctl {VERSION}"
-ENVIRONMENT = (
+PAGE_SOURCE = f"sowctl {VERSION}"
+ENVIRONMENT_ITEMS = (
     *(
         (name, f"The value of --{option.replace('_', '-')}, where it is not given.")
-        for option, name in VARIABLES.items()
+        for option, name in GLOBAL_VARIABLES.items()
     ),
     ("NO_COLOR", "If not empty: no colours. TERM=dumb does the same."),
     ("CLICOLOR_FORCE, FORCE_COLOR", "If neither empty nor 0: colours also where there is no terminal."),
@@ -35,27 +44,27 @@ ENVIRONMENT = (
     ("COLUMNS", "The width of tables on a terminal."),
     ("LC_ALL, LC_CTYPE, LANG", "The encoding of the terminal. Output that goes elsewhere never depends on them."),
 )
-FILES = (
+FILE_ITEMS = (
     ("sowctl.xml, amps.xml, config.xml", "The configuration, where one of them alone is in the working directory."),
     ("NAME.sow", "A store: the last message per key of one topic; see sow-store(5)."),
     ("INSTANCE.NNNNNNNNNN.journal", "A file of the transaction log; see sow-journal(5)."),
 )
-RELATED = (
+RELATED_PAGES = (
     "sow-config(5), sow-store(5), sow-journal(5), sowctl-behaviour(7), sowctl-changes(7), sowctl-errors(7), "
     "sowctl-expressions(7), sowctl-guarantees(7), sowctl-howto(7), sowctl-lint(7), sowctl-messages(7), "
     "sowctl-plugins(7), sowctl-python(7), sowctl-security(7), sowctl-spark(7), sowctl-tutorial(7), sowctl-types(7)"
 )
 
 
-def main_page() -> ManualPage:
+def build_main_page() -> ManualPage:
     """``sowctl(1)``."""
     commands: list[Subheading | Items] = []
     for group in GROUPS:
         members = [command for command in COMMANDS if command.group == group]
-        commands += [Subheading(group), Items(tuple((c.name, sentence(c.summary)) for c in members))]
-    statuses = Items(tuple((str(status), words) for status, words in EXITS))
+        commands += [Subheading(group), Items(tuple((c.name, format_sentence(c.summary)) for c in members))]
+    statuses = Items(tuple((str(status), words) for status, words in EXIT_STATUSES))
     sections = (
-        Section("NAME", (Paragraph(f"sowctl - {SUMMARY}"),)),
+        Section("NAME", (Paragraph(f"sowctl - {PROGRAM_SUMMARY}"),)),
         Section("SYNOPSIS", (Paragraph("sowctl [OPTIONS] COMMAND [ARGUMENTS]..."),)),
         Section(
             "DESCRIPTION",
@@ -73,16 +82,19 @@ def main_page() -> ManualPage:
         ),
         Section("EXAMPLES", (Verbatim(EXAMPLES),)),
         Section("COMMANDS", tuple(commands)),
-        Section("OPTIONS", (Paragraph("Before or after the command alike:"), _options(GLOBALS), _HELP)),
+        Section(
+            "OPTIONS",
+            (Paragraph("Before or after the command alike:"), _build_option_items(GLOBAL_PARAMETERS), _HELP_ITEMS),
+        ),
         Section("EXIT STATUS", (statuses, Paragraph("Take any other status for a failure."))),
-        Section("ENVIRONMENT", (Items(ENVIRONMENT),)),
-        Section("FILES", (Items(FILES),)),
-        Section("SEE ALSO", (Paragraph(", ".join(f"{c.page}(1)" for c in COMMANDS) + ", " + RELATED),)),
+        Section("ENVIRONMENT", (Items(ENVIRONMENT_ITEMS),)),
+        Section("FILES", (Items(FILE_ITEMS),)),
+        Section("SEE ALSO", (Paragraph(", ".join(f"{c.page}(1)" for c in COMMANDS) + ", " + RELATED_PAGES),)),
     )
-    return ManualPage("sowctl", 1, RELEASE_DATE, SOURCE, sections)
+    return ManualPage("sowctl", 1, RELEASE_DATE, PAGE_SOURCE, sections)
 
 
-_HELP = Items(
+_HELP_ITEMS = Items(
     (
         ("--help, -h", "Show full help; -h shows short help."),
         ("--version, -V", "Show the version; with --json, also the versions of libraries."),
@@ -90,51 +102,51 @@ _HELP = Items(
 )
 
 
-def command_page(command: Command) -> ManualPage:
+def build_command_page(command: Command) -> ManualPage:
     """The page of one command."""
-    loaded = load(command)
-    own = [parameter for parameter in loaded.parameters if parameter not in GLOBALS]
+    loaded = load_command(command)
+    own = [parameter for parameter in loaded.parameters if parameter not in GLOBAL_PARAMETERS]
     arguments = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
     options = [parameter for parameter in own if isinstance(parameter.declared, Option)]
     text = cleandoc(loaded.run.__doc__ or "").split("\n\n")
     sections = [
         Section("NAME", (Paragraph(f"{command.page} - {command.summary}"),)),
-        Section("SYNOPSIS", (Paragraph(usage(loaded)),)),
+        Section("SYNOPSIS", (Paragraph(format_usage(loaded)),)),
         Section("DESCRIPTION", tuple(Paragraph(" ".join(part.split())) for part in text)),
         Section("EXAMPLES", (Verbatim(loaded.examples),)),
     ]
     if arguments:
         items = tuple((p.declared.metavar, p.declared.help) for p in arguments)
         sections.append(Section("ARGUMENTS", (Items(items),)))
-    for panel, members in by_panel(loaded.parameters).items():
-        sections.append(Section(panel.upper(), (_options(tuple(members)),)))
+    for panel, members in group_by_panel(loaded.parameters).items():
+        sections.append(Section(panel.upper(), (_build_option_items(tuple(members)),)))
     # Told where a command has the option, so that no page has to be looked up for it.
     if any(p.declared.choices == FORMATS for p in options):
-        sections += _formats(
+        sections += _build_format_sections(
             named=any(isinstance(p.declared, Option) and "--output" in p.declared.names for p in options)
         )
     sections += [
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
-        Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED),)),
+        Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED_PAGES),)),
     ]
-    return ManualPage(command.page, 1, RELEASE_DATE, SOURCE, tuple(sections))
+    return ManualPage(command.page, 1, RELEASE_DATE, PAGE_SOURCE, tuple(sections))
 
 
-def pages() -> tuple[ManualPage, ...]:
+def build_pages() -> tuple[ManualPage, ...]:
     """All pages of section 1."""
-    return (main_page(), *map(command_page, COMMANDS))
+    return (build_main_page(), *map(build_command_page, COMMANDS))
 
 
-def made(_: Path) -> dict[str, str]:
+def generate_pages(_: Path) -> dict[str, str]:
     """The pages by the names of their files."""
-    return {f"{page.name}.{page.number}": roff(page) for page in pages()}
+    return {f"{page.name}.{page.number}": format_roff(page) for page in build_pages()}
 
 
-def _options(parameters: tuple[Parameter, ...]) -> Items:
-    return Items(tuple(_option(parameter) for parameter in parameters))
+def _build_option_items(parameters: tuple[Parameter, ...]) -> Items:
+    return Items(tuple(_format_option(parameter) for parameter in parameters))
 
 
-def _option(parameter: Parameter) -> tuple[str, str]:
+def _format_option(parameter: Parameter) -> tuple[str, str]:
     declared = parameter.declared
     assert isinstance(declared, Option)
     value = ""
@@ -148,13 +160,13 @@ def _option(parameter: Parameter) -> tuple[str, str]:
     return ", ".join(declared.names) + value, text
 
 
-def _formats(*, named: bool) -> list[Section]:
+def _build_format_sections(*, named: bool) -> list[Section]:
     from sowctl.output.exports import ENDINGS
     from sowctl.output.formats import FORMATS as TABLE
-    from sowctl.output.options import NAMES
+    from sowctl.output.options import COLUMN_NAMES
 
-    names = ", ".join(NAMES)
-    items = Items(tuple((line.name, sentence(line.summary)) for line in TABLE))
+    names = ", ".join(COLUMN_NAMES)
+    items = Items(tuple((line.name, format_sentence(line.summary)) for line in TABLE))
     text = f"Columns and templates know paths such as /price and these names: {names}."
     endings = ", ".join("." + name for ending in ENDINGS for name in ending.names)
     by_name = (

@@ -1,6 +1,6 @@
 """The tables of elements in ``sow-config(5)``, as roff, made from the element table.
 
-What stands between the two marks of the page is renewed (``generated.py``).
+What stands between the two marks of the page is renewed (``generators.py``).
 """
 
 from __future__ import annotations
@@ -8,39 +8,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sowctl.cli.manual.roff import escaped
-from sowctl.config.elements.element import Element, walk
+from sowctl.cli.manual.roff import escape_text
+from sowctl.config.elements.element import Element, walk_rows
 from sowctl.config.elements.instance import INSTANCE
 from sowctl.config.elements.modules import ACTION_MODULES
-from sowctl.config.schema import ElementRow, rows, value_of
+from sowctl.config.schema import ElementRow, describe_value, iterate_rows
 
-NAME = "sow-config.5"
-BEGIN = '.\\" begin: made by python -m sowctl.cli.manual'
-END = '.\\" end: made by python -m sowctl.cli.manual'
-_KINDS = {"every": "interval or time", "usage": "percentage", "interval": "interval", "regex": "pattern"}
-_ADDED = {"LocalQueue": "Queue", "GroupLocalQueue": "Queue"}
+PAGE_FILE = "sow-config.5"
+BEGIN_MARK = '.\\" begin: made by python -m sowctl.cli.manual'
+END_MARK = '.\\" end: made by python -m sowctl.cli.manual'
+_KIND_NAMES = {"every": "interval or time", "usage": "percentage", "interval": "interval", "regex": "pattern"}
+_REPEATED_ELEMENTS = {"LocalQueue": "Queue", "GroupLocalQueue": "Queue"}
 """Elements with the same children as another, which are listed once."""
 
 
-def made(directory: Path) -> dict[str, str]:
+def generate_pages(directory: Path) -> dict[str, str]:
     """The page by its name, with fresh tables. Raises OSError."""
-    return {NAME: renewed((directory / NAME).read_text(encoding="utf-8"))}
+    return {PAGE_FILE: renew_tables((directory / PAGE_FILE).read_text(encoding="utf-8"))}
 
 
-def renewed(page: str) -> str:
+def renew_tables(page: str) -> str:
     """The page with fresh tables between its marks."""
-    before, _, rest = page.partition(BEGIN + "\n")
-    _, _, after = rest.partition(END + "\n")
-    return "".join((before, BEGIN, "\n", *(line + "\n" for line in tables()), END, "\n", after))
+    before, _, rest = page.partition(BEGIN_MARK + "\n")
+    _, _, after = rest.partition(END_MARK + "\n")
+    return "".join((before, BEGIN_MARK, "\n", *(line + "\n" for line in build_tables()), END_MARK, "\n", after))
 
 
-def tables() -> Iterator[str]:
+def build_tables() -> Iterator[str]:
     """The lines of all tables."""
-    yield from (".SS Elements", *_intro(), ".na", ".TS", "l1 l1 l1 lw(27n).")
+    yield from (".SS Elements", *_build_intro(), ".na", ".TS", "l1 l1 l1 lw(27n).")
     yield r"\fBelement\fR	\fBtimes\fR		\fBvalue; default. Meaning\fR"
-    for row in rows():
-        if not any(f"/{name}/" in f"/{row.path}" for name in _ADDED):
-            yield from _entry(row)
+    for row in iterate_rows():
+        if not any(f"/{name}/" in f"/{row.path}" for name in _REPEATED_ELEMENTS):
+            yield from _format_entry(row)
     yield from (
         ".TE",
         ".ad l",
@@ -48,20 +48,28 @@ def tables() -> Iterator[str]:
         "An old name is read like the present name; lint reports it under the rule.",
     )
     yield from (".TS", "l l l.", r"\fBold\fR	\fBpresent\fR	\fBrule\fR")
-    yield from _synonyms()
+    yield from _list_synonyms()
     yield from (".TE", ".SS Retired elements", ".TS", "l l.", r"\fBelement\fR	\fBrule\fR")
-    yield from dict.fromkeys(f"{escaped(row.row.tag)}	{row.row.retired}" for row in rows() if row.row.retired)
+    yield from dict.fromkeys(
+        f"{escape_text(row.row.tag)}	{row.row.retired}" for row in iterate_rows() if row.row.retired
+    )
     yield from (".TE", ".SS Modules of actions")
     yield "The options of each module. A star marks required options. The type is text unless stated otherwise."
     yield from (".na", ".TS", "l lw(34n).", r"\fBmodule\fR	\fBoptions\fR")
     for modules in ACTION_MODULES.values():
         for name, module in modules.items():
-            options = ", ".join(_option(option, kind, module.required) for option, kind in module.options.items())
-            yield from (f"{escaped(name.removeprefix('amps-action-'))}	T{{", escaped(options) or "none", "T}")
+            options = ", ".join(
+                _format_option(option, kind, module.required) for option, kind in module.options.items()
+            )
+            yield from (
+                f"{escape_text(name.removeprefix('amps-action-'))}	T{{",
+                escape_text(options) or "none",
+                "T}",
+            )
     yield from (".TE", ".ad l")
 
 
-def _intro() -> tuple[str, ...]:
+def _build_intro() -> tuple[str, ...]:
     return (
         "Children are indented below their parent.",
         "The second column says how often an element may occur.",
@@ -74,17 +82,21 @@ def _intro() -> tuple[str, ...]:
     )
 
 
-def _entry(row: ElementRow) -> tuple[str, ...]:
-    value = value_of(row.row)
+def _format_entry(row: ElementRow) -> tuple[str, ...]:
+    value = describe_value(row.row)
     if row.row.default is not None:
         value += f"; {row.row.default}"
-    bounds = _bounds(row.row)
+    bounds = _format_bounds(row.row)
     text = f"{value}{bounds}. {row.text[0].upper()}{row.text[1:]}."
     mark = "+" if row.acted else ""
-    return (f"{'  ' * row.depth}{escaped(row.row.tag)}	{row.row.times}	{mark}	T{{", escaped(text), "T}")
+    return (
+        f"{'  ' * row.depth}{escape_text(row.row.tag)}	{row.row.times}	{mark}	T{{",
+        escape_text(text),
+        "T}",
+    )
 
 
-def _bounds(row: Element) -> str:
+def _format_bounds(row: Element) -> str:
     if row.low is not None and row.high is not None:
         return f", {row.low} to {row.high}"
     if row.low is not None:
@@ -92,15 +104,15 @@ def _bounds(row: Element) -> str:
     return f", at most {row.high}" if row.high is not None else ""
 
 
-def _synonyms() -> Iterator[str]:
+def _list_synonyms() -> Iterator[str]:
     found: dict[tuple[str, str, str], None] = {}
-    for _, row in walk(INSTANCE):
+    for _, row in walk_rows(INSTANCE):
         for name, rule in row.synonyms:
             found[(name, row.tag, rule or "")] = None
     for old, present, rule in found:
-        yield f"{escaped(old)}	{escaped(present)}	{rule}"
+        yield f"{escape_text(old)}	{escape_text(present)}	{rule}"
 
 
-def _option(name: str, kind: str, required: tuple[str, ...]) -> str:
+def _format_option(name: str, kind: str, required: tuple[str, ...]) -> str:
     star = "*" if name in required else ""
-    return f"{name}{star} ({_KINDS.get(kind, kind)})" if kind else f"{name}{star}"
+    return f"{name}{star} ({_KIND_NAMES.get(kind, kind)})" if kind else f"{name}{star}"

@@ -10,22 +10,34 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-_CHARACTERS = {
+_SPECIAL_CHARACTERS = {
     "aq": "'", "ga": "`", "ha": "^", "ti": "~", "bu": "*", "em": "--", "en": "-", "lq": '"', "rq": '"', "dq": '"',
     "rs": "\\", "<=": "<=", ">=": ">=", "->": "->", "mu": "x",
 }  # fmt: skip
 """Special characters by their two letters."""
-_ESCAPE = re.compile(
+_ESCAPE_PATTERN = re.compile(
     r"\\(?:f(?:\[[^\]]*\]|\(..|.)|\((?P<two>..)|\[(?P<long>[^\]]*)\]|s[+-]?\d|(?P<one>.)|$)", re.DOTALL
 )
-_ARGUMENT = re.compile(r'"([^"]*)"|((?:\\.|[^\s\\])+)')
-_SIGNS = {"-": "-", "e": "\\", "&": "", ":": "", "~": " ", " ": " ", "0": " ", "%": "", "/": "", ",": "", "|": ""}
-_SILENT = frozenset({"nh", "hy", "ad", "na", "PD", "YS"})
+_ARGUMENT_PATTERN = re.compile(r'"([^"]*)"|((?:\\.|[^\s\\])+)')
+_SIGN_ESCAPES = {
+    "-": "-",
+    "e": "\\",
+    "&": "",
+    ":": "",
+    "~": " ",
+    " ": " ",
+    "0": " ",
+    "%": "",
+    "/": "",
+    ",": "",
+    "|": "",
+}
+_SILENT_REQUESTS = frozenset({"nh", "hy", "ad", "na", "PD", "YS"})
 _PLAIN_FONTS = frozenset({"B", "I", "SM", "SB"})
 _MIXED_FONTS = frozenset({"BR", "RB", "IR", "RI", "BI", "IB"})
-_TEXT = 7
+_TEXT_COLUMN = 7
 """Column of running text."""
-_TAGGED = 7
+_TAG_INDENT_COLUMNS = 7
 """How far the text of a tag stands in from the tag."""
 
 
@@ -33,29 +45,29 @@ class UnknownMacroError(ValueError):
     """A line of a page that this module cannot show."""
 
 
-def to_text(source: str, columns: int = 80) -> str:
+def format_text(source: str, columns: int = 80) -> str:
     """The page as text of ``columns``. Raises :class:`UnknownMacroError` for a macro that it does not know."""
-    return "\n".join(_Page(columns).lines(source)) + "\n"
+    return "\n".join(_Page(columns).format_lines(source)) + "\n"
 
 
-def characters(text: str) -> str:
+def decode_escapes(text: str) -> str:
     """A text line without escapes: fonts are dropped, special characters become themselves."""
 
     def plain(match: re.Match[str]) -> str:
         name = match["two"] or match["long"]
         if name is not None:
             # An error and no guess: a test shows every page, so a sign that is new is added to the table.
-            if name not in _CHARACTERS:
+            if name not in _SPECIAL_CHARACTERS:
                 raise UnknownMacroError(f"\\({name}")
-            return _CHARACTERS[name]
+            return _SPECIAL_CHARACTERS[name]
         one = match["one"]
         if one is None:
             return ""
-        if one not in _SIGNS:
+        if one not in _SIGN_ESCAPES:
             raise UnknownMacroError(f"\\{one}")
-        return _SIGNS[one]
+        return _SIGN_ESCAPES[one]
 
-    return _ESCAPE.sub(plain, text.partition('\\"')[0] if '\\"' in text else text)
+    return _ESCAPE_PATTERN.sub(plain, text.partition('\\"')[0] if '\\"' in text else text)
 
 
 class _Page:
@@ -70,24 +82,24 @@ class _Page:
         self.hanging = 0
         self.verbatim = False
 
-    def lines(self, source: str) -> Iterator[str]:
+    def format_lines(self, source: str) -> Iterator[str]:
         rows = iter(source.splitlines())
         for row in rows:
             # ``\&`` in front says that the dot is text.
             if row.startswith((".", "'")) and not row.startswith("\\&"):
-                yield from self.request(row[1:], rows)
+                yield from self.apply_request(row[1:], rows)
             elif self.verbatim:
-                yield (" " * (self.indent + 4) + characters(row)).rstrip()
+                yield (" " * (self.indent + 4) + decode_escapes(row)).rstrip()
             else:
-                yield from self.text(characters(row))
-        yield from self.flush()
+                yield from self.add_text(decode_escapes(row))
+        yield from self.flush_paragraph()
 
     @property
     def indent(self) -> int:
-        """Where running text stands now."""
-        return _TEXT + 4 * self.nested + self.hanging
+        """The column of running text."""
+        return _TEXT_COLUMN + 4 * self.nested + self.hanging
 
-    def text(self, words: str) -> Iterator[str]:
+    def add_text(self, words: str) -> Iterator[str]:
         """A line of running text, or the line that a tag is made of."""
         # The line behind ``.TP`` is the tag, whatever it is.
         if self.awaits_tag:
@@ -95,11 +107,11 @@ class _Page:
         elif words.strip():
             self.words.append(words)
         else:
-            yield from self.flush()
+            yield from self.flush_paragraph()
             yield ""
 
-    def flush(self) -> Iterator[str]:
-        """What ends here: a paragraph, with its tag before it, beside it where that is short."""
+    def flush_paragraph(self) -> Iterator[str]:
+        """Yield the paragraph that ends here, with its tag before it, beside it where that is short."""
         rows = textwrap.wrap(
             " ".join(self.words), max(20, self.columns - self.indent), break_on_hyphens=False, break_long_words=False
         )
@@ -114,24 +126,24 @@ class _Page:
                 yield front
         yield from (" " * self.indent + row for row in rows)
 
-    def request(self, line: str, rows: Iterator[str]) -> Iterator[str]:
+    def apply_request(self, line: str, rows: Iterator[str]) -> Iterator[str]:
         """A macro or request, with the lines that belong to it."""
         name, _, rest = line.strip().partition(" ")
-        if name.startswith('\\"') or name in _SILENT or not name:
+        if name.startswith('\\"') or name in _SILENT_REQUESTS or not name:
             return
         if name in _PLAIN_FONTS or name in _MIXED_FONTS:
-            yield from self.text(characters(_words(line.strip(), mark="")))
+            yield from self.add_text(decode_escapes(_read_words(line.strip(), mark="")))
         elif name == "br":
-            yield from self.flush()
+            yield from self.flush_paragraph()
         elif name == "TS":
-            yield from self.flush()
-            yield from self.table(rows)
+            yield from self.flush_paragraph()
+            yield from self.format_table(rows)
         else:
-            yield from self.paragraph(name, [characters(word) for word in _arguments(rest)])
+            yield from self.start_paragraph(name, [decode_escapes(word) for word in _split_arguments(rest)])
 
-    def paragraph(self, name: str, words: list[str]) -> Iterator[str]:
+    def start_paragraph(self, name: str, words: list[str]) -> Iterator[str]:
         """A macro that ends the paragraph before it."""
-        yield from self.flush()
+        yield from self.flush_paragraph()
         if name == "TH":
             head = f"{words[0].upper()}({words[1]})"
             yield f"{head}{'sowctl manual':^{max(0, self.columns - 2 * len(head))}}{head}"
@@ -145,10 +157,13 @@ class _Page:
             if name == "SY":
                 self.words += words
         elif name == "TP":
-            self.hanging, self.awaits_tag = _TAGGED, True
+            self.hanging, self.awaits_tag = _TAG_INDENT_COLUMNS, True
             yield ""
         elif name == "IP":
-            self.hanging, self.tag = (4 if words and len(words[0]) < 3 else _TAGGED), words[0] if words else None
+            self.hanging, self.tag = (
+                (4 if words and len(words[0]) < 3 else _TAG_INDENT_COLUMNS),
+                words[0] if words else None,
+            )
             yield ""
         elif name in ("RS", "RE"):
             self.nested = max(0, self.nested + (1 if name == "RS" else -1))
@@ -158,7 +173,7 @@ class _Page:
         else:
             raise UnknownMacroError(f".{name}")
 
-    def table(self, rows: Iterator[str]) -> Iterator[str]:
+    def format_table(self, rows: Iterator[str]) -> Iterator[str]:
         """The lines of a tbl(1) table up to ``.TE``, its columns as wide as their longest cell."""
         cells: list[list[str]] = []
         formats = True
@@ -171,29 +186,29 @@ class _Page:
                 continue
             # A cell in ``T{`` and ``T}`` may go over several lines.
             while row.count("T{") > row.count("T}"):
-                row = f"{row} {_words(next(rows))}"
+                row = f"{row} {_read_words(next(rows))}"
             bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
-            cells.append([characters(cell) for cell in bare])
+            cells.append([decode_escapes(cell) for cell in bare])
         count = max(map(len, cells), default=0)
         # The last column is not counted: its text is wrapped into the room that is left.
         widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(count)]
         yield ""
         for texts in cells:
-            front = " " * _TEXT + "".join(cell.ljust(widths[at] + 2) for at, cell in enumerate(texts[:-1]))
+            front = " " * _TEXT_COLUMN + "".join(cell.ljust(widths[at] + 2) for at, cell in enumerate(texts[:-1]))
             room = max(20, self.columns - len(front))
             last = textwrap.wrap(texts[-1], room, break_on_hyphens=False, break_long_words=False) or [""]
             yield (front + last[0]).rstrip()
             yield from (" " * len(front) + more for more in last[1:])
 
 
-def _words(line: str, mark: str = ".") -> str:
+def _read_words(line: str, mark: str = ".") -> str:
     """A line of text as it is, a font macro as the words that it prints."""
     name, _, rest = line.removeprefix(mark).partition(" ")
     if not line.startswith(mark) or name not in _PLAIN_FONTS | _MIXED_FONTS:
         return line
-    return (" " if name in _PLAIN_FONTS else "").join(_arguments(rest))
+    return (" " if name in _PLAIN_FONTS else "").join(_split_arguments(rest))
 
 
-def _arguments(rest: str) -> list[str]:
+def _split_arguments(rest: str) -> list[str]:
     """The arguments of a macro: texts in double quotes, or words, in which a space behind a backslash is no end."""
-    return [quoted or word for quoted, word in _ARGUMENT.findall(rest)]
+    return [quoted or word for quoted, word in _ARGUMENT_PATTERN.findall(rest)]

@@ -15,36 +15,36 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.cli.manual import roff as pages
-from sowctl.cli.words import table
+from sowctl.cli.parsing import table
 from sowctl.errors import MissingError
 
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
 """With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
 # groff is told to write no colours, bold or underlining, so that the text is plain.
-_FORMATTERS = (
+_FORMATTER_COMMANDS = (
     ("groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u"),
     ("mandoc", "-Tutf8", "-Owidth=80"),
 )
 """Commands that make text of a page, the best first."""
-_OVERSTRUCK = re.compile(b"[^\\n]\x08")
+_OVERSTRIKE_PATTERN = re.compile(b"[^\\n]\x08")
 """Bold and underlined letters as mandoc writes them: a letter, a step back, and the letter that stays."""
-_NUMBERS = tuple(map(str, SECTIONS))
+_SECTION_NUMBERS = tuple(map(str, SECTIONS))
 
 
-def find(words: Sequence[str]) -> pages.ManualPage | Path:
+def find_page(words: Sequence[str]) -> pages.ManualPage | Path:
     """The page of a command (made here and now), or the file of a hand-written one.
 
     Raises :class:`~sowctl.errors.MissingError` ``SOW-CLI-020``.
     """
-    from sowctl.cli.manual.commandpages import command_page, main_page
+    from sowctl.cli.manual.commandpages import build_command_page, build_main_page
 
     if not words or tuple(words) == ("sowctl",):
-        return main_page()
+        return build_main_page()
     for command in table.COMMANDS:
         if tuple(words) == command.words or " ".join(words) == command.page:
-            return command_page(command)
-    if len(words) == 2 and words[0] in _NUMBERS:
+            return build_command_page(command)
+    if len(words) == 2 and words[0] in _SECTION_NUMBERS:
         words = (f"{words[1]}.{words[0]}",)
     name = re.sub(r"\(([157])\)$", r".\1", "-".join(words))
     sections: tuple[int, ...] = SECTIONS
@@ -53,35 +53,35 @@ def find(words: Sequence[str]) -> pages.ManualPage | Path:
     # "expressions" means sowctl-expressions(7) and "store" sow-store(5): that is what they are about.
     for full in (name, f"sowctl-{name}", f"sow-{name}"):
         for section in sections:
-            if (path := _installed(f"{full}.{section}")) is not None:
+            if (path := _find_installed_page(f"{full}.{section}")) is not None:
                 return path
     raise MissingError("SOW-CLI-020", f"no page named {' '.join(words)!r}", hint="sowctl man lists the commands")
 
 
-def formatted(source: pages.ManualPage | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
+def format_page(source: pages.ManualPage | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
     """The page as text; None where ``pager`` was wanted and man(1) has shown it."""
     if pager and shutil.which("man"):
         with tempfile.TemporaryDirectory() as place:
             path = source if isinstance(source, Path) else Path(place) / f"{source.name}.{source.number}"
             if isinstance(source, pages.ManualPage):
-                path.write_text(pages.roff(source), encoding="utf-8")
+                path.write_text(pages.format_roff(source), encoding="utf-8")
             # A man(1) that cannot show a file by its path fails, and the page is then printed.
             if subprocess.run(["man", "-l", str(path)], env=dict(environ), check=False).returncode == 0:
                 return None
     if isinstance(source, pages.ManualPage):
-        return pages.plain(source).encode()
-    for command in _FORMATTERS:
+        return pages.format_plain(source).encode()
+    for command in _FORMATTER_COMMANDS:
         if shutil.which(command[0], path=environ.get("PATH")):
             done = subprocess.run([*command, str(source)], env=dict(environ), capture_output=True, check=False)
             if done.returncode == 0:
-                return _OVERSTRUCK.sub(b"", done.stdout)
-    from sowctl.cli.manual.rofftext import to_text
+                return _OVERSTRIKE_PATTERN.sub(b"", done.stdout)
+    from sowctl.cli.manual.rofftext import format_text
 
-    return to_text(source.read_text(encoding="utf-8")).encode()
+    return format_text(source.read_text(encoding="utf-8")).encode()
 
 
-def _installed(file: str) -> Path | None:
-    """Where a page lies: beside the package (a checkout), or where this distribution says that it was installed."""
+def _find_installed_page(file: str) -> Path | None:
+    """Find the file of a page: beside the package (a checkout), or where this distribution was installed."""
     package = Path(__file__).parents[2]
     section = f"man{file[-1]}"
     # pip --target puts data beside the packages, whatever the list of installed files says
@@ -125,22 +125,22 @@ def search_pages(words: str) -> list[PageEntry]:
 def _read_pages() -> list[tuple[PageEntry, str]]:
     """Every page as an entry, with its text."""
     from sowctl.cli.manual import commandpages
-    from sowctl.cli.manual.rofftext import to_text
+    from sowctl.cli.manual.rofftext import format_text
 
     found = []
-    for page in commandpages.pages():
-        text = pages.plain(page)
-        found.append((PageEntry(f"{page.name}({page.number})", _subject(text)), text))
-    made = {f"{page.name}.{page.number}" for page in commandpages.pages()}
+    for page in commandpages.build_pages():
+        text = pages.format_plain(page)
+        found.append((PageEntry(f"{page.name}({page.number})", _read_subject(text)), text))
+    made = {f"{page.name}.{page.number}" for page in commandpages.build_pages()}
     for name in (*table.PAGES, "sowctl-lint"):
         for section in SECTIONS:
-            if f"{name}.{section}" not in made and (path := _installed(f"{name}.{section}")) is not None:
-                text = to_text(path.read_text(encoding="utf-8"))
-                found.append((PageEntry(f"{name}({section})", _subject(text)), text))
+            if f"{name}.{section}" not in made and (path := _find_installed_page(f"{name}.{section}")) is not None:
+                text = format_text(path.read_text(encoding="utf-8"))
+                found.append((PageEntry(f"{name}({section})", _read_subject(text)), text))
     return sorted(found, key=lambda one: one[0].name)
 
 
-def _subject(text: str) -> str:
-    """What a page's section NAME says behind the dash."""
+def _read_subject(text: str) -> str:
+    """Read the subject behind the dash in a page's section NAME."""
     match = re.search(r" - (.+?)\n\n", text, re.DOTALL)
     return " ".join(match[1].split()) if match is not None else ""

@@ -15,45 +15,45 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output import ColorDepth
 
-from sowctl.cli.completion.offers import offers
-from sowctl.cli.main import INTERRUPTED, EndedBySignal
-from sowctl.cli.shell.lines import being_written, goes_on, quoted
-from sowctl.cli.shell.running import ENDING, LEAVING, Runner
+from sowctl.cli.completion.candidates import find_candidates
+from sowctl.cli.main import INTERRUPTED_STATUS, EndedBySignal
+from sowctl.cli.shell.command_lines import is_unfinished, quote_word, split_last_word
+from sowctl.cli.shell.runner import ENDING_STATUSES, EXIT_COMMANDS, CommandRunner
 from sowctl.errors import UsageError
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 if TYPE_CHECKING:
-    from sowctl.cli.completion.known import KnownInstance
+    from sowctl.cli.completion.instance_values import InstanceValues
     from sowctl.cli.context import Invocation, Settings
 
-PROMPT = "sowctl> "
-VARIABLE = "SOWCTL_HISTORY"
-_MOST_PATHS = 500
+PROMPT_TEXT = "sowctl> "
+HISTORY_VARIABLE = "SOWCTL_HISTORY"
+_MAX_PATHS = 500
 
 
-def converse(invocation: Invocation, **terminal: Any) -> int:
+def run_prompt(invocation: Invocation, **terminal: Any) -> int:
     """Read and run commands until the end of the input or ``exit``; the status is that of the last command.
 
     ``terminal``: other ``input`` and ``output`` than the process's own, as prompt_toolkit has them.
     """
-    colored = invocation.streams.colored(invocation.streams.stdout)
-    history = _history(invocation)
+    colored = invocation.streams.shows_color(invocation.streams.stdout)
+    history = _open_history(invocation)
     status = 0
-    with Runner(invocation, invocation.streams.stdin) as runner:
+    with CommandRunner(invocation, invocation.streams.stdin) as runner:
         completer = LineCompleter(invocation)
         session: PromptSession[str] = PromptSession(
             completer=completer,
             complete_while_typing=False,
             history=history,
             enable_history_search=True,
-            multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
+            multiline=Condition(lambda: is_unfinished(get_app().current_buffer.text)),
             prompt_continuation="......> ",
             color_depth=None if colored else ColorDepth.DEPTH_1_BIT,
             **terminal,
         )
-        while not runner.left and status not in ENDING:
+        while not runner.left and status not in ENDING_STATUSES:
             try:
-                text = session.prompt(PROMPT)
+                text = session.prompt(PROMPT_TEXT)
             except EndedBySignal:
                 raise
             except KeyboardInterrupt:
@@ -64,19 +64,19 @@ def converse(invocation: Invocation, **terminal: Any) -> int:
             status = runner.run(text)
             completer.forget()
     # An interrupt ends its command and not the shell, whose end is no failure then.
-    return 0 if status == INTERRUPTED else status
+    return 0 if status == INTERRUPTED_STATUS else status
 
 
-def history_path(environ: Mapping[str, str]) -> Path | None:
+def find_history_path(environ: Mapping[str, str]) -> Path | None:
     """The file of the history: ``SOWCTL_HISTORY``, else in the XDG directory for state; None where that is empty."""
-    named = environ.get(VARIABLE)
+    named = environ.get(HISTORY_VARIABLE)
     if named is not None:
         return Path(named) if named else None
     state = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME") or str(Path.home()), ".local", "state")  # noqa: PTH118
     return Path(state) / "sowctl" / "history"
 
 
-class _Remembered(FileHistory):
+class _FilteredHistory(FileHistory):
     """A history that leaves out lines that begin with a blank."""
 
     def store_string(self, string: str) -> None:
@@ -84,8 +84,8 @@ class _Remembered(FileHistory):
             super().store_string(string)
 
 
-def _history(invocation: Invocation) -> History:
-    path = history_path(invocation.environ)
+def _open_history(invocation: Invocation) -> History:
+    path = find_history_path(invocation.environ)
     if path is None:
         return InMemoryHistory()
     try:
@@ -93,9 +93,9 @@ def _history(invocation: Invocation) -> History:
         # Filters tell of data: nobody else reads them.
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        invocation.note(f"the command history is not saved: {display(str(path))}: {error.strerror}")
+        invocation.note(f"the command history is not saved: {escape_line(str(path))}: {error.strerror}")
         return InMemoryHistory()
-    return _Remembered(str(path))
+    return _FilteredHistory(str(path))
 
 
 class LineCompleter(Completer):
@@ -103,46 +103,46 @@ class LineCompleter(Completer):
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
-        self._seen: dict[Settings, KnownInstance] = {}
+        self._seen: dict[Settings, InstanceValues] = {}
 
     def forget(self) -> None:
         """A command was run: names, fields and values may be other ones."""
         self._seen.clear()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What completes the word before the cursor."""
+        """Yield the completions of the word before the cursor."""
         text = document.text_before_cursor
         try:
-            before, word = being_written(text)
+            before, word = split_last_word(text)
         except UsageError:
             return
         before = before[1:] if before[:1] == ["sowctl"] else before
-        found = offers(self._invocation, before, word.text, self._seen)
+        found = find_candidates(self._invocation, before, word.text, self._seen)
         start = word.start - len(text)
         for one in found.words:
-            shown = one.text[_common(one.text, word.text) :]
+            shown = one.text[_find_shown_start(one.text, word.text) :]
             finished = not found.unfinished
             yield Completion(
-                quoted(one.text, word.open, finished=finished) + (" " if finished else ""),
+                quote_word(one.text, word.open, finished=finished) + (" " if finished else ""),
                 start,
-                display=display(shown),
-                display_meta=display(one.help),
+                display=escape_line(shown),
+                display_meta=escape_line(one.help),
             )
         if not before and "exit".startswith(word.text):
-            yield from (Completion(leave, start, display_meta="leave the shell") for leave in LEAVING[:1])
+            yield from (Completion(leave, start, display_meta="leave the shell") for leave in EXIT_COMMANDS[:1])
         if found.paths:
-            for path in _paths(found.paths, word.text.removeprefix(found.front)):
-                written = quoted(found.front + path, word.open, finished=not path.endswith("/"))
-                yield Completion(written, start, display=display(path))
+            for path in _list_paths(found.paths, word.text.removeprefix(found.front)):
+                written = quote_word(found.front + path, word.open, finished=not path.endswith("/"))
+                yield Completion(written, start, display=escape_line(path))
 
 
-def _common(text: str, written: str) -> int:
-    """Where the part of an offer begins that is to be shown: behind what is finished of the word."""
+def _find_shown_start(text: str, written: str) -> int:
+    """Return where the shown part of a candidate begins: behind what is finished of the word."""
     place = max((written.rfind(mark) for mark in " ,(="), default=-1) + 1
     return place if text[:place] == written[:place] else 0
 
 
-def _paths(kind: str, written: str) -> Iterator[str]:
+def _list_paths(kind: str, written: str) -> Iterator[str]:
     """Files and directories that begin with what is written, directories with a slash behind them."""
     above, slash, begin = written.rpartition("/")
     try:
@@ -154,7 +154,7 @@ def _paths(kind: str, written: str) -> Iterator[str]:
             )
     except OSError:
         return
-    for name, is_directory in found[:_MOST_PATHS]:
+    for name, is_directory in found[:_MAX_PATHS]:
         if is_directory:
             yield f"{above}{slash}{name}/"
         elif kind == "file" or (kind == "store" and name.endswith(".sow")):

@@ -39,7 +39,7 @@ class Element(Struct, frozen=True):
     retired: str | None = None
     """The rule that remarks on any use of the element."""
 
-    def child(self, tag: str) -> Element | None:
+    def find_child(self, tag: str) -> Element | None:
         """The row of a child by its name or one of its other names."""
         for row in self.children:
             if tag == row.tag:
@@ -51,16 +51,16 @@ class Element(Struct, frozen=True):
         return None
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         return self.times.startswith("1")
 
     @property
-    def single(self) -> bool:
+    def is_single(self) -> bool:
         return self.times.endswith("1")
 
 
-def walk(row: Element, parent: str = "") -> Iterator[tuple[str, Element]]:
+def walk_rows(row: Element, parent: str = "") -> Iterator[tuple[str, Element]]:
     """Every row below ``row`` with the name of its parent, for lists and for 'belongs in' hints."""
     yield parent, row
     for child in row.children:
-        yield from walk(child, row.tag)
+        yield from walk_rows(child, row.tag)

@@ -1,6 +1,6 @@
 """The action modules and their options: which are required, and what kind of value each takes (``sow-config(5)``).
 
-An option is written ``Name`` (optional) or ``Name!`` (required), with ``:kind`` where its value is checked.
+An option is written ``BookmarkName`` (optional) or ``Name!`` (required), with ``:kind`` where its value is checked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Module(Struct, frozen=True):
     required: tuple[str, ...]
 
 
-def _table(text: str) -> dict[str, Module]:
+def _parse_modules(text: str) -> dict[str, Module]:
     table = {}
     for line in text.strip().splitlines():
         name, *options = line.split()
@@ -31,7 +31,7 @@ def _table(text: str) -> dict[str, Module]:
     return table
 
 
-_ON = """
+_ON_MODULE_LINES = """
 amps-action-on-schedule Every!:every Name
 amps-action-on-startup
 amps-action-on-shutdown
@@ -63,12 +63,12 @@ amps-action-on-message-affinity MessageType! ControlTopic! DataTopic! DataFilter
 amps-action-on-execute-event Event!
 """
 
-_IF = """
+_IF_MODULE_LINES = """
 amps-action-if-condition Condition!:filter
 amps-action-if-file-system-usage Path! GreaterThan!:usage
 """
 
-_DO = """
+_DO_MODULE_LINES = """
 amps-action-do-delete-sow Topic!:regex MessageType! Filter!:filter
 amps-action-do-compact-sow Topic MessageType
 amps-action-do-query-sow Topic!:regex MessageType! Filter!:filter CaptureData! DefaultData OrderBy Options
@@ -104,14 +104,18 @@ amps-action-do-upgrade-replication Age!:interval GracePeriod:interval
 amps-action-do-downgrade-replication Age!:interval GracePeriod:interval
 """
 
-ACTION_MODULES: dict[str, dict[str, Module]] = {"On": _table(_ON), "If": _table(_IF), "Do": _table(_DO)}
+ACTION_MODULES: dict[str, dict[str, Module]] = {
+    "On": _parse_modules(_ON_MODULE_LINES),
+    "If": _parse_modules(_IF_MODULE_LINES),
+    "Do": _parse_modules(_DO_MODULE_LINES),
+}
 
-MISSPELLED = {
+MODULE_CORRECTIONS = {
     "amps-action-do-delete-files": "amps-action-do-remove-files",
     "amps-action-do-archive-journals": "amps-action-do-archive-journal",
     "amps-action-do-remove-journals": "amps-action-do-remove-journal",
 }
 """Names that look right and are wrong."""
 
-INVENTED = {"amps-action-do-delete-old-journal-files": "amps-action-do-remove-journal"}
+NONEXISTENT_MODULES = {"amps-action-do-delete-old-journal-files": "amps-action-do-remove-journal"}
 """Names that are wrong, and too far from the right one to call them misspelled: unknown, with a known meaning."""

@@ -12,6 +12,6 @@ Names, multiplicity, types and ranges are not here: those come from the element 
   actions refer to), ``references`` (names that refer to something), ``spellings`` (retired and insecure values).
 * ``advice_*``: rules of what is allowed and probably not meant, by what they are about: ``topic``, ``storage``,
   ``view``, ``queue``, ``journal``, ``service``, ``network``, ``actions``, ``schedule``, ``instance`` (all the rest).
-* ``at_load``: the rules at which a command stops when it loads a configuration.
+* ``load_rules``: the rules at which a command stops when it loads a configuration.
 * ``pages``: how a rule's page is read, and the pages of rules that have no function to bear them.
 """

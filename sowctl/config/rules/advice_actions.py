@@ -6,25 +6,25 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from sowctl.config import texts
+from sowctl.config import expression_texts
 from sowctl.config.document import ElementNode
-from sowctl.config.model import file_of
-from sowctl.config.rules.globs import covers
-from sowctl.config.rules.measures import affordable
+from sowctl.config.model import format_file_name
+from sowctl.config.rules.globs import glob_matches
+from sowctl.config.rules.measures import can_compare_all
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectStep, is_transient
 from sowctl.config.rules.survey import Survey
-from sowctl.remote.place import is_url, local_path
+from sowctl.remote.place import is_url, parse_local_path
 
 SAFE_VARIABLES = frozenset(
     {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}
 )
 """Variables that no client can fill; so are those of single bytes, AMPS_BYTE_XX."""
-LONG_COMMAND = 256
-_COPYING = {"rsync", "scp", "sftp", "ftp", "wget", "aws", "dd", "pg_dump", "mysqldump"}
-_PACKING = {"tar", "gzip", "bzip2", "xz", "zstd", "zip"}
-_SLOW = frozenset({"sleep", "find", "du"} | _COPYING | _PACKING)
-_BEFORE = frozenset({"sudo", "nice", "ionice", "nohup", "exec"})
+LONG_COMMAND_CHARACTERS = 256
+_COPY_PROGRAMS = {"rsync", "scp", "sftp", "ftp", "wget", "aws", "dd", "pg_dump", "mysqldump"}
+_PACK_PROGRAMS = {"tar", "gzip", "bzip2", "xz", "zstd", "zip"}
+_SLOW_PROGRAMS = frozenset({"sleep", "find", "du"} | _COPY_PROGRAMS | _PACK_PROGRAMS)
+_PREFIX_PROGRAMS = frozenset({"sudo", "nice", "ionice", "nohup", "exec"})
 JOURNAL_FILES = ("{}.00001.journal.gz", "{}.index.gz", "{}.topic.index", "{}.clients.ack", "{}.queues.ack")
 
 
@@ -36,30 +36,30 @@ def deletes_everything(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: write a filter for the records to delete, such as ``/status = 'done'``. To empty the topic on purpose,
     ignore this rule.
     """
-    for step in survey.doing("do-delete-sow"):
-        condition = step.option("Filter")
-        if condition is not None and _always(condition.text):
-            topic = (step.option("Topic") or step.node).text
+    for step in survey.find_steps("do-delete-sow"):
+        condition = step.find_option("Filter")
+        if condition is not None and _is_always_true(condition.text):
+            topic = (step.find_option("Topic") or step.node).text
             message = f"delete-sow filter matches everything: each run empties '{topic}'"
             yield Problem(condition, message, "write a filter for the records to delete, such as /status = 'done'")
 
 
-def _always(text: str) -> bool:
-    """Whether a filter is true for every message, by its constants, ``X = X``, or ``X IS NULL OR X IS NOT NULL``."""
-    from sowctl.expressions.rewrites.rewrite import rewrite
-    from sowctl.expressions.rewrites.truths import constant_truth, is_constant
+def _is_always_true(text: str) -> bool:
+    """Return True for a filter true of every message: constants, ``X = X``, ``X IS NULL OR X IS NOT NULL``."""
+    from sowctl.expressions.rewrites.rewriter import rewrite_expression
+    from sowctl.expressions.rewrites.truths import evaluate_constant_truth, is_constant
     from sowctl.expressions.syntax.nodes import Compare, Field, Is, Like, Literal, Logic
 
     # What stands in double braces is filled in when the action runs, so nothing is known of the filter.
     if "{{" in text:
         return False
-    tree = texts.filter_tree(text)
+    tree = expression_texts.parse_filter_tree(text)
     if tree is None:
         return False
     # Rewritten first, so that constants in any form become one.
-    tree = rewrite(tree)
+    tree = rewrite_expression(tree)
     if is_constant(tree):
-        return bool(constant_truth(tree))
+        return bool(evaluate_constant_truth(tree))
     if isinstance(tree, Like):
         return not tree.negated and isinstance(tree.operand, Field) and tree.pattern.text in (b".*", b"", b"^.*$")
     if isinstance(tree, Compare):
@@ -79,8 +79,8 @@ def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Command>notify.sh '{{AMPS_DATA}}'</Command>``, or ``<Command>rsync -a sow backup:</Command>``.
     Instead: write the data to a file or topic that a program reads; end a long command with ``&``.
     """
-    for step in survey.doing("do-execute-system"):
-        command = step.option("Command")
+    for step in survey.find_steps("do-execute-system"):
+        command = step.find_option("Command")
         if command is None:
             continue
         names = [name.strip() for name in re.findall(r"\{\{([^{}]*)\}\}", command.text)]
@@ -88,20 +88,20 @@ def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         if supplied:
             message = f"execute-system with message data ({{{{{supplied[0]}}}}}): its content can run as a command"
             yield Problem(command, message, "pass the data in a file or a topic instead")
-        slow = _slow(command.text)
-        if (slow or len(command.text) > LONG_COMMAND) and not command.text.rstrip().endswith("&"):
+        slow = _find_slow_program(command.text)
+        if (slow or len(command.text) > LONG_COMMAND_CHARACTERS) and not command.text.rstrip().endswith("&"):
             what = f"with '{slow}', which may take long" if slow else "with a long command"
             message = f"execute-system {what}: it blocks a monitored thread"
             yield Problem(command, message, "start it in the background with &, or from an external scheduler")
 
 
-def _slow(command: str) -> str | None:
+def _find_slow_program(command: str) -> str | None:
     """The first program of a shell line that is known to take its time."""
     # Each command of a shell line has a program of its own, and any of them may take long.
     for part in re.split(r"[;|&`\n]|\$\(", command):
         # What stands in front of the program: assignments, and programs that start another one.
-        program = next((word for word in part.split() if word not in _BEFORE and "=" not in word), "")
-        if program.rpartition("/")[2] in _SLOW:
+        program = next((word for word in part.split() if word not in _PREFIX_PROGRAMS and "=" not in word), "")
+        if program.rpartition("/")[2] in _SLOW_PROGRAMS:
             return program
     return None
 
@@ -118,19 +118,19 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for step in survey.steps:
         # An action with a condition is taken to end the loop.
         if step.action.find("If") is None:
-            if step.module == "amps-action-do-publish-message" and (published := _topic(step)):
+            if step.module == "amps-action-do-publish-message" and (published := _find_topic(step)):
                 graph.setdefault(step.action, []).append(published)
-            elif _triggers(step):
+            elif _triggers_action(step):
                 triggers.append(step)
     topics = {topic for followers in graph.values() for topic in followers}
-    if not affordable(len(topics), len(triggers)):
+    if not can_compare_all(len(topics), len(triggers)):
         return
     # Topics are members of the graph themselves: an action that publishes leads to its topic, that to the actions it
     # starts.
     for topic in topics:
-        graph[topic] = [on.action for on in triggers if _starts(on, topic, survey)]
+        graph[topic] = [on.action for on in triggers if _starts_action(on, topic, survey)]
     reported: set[ElementNode] = set()
-    for loop in _loops([on.action for on in triggers], graph):
+    for loop in _find_loops([on.action for on in triggers], graph):
         actions = [member for member in loop if isinstance(member, ElementNode)]
         # One finding for actions that are part of several loops.
         if reported.isdisjoint(actions):
@@ -140,30 +140,30 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             yield Problem(actions[0], message, "publish to another topic, or end the loop with a Filter")
 
 
-def _topic(step: SubjectStep) -> tuple[str, ...]:
+def _find_topic(step: SubjectStep) -> tuple[str, ...]:
     """Topic and message type of a step; nothing where one is missing or known at run time only."""
-    topic, kind = step.option("Topic"), step.option("MessageType")
+    topic, kind = step.find_option("Topic"), step.find_option("MessageType")
     if topic is None or kind is None or not topic.text or "{{" in topic.text + kind.text:
         return ()
     return topic.text, kind.text
 
 
-def _triggers(step: SubjectStep) -> bool:
-    source = step.option("MessageSource")
+def _triggers_action(step: SubjectStep) -> bool:
+    source = step.find_option("MessageSource")
     return (
         step.module in ("amps-action-on-publish-message", "amps-action-on-deliver-message")
-        and bool(_topic(step))
-        and step.option("Filter") is None
+        and bool(_find_topic(step))
+        and step.find_option("Filter") is None
         and (source is None or source.text.lower() != "replicated")
     )
 
 
-def _starts(on: SubjectStep, topic: Hashable, survey: Survey) -> bool:
-    pattern, kind = _topic(on)
-    return isinstance(topic, tuple) and kind == topic[1] and survey.matches(pattern, topic[0])
+def _starts_action(on: SubjectStep, topic: Hashable, survey: Survey) -> bool:
+    pattern, kind = _find_topic(on)
+    return isinstance(topic, tuple) and kind == topic[1] and survey.matches_topic(pattern, topic[0])
 
 
-def _loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]]) -> Iterator[list[Hashable]]:
+def _find_loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]]) -> Iterator[list[Hashable]]:
     """Loops of a graph, as their members in order; every member is passed once, so not every loop is found."""
     done: set[Hashable] = set()
     for start in starts:
@@ -193,42 +193,44 @@ def removes_needed_files(node: ElementNode, survey: Survey) -> Iterator[Problem]
     Example: ``<Pattern>./sow/*</Pattern>`` where topics have ``<FileName>./sow/%n.sow</FileName>``.
     Instead: write a Pattern that matches only logs, such as ``./logs/*.log``.
     """
-    removals = [(s, p) for s in survey.doing("do-remove-files") if (p := s.option("Pattern")) is not None and p.text]
+    removals = [
+        (s, p) for s in survey.find_steps("do-remove-files") if (p := s.find_option("Pattern")) is not None and p.text
+    ]
     if not removals:
         return
-    needed = list(_needed(survey))
+    needed = list(_list_needed_paths(survey))
     # A hostile file must not make lint compare for minutes.
-    if not affordable(len(removals), len(needed)):
+    if not can_compare_all(len(removals), len(needed)):
         return
     for _, pattern in removals:
         if "{{" in pattern.text:
             continue
         glob = os.path.normpath(survey.root / pattern.text)
         for what, path in needed:
-            if covers(glob, path):
+            if glob_matches(glob, path):
                 message = f"remove-files Pattern '{pattern.text}' covers {what}"
                 yield Problem(pattern, message, "write a Pattern that matches only log files")
                 break
 
 
-def _needed(survey: Survey) -> Iterator[tuple[str, str]]:
-    """What must not be removed, in words, and its path."""
-    for log in survey.nodes("TransactionLog"):
-        for directory in log.all("JournalDirectory", "JournalArchiveDirectory"):
+def _list_needed_paths(survey: Survey) -> Iterator[tuple[str, str]]:
+    """Yield each file that must not be removed, in words, and its path."""
+    for log in survey.find_nodes("TransactionLog"):
+        for directory in log.find_all("JournalDirectory", "JournalArchiveDirectory"):
             if is_url(directory.text):
                 continue  # do-remove-files works on this machine alone
             for name in JOURNAL_FILES:
-                file = name.format(survey.top.value("Name") or "")
+                file = name.format(survey.top.find_text("Name") or "")
                 yield (
                     f"{directory.tag} {directory.text}",
-                    os.path.normpath(survey.root / local_path(directory.text) / file),
+                    os.path.normpath(survey.root / parse_local_path(directory.text) / file),
                 )
-    for admin in survey.nodes("Admin"):
-        file_name = admin.value("FileName") or ":memory:"
+    for admin in survey.find_nodes("Admin"):
+        file_name = admin.find_text("FileName") or ":memory:"
         if file_name != ":memory:":
             yield f"the statistics, {file_name}", os.path.normpath(survey.root / file_name)
     for entry in survey.entries:
-        store = entry.node.value("FileName")
+        store = entry.node.find_text("FileName")
         if entry.kind == "Topic" and store and not is_transient(entry.node):
-            file = file_of(store, entry.name, entry.type)
+            file = format_file_name(store, entry.name, entry.type)
             yield f"the file of topic '{entry.name}'", os.path.normpath(survey.root / file)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sowctl.config.document import VARIABLE, ElementNode
-from sowctl.config.rules.measures import switch
+from sowctl.config.document import VARIABLE_PATTERN, ElementNode
+from sowctl.config.rules.measures import read_switch
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import BUILT_IN_TYPES, is_transient, replicates
+from sowctl.config.rules.subjects import BUILT_IN_TYPES, is_replication, is_transient
 from sowctl.config.rules.survey import Survey
 
-_SECRET = r"(?i)password|passwd|passphrase|secret|api_?-?key|access_?-?key|auth\w*_?-?token|^token$|credential"
-_NOT_SECRET = r"(?i)(file|path|directory|dir|uri|url|name|variable|env|length|policy|expiration|timeout|interval)$"
-_IN_URL = r"://[^/\s:@]+:[^/\s@{]+@"
-_IN_HEADER = r"(?i)\bauthorization\s*:\s*(?:basic|bearer)\s+[^\s{]"
-_UNVERIFIED = frozenset({"AllowSelfSigned", "AllowUnverifiedPeer"})
+_SECRET_NAME_PATTERN = (
+    r"(?i)password|passwd|passphrase|secret|api_?-?key|access_?-?key|auth\w*_?-?token|^token$|credential"
+)
+_PUBLIC_NAME_PATTERN = (
+    r"(?i)(file|path|directory|dir|uri|url|name|variable|env|length|policy|expiration|timeout|interval)$"
+)
+_URL_SECRET_PATTERN = r"://[^/\s:@]+:[^/\s@{]+@"
+_HEADER_SECRET_PATTERN = r"(?i)\bauthorization\s*:\s*(?:basic|bearer)\s+[^\s{]"
+_UNVERIFIED_OPTIONS = frozenset({"AllowSelfSigned", "AllowUnverifiedPeer"})
 _TRANSPORT_PATHS = ("FileName", "MessageDiskPath", "Certificate", "PrivateKey", "CAFile", "CAPath")
 
 
@@ -26,9 +30,9 @@ def numa_tuned(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<NUMA><Enabled>enabled</Enabled></NUMA>``.
     Instead: write ``disabled`` on such machines. On a dedicated host, remove the line: enabled is the default.
     """
-    for numa in node.all("NUMA"):
+    for numa in node.find_all("NUMA"):
         enabled = numa.find("Enabled")
-        if enabled is not None and switch(enabled):
+        if enabled is not None and read_switch(enabled):
             message = "NUMA tuning enabled; disable on shared hosts, VMs, containers"
             yield Problem(enabled, message, "write disabled there; elsewhere remove it, since enabled is the default")
 
@@ -41,10 +45,10 @@ def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<JournalDirectory>./journals</JournalDirectory>``.
     Instead: write ``/var/lib/shop/journals``, or ``${AMPS_CONFIG_DIRECTORY}/journals``.
     """
-    if not survey.serves:
+    if not survey.has_listener:
         return
     places: dict[str, list[tuple[ElementNode, str]]] = {}
-    for found, text in _paths(survey):
+    for found, text in _iterate_paths(survey):
         absolute = text.startswith(("/", "{{", "${", "file:")) or "://" in text
         if text and not absolute and text not in (":memory:", "disabled"):
             directory = text.removeprefix("./").rpartition("/")[0]
@@ -57,35 +61,39 @@ def relative_path(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         yield Problem(found, message, f"write an absolute path, such as {start}")
 
 
-def _paths(survey: Survey) -> Iterator[tuple[ElementNode, str]]:
+def _iterate_paths(survey: Survey) -> Iterator[tuple[ElementNode, str]]:
     """The elements that hold a path, and the path, in document order of their sections."""
     top = survey.top
     for owner, names in (
         (top, ("MessageDiskPath", "MiniDumpDirectory")),
-        *((admin, ("FileName", "Certificate", "PrivateKey")) for admin in survey.nodes("Admin")),
-        *((transport, _TRANSPORT_PATHS) for transport in survey.nodes("Transport")),
-        *((target, ("FileName",)) for target in survey.nodes("Target")),
-        *((log, ("JournalDirectory", "JournalArchiveDirectory")) for log in survey.nodes("TransactionLog")),
-        *((link, _TRANSPORT_PATHS) for other in survey.nodes("Destination") for link in other.all("Transport")),
+        *((admin, ("FileName", "Certificate", "PrivateKey")) for admin in survey.find_nodes("Admin")),
+        *((transport, _TRANSPORT_PATHS) for transport in survey.find_nodes("Transport")),
+        *((target, ("FileName",)) for target in survey.find_nodes("Target")),
+        *((log, ("JournalDirectory", "JournalArchiveDirectory")) for log in survey.find_nodes("TransactionLog")),
+        *(
+            (link, _TRANSPORT_PATHS)
+            for other in survey.find_nodes("Destination")
+            for link in other.find_all("Transport")
+        ),
     ):
-        yield from ((child, child.text) for child in owner.all(*names))
+        yield from ((child, child.text) for child in owner.find_all(*names))
     for entry in survey.entries:
         if entry.kind == "Topic" and not is_transient(entry.node):
-            yield from ((file, file.text) for file in entry.node.all("FileName"))
-        for generator in entry.node.all("KeyGenerator"):
-            for options in generator.all("Options"):
-                yield from ((file, file.text) for file in options.all("FileName"))
-    for module in survey.nodes("Module"):
-        yield from ((library, library.text) for library in module.all("Library") if "/" in library.text)
-    for kind in survey.nodes("MessageType"):
-        yield from ((path, path.text.rpartition(";")[2]) for path in kind.all("ProtoPath"))
-    for step in survey.doing("do-remove-files", "do-compress-files", "if-file-system-usage"):
+            yield from ((file, file.text) for file in entry.node.find_all("FileName"))
+        for generator in entry.node.find_all("KeyGenerator"):
+            for options in generator.find_all("Options"):
+                yield from ((file, file.text) for file in options.find_all("FileName"))
+    for module in survey.find_nodes("Module"):
+        yield from ((library, library.text) for library in module.find_all("Library") if "/" in library.text)
+    for kind in survey.find_nodes("MessageType"):
+        yield from ((path, path.text.rpartition(";")[2]) for path in kind.find_all("ProtoPath"))
+    for step in survey.find_steps("do-remove-files", "do-compress-files", "if-file-system-usage"):
         for name in ("Pattern", "Path"):
-            if (option := step.option(name)) is not None:
+            if (option := step.find_option(name)) is not None:
                 yield option, option.text
 
 
-def awkward_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def awkward_instance_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Name of the instance has a space, ``/``, ``\\``, ``$`` or ``~``.
 
     Why: it is part of the names of journal files, and awkward in shells.
@@ -107,16 +115,24 @@ def clear_secret(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: let the module read a file, if it can. ``${NAME}`` keeps the secret out of this file, but not out of the
     admin interface, which then needs Authentication.
     """
-    for found in survey.tree:
+    for found in survey.document_nodes:
         if found.children or not found.text or "{{" in found.text:
             continue
         # The name of a file or a variable that holds a secret is none, nor is a path.
-        named = re.search(_SECRET, found.tag) and not re.search(_NOT_SECRET, found.tag) and found.text[0] not in "/."
-        if named or ("://" in found.text and re.search(_IN_URL, found.text)) or re.search(_IN_HEADER, found.text):
+        named = (
+            re.search(_SECRET_NAME_PATTERN, found.tag)
+            and not re.search(_PUBLIC_NAME_PATTERN, found.tag)
+            and found.text[0] not in "/."
+        )
+        if (
+            named
+            or ("://" in found.text and re.search(_URL_SECRET_PATTERN, found.text))
+            or re.search(_HEADER_SECRET_PATTERN, found.text)
+        ):
             # The text as it was written: a variable keeps the secret out of the file, though the loaded text has its
             # value.
             raw = found.source.text[found.inner : found.source.text.find("<", found.inner)]
-            if not re.search(VARIABLE, raw):
+            if not re.search(VARIABLE_PATTERN, raw):
                 message = f"secret in clear text ({found.tag}); the admin interface shows it"
                 yield Problem(
                     found,
@@ -133,8 +149,8 @@ def unverified_peer(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<AllowSelfSigned>true</AllowSelfSigned>``.
     Instead: remove it, and configure the authority that signed the certificate.
     """
-    for found in survey.tree:
-        if found.tag in _UNVERIFIED and found.text.lower() not in ("", "false", "disabled", "no", "0"):
+    for found in survey.document_nodes:
+        if found.tag in _UNVERIFIED_OPTIONS and found.text.lower() not in ("", "false", "disabled", "no", "0"):
             message = f"TLS verification switched off ({found.tag})"
             yield Problem(found, message, "remove it, and configure the authority that signed the certificate")
 
@@ -148,17 +164,17 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: remove it, or refer to it.
     """
     # What is not used here may be used in a part that is missing.
-    if not survey.whole or survey.top.inner < 0:
+    if not survey.is_complete or survey.top.inner < 0:
         return
     for subject, used in (
         ("Module", _module_words(survey)),
         ("MessageType", _type_words(survey)),
-        ("Protocol", {transport.value("Protocol") for transport in survey.nodes("Transport")}),
+        ("Protocol", {transport.find_text("Protocol") for transport in survey.find_nodes("Transport")}),
     ):
-        for found in survey.nodes(subject):
-            name = found.value("Name")
+        for found in survey.find_nodes(subject):
+            name = found.find_text("Name")
             # A library of functions works by being loaded, without being named.
-            if name and name not in used and "udf" not in (found.value("Library") or ""):
+            if name and name not in used and "udf" not in (found.find_text("Library") or ""):
                 yield Problem(
                     found, f"unused {subject} '{name}'", "remove it, or correct the reference that should name it"
                 )
@@ -166,17 +182,17 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 def _module_words(survey: Survey) -> set[str | None]:
     """Every text outside Modules, and every option there: modules are named in too many places to list them."""
-    own = {id(child) for module in survey.nodes("Module") for child in module.all("Name", "Library")}
-    return {found.text for found in survey.tree if not found.children and id(found) not in own}
+    own = {id(child) for module in survey.find_nodes("Module") for child in module.find_all("Name", "Library")}
+    return {found.text for found in survey.document_nodes if not found.children and id(found) not in own}
 
 
 def _type_words(survey: Survey) -> set[str | None]:
-    clients = [transport for transport in survey.nodes("Transport") if not replicates(transport)]
-    defined = {kind.value("Name") for kind in survey.nodes("MessageType")}
+    clients = [transport for transport in survey.find_nodes("Transport") if not is_replication(transport)]
+    defined = {kind.find_text("Name") for kind in survey.find_nodes("MessageType")}
     # Such a transport carries messages of every type that is defined.
     if any(transport.find("MessageType") is None for transport in clients):
         return defined
-    return {*BUILT_IN_TYPES, *(found.text for found in survey.tree if found.tag == "MessageType")}
+    return {*BUILT_IN_TYPES, *(found.text for found in survey.document_nodes if found.tag == "MessageType")}
 
 
 def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -187,7 +203,7 @@ def validation_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: remove it, and correct the errors that the server reports.
     """
     given = node.find("ConfigValidation")
-    if given is not None and switch(given) is False:
+    if given is not None and read_switch(given) is False:
         message = "ConfigValidation disabled: unpredictable effects, including data loss"
         yield Problem(given, message, "remove it, and correct the errors that are then reported")
 
@@ -199,6 +215,6 @@ def batch_size(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<BatchSize>1000</BatchSize>`` in a Topic.
     Instead: remove it here, and set it in the client.
     """
-    for found in survey.tree:
+    for found in survey.document_nodes:
         if found.tag == "BatchSize":
             yield Problem(found, "BatchSize is not a configuration element", "set it in the client's sow command")

@@ -9,18 +9,18 @@ from operator import attrgetter
 from msgspec import Struct
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern, search_of
-from sowctl.config.rules.measures import affordable, interval, size, switch, within
+from sowctl.config.rules.measures import can_compare_all, is_size_within, read_interval, read_size, read_switch
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
+from sowctl.config.topic_patterns import compile_topic_search, is_pattern
 from sowctl.errors import ConfigError
 
-USUAL_FLUSH = 100_000_000
-EXAMPLES = 3
-TRIES = 1000
+DEFAULT_FLUSH_NANOSECONDS = 100_000_000
+MAX_EXAMPLES = 3
+MAX_NAME_TRIES = 1000
 
 
-def size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def journal_size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: JournalSize is less than 250MB or more than 2GB.
 
     Why: small files rotate often, which suits development only; large files are slow to remove and to recover.
@@ -28,12 +28,12 @@ def size_for_production(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: 250MB to 2GB, or no JournalSize: the default is 1GB.
     """
     given = node.find("JournalSize", "MinJournalSize")
-    if given is not None and size(given) is not None and not within(given, "250MB", "2GB"):
+    if given is not None and read_size(given) is not None and not is_size_within(given, "250MB", "2GB"):
         message = f"{given.tag} {given.text} is outside 250MB to 2GB, the range for production"
         yield Problem(given, message, "remove it to use the default, 1GB; smaller sizes are for development")
 
 
-def never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def journals_never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a TransactionLog, and no action that removes journals.
 
     Why: journals are never removed automatically and grow until the disk is full. Compressing and archiving only delay
@@ -41,7 +41,7 @@ def never_removed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a TransactionLog with Topics, and no Actions.
     Instead: add an Action with ``amps-action-do-remove-journal`` and an Age, every day.
     """
-    if survey.whole and node.find("Topic") is not None and not survey.doing("do-remove-journal"):
+    if survey.is_complete and node.find("Topic") is not None and not survey.find_steps("do-remove-journal"):
         hint = "add an Action with amps-action-on-schedule and amps-action-do-remove-journal"
         yield Problem(node, "no remove-journal action: journals grow without bound", hint)
 
@@ -55,7 +55,7 @@ def direct_io_off(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: remove the line, unless the file system cannot write directly.
     """
     direct = node.find("O_DIRECT")
-    if direct is not None and switch(direct) is False:
+    if direct is not None and read_switch(direct) is False:
         message = "O_DIRECT disabled: acknowledged data may be lost when power fails"
         yield Problem(direct, message, "remove it, unless the file system cannot write directly")
 
@@ -68,8 +68,8 @@ def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Proble
     Instead: leave the default, unless measurements show that another value is better.
     """
     given = node.find("FlushInterval")
-    number = interval(given)
-    if given is not None and number is not None and number != USUAL_FLUSH:
+    number = read_interval(given)
+    if given is not None and number is not None and number != DEFAULT_FLUSH_NANOSECONDS:
         message = f"FlushInterval changed from 100ms to {given.text}"
         yield Problem(
             given,
@@ -78,7 +78,7 @@ def flush_interval_changed(node: ElementNode, survey: Survey) -> Iterator[Proble
         )
 
 
-def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def journal_name_unanchored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: the Name of a journal topic is a regular expression without anchors, and may match more topics than
     intended.
 
@@ -87,16 +87,16 @@ def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Name>ORDERS_.*</Name>`` also records ``OLD_ORDERS_1``.
     Instead: write ``^ORDERS_.*``, or ``^md\\.fx$`` for one name with a dot.
     """
-    if not survey.regex_topics:
+    if not survey.has_regex_topics:
         return
-    names = [name for name, _ in survey.journal if is_pattern(name)]
+    names = [name for name, _ in survey.journal_topics if is_pattern(name)]
     hard = sum(not _is_dotted(name) for name in names)
     known: dict[str, str] = {}
     # A topic that is recorded by its own name is meant to be recorded, whatever else matches it.
-    recorded = set(survey.journal)
+    recorded = set(survey.journal_topics)
     own = [entry for entry in survey.entries if entry.kind not in ("View", "ConflatedTopic")]
-    for topic in node.all("Topic"):
-        name, kind = topic.find("Name"), topic.value("MessageType") or ""
+    for topic in node.find_all("Topic"):
+        name, kind = topic.find("Name"), topic.find_text("MessageType") or ""
         if name is None or not is_pattern(name.text):
             continue
         if kind not in known:
@@ -104,46 +104,46 @@ def unanchored_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             known[kind] = "\n".join(sorted(others))
         dotted = _is_dotted(name.text)
         # What would take too long is not compared with the names of the file: the advice is then left out.
-        few = affordable(len(names), len(own), 1) if dotted else affordable(hard, len(own))
-        found = _surprises(name.text, known[kind] if few else "")
+        few = can_compare_all(len(names), len(own), 1) if dotted else can_compare_all(hard, len(own))
+        found = _find_surprises(name.text, known[kind] if few else "")
         if found:
             message = (
                 f"journal Name '{name.text}' is an unanchored regex; it also matches {', '.join(map(repr, found))}"
             )
-            yield Problem(name, message, f"write {_anchored(name.text)} if only such names are intended")
+            yield Problem(name, message, f"write {_anchor_pattern(name.text)} if only such names are intended")
 
 
-def _surprises(pattern: str, names: str) -> list[str]:
+def _find_surprises(pattern: str, names: str) -> list[str]:
     """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
     if _is_dotted(pattern):
-        return _dotted(pattern, names)
+        return _find_dotted_matches(pattern, names)
     # A pattern with alternatives, or with an anchor at either end, is taken to be meant as it is.
-    if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_open(pattern)):
+    if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_find_open_ends(pattern)):
         return []
     try:
-        loose, strict = search_of(pattern), search_of(f"^(?:{pattern})$")
-        real = islice((name for name in names.split("\n") if name and loose(name) and not strict(name)), EXAMPLES)
+        loose, strict = compile_topic_search(pattern), compile_topic_search(f"^(?:{pattern})$")
+        real = islice((name for name in names.split("\n") if name and loose(name) and not strict(name)), MAX_EXAMPLES)
         if found := list(real):
             return found
         # Where the file has no example, a name is made up that the pattern matches and its text does not suggest.
         plain = pattern.removeprefix(".*").removesuffix(".*")
-        invented = f"OLD_{plain}" if _open(pattern)[0] else f"{plain}_OLD"
+        invented = f"OLD_{plain}" if _find_open_ends(pattern)[0] else f"{plain}_OLD"
         return [invented] if not is_pattern(plain) and loose(invented) and not strict(invented) else []
     except ConfigError:
         return []
 
 
 def _is_dotted(pattern: str) -> bool:
-    """Whether a pattern is plain text but for its dots."""
+    """Return True if a pattern is plain text but for its dots."""
     return not is_pattern(pattern.replace(".", ""))
 
 
-def _open(pattern: str) -> tuple[bool, bool]:
-    """Whether a pattern says nothing about what may stand before, and behind, what it describes."""
+def _find_open_ends(pattern: str) -> tuple[bool, bool]:
+    """Return whether a pattern leaves open what stands before what it describes, and what behind."""
     return not pattern.startswith(("^", ".*", "(")), not pattern.endswith(("$", ".*", ")"))
 
 
-def _dotted(pattern: str, names: str) -> list[str]:
+def _find_dotted_matches(pattern: str, names: str) -> list[str]:
     """The lines of ``names`` that match a text in which each dot stands for any character, itself left out.
 
     Found by the rarest of its parts: a thousand such texts over a thousand names must not be a million searches.
@@ -160,8 +160,8 @@ def _dotted(pattern: str, names: str) -> list[str]:
     found: list[str] = []
     position = names.find(rarest, offset)
     # A bound on the work, because a hostile file may have a part that occurs everywhere.
-    for _ in range(TRIES):
-        if position < 0 or len(found) == EXAMPLES:
+    for _ in range(MAX_NAME_TRIES):
+        if position < 0 or len(found) == MAX_EXAMPLES:
             break
         start, end = position - offset, position - offset + len(pattern)
         if all(names.startswith(part, start + at) for at, part in parts) and "\n" not in names[start:end]:
@@ -171,11 +171,11 @@ def _dotted(pattern: str, names: str) -> list[str]:
     return found
 
 
-def _anchored(pattern: str) -> str:
+def _anchor_pattern(pattern: str) -> str:
     if _is_dotted(pattern):
         escaped = pattern.replace(".", "\\.")
         return f"^{escaped}$"
-    before, behind = _open(pattern)
+    before, behind = _find_open_ends(pattern)
     return f"{'^' if before else ''}{pattern}{'$' if behind else ''}"
 
 
@@ -199,9 +199,9 @@ def acknowledgements_expire_early(node: ElementNode, survey: Survey) -> Iterator
     Instead: make it longer than the Age of remove-journal.
     """
     given = node.find("InactiveClientAckExpiration")
-    number = interval(given)
+    number = read_interval(given)
     # The shortest Age decides what is still there.
-    kept = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
+    kept = min(_read_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
     if given is not None and number is not None and kept is not None and number < kept.nanoseconds:
         message = f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({kept.text})"
         yield Problem(given, f"{message}: duplicates are not detected", f"write {kept.text} or more")
@@ -214,15 +214,15 @@ def removed_too_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: remove-journal with ``<Age>1d</Age>`` beside a Queue with ``<Expiration>7d</Expiration>``.
     Instead: keep journals longer than the longest of the other periods, and archive them before they are removed.
     """
-    removal = min(_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
+    removal = min(_read_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
     if removal is None:
         return
-    for archive in _ages("do-archive-journal", survey):
+    for archive in _read_ages("do-archive-journal", survey):
         # Journals are removed before they are old enough to be archived.
         if archive.nanoseconds >= removal.nanoseconds:
             message = f"archive Age {archive.text} is not below remove Age {removal.text}: archive never happens"
             yield Problem(archive.node, message, "give archive-journal a smaller Age")
-    need = max(_needs(survey), key=lambda pair: pair[0].nanoseconds, default=None)
+    need = max(_find_needs(survey), key=lambda pair: pair[0].nanoseconds, default=None)
     if need is not None and removal.nanoseconds < need[0].nanoseconds:
         message = f"remove-journal Age {removal.text} is shorter than {need[1]} ({need[0].text})"
         yield Problem(removal.node, message, f"keep journals {need[0].text} or longer")
@@ -236,27 +236,27 @@ class _Span(Struct, frozen=True):
     node: ElementNode
 
 
-def _span(node: ElementNode | None) -> Iterator[_Span]:
-    number = interval(node)
+def _read_span(node: ElementNode | None) -> Iterator[_Span]:
+    number = read_interval(node)
     if node is not None and number is not None:
         yield _Span(number, node.text, node)
 
 
-def _ages(module: str, survey: Survey) -> Iterator[_Span]:
+def _read_ages(module: str, survey: Survey) -> Iterator[_Span]:
     """The Age of each step of a module; an action with an If is for emergencies and does not count."""
-    for step in survey.doing(module):
+    for step in survey.find_steps(module):
         if step.action.find("If") is None:
-            yield from _span(step.option("Age"))
+            yield from _read_span(step.find_option("Age"))
 
 
-def _needs(survey: Survey) -> Iterator[tuple[_Span, str]]:
-    """How far back queues and histories of journaled topics reach, and what reaches so far."""
-    for node in survey.nodes("Queues"):
-        name = survey.entry(node).name
-        yield from ((span, f"Expiration of queue '{name}'") for span in _span(node.find("Expiration")))
-    for node in survey.nodes("Topic"):
-        entry = survey.entry(node)
-        for history in node.all("History"):
-            if survey.journalled(entry.name, entry.type):
+def _find_needs(survey: Survey) -> Iterator[tuple[_Span, str]]:
+    """Yield how far back queues and histories of journaled topics reach, and what reaches so far."""
+    for node in survey.find_nodes("Queues"):
+        name = survey.find_entry(node).name
+        yield from ((span, f"Expiration of queue '{name}'") for span in _read_span(node.find("Expiration")))
+    for node in survey.find_nodes("Topic"):
+        entry = survey.find_entry(node)
+        for history in node.find_all("History"):
+            if survey.is_journaled(entry.name, entry.type):
                 window = history.find("Window")
-                yield from ((span, f"History of topic '{entry.name}'") for span in _span(window))
+                yield from ((span, f"History of topic '{entry.name}'") for span in _read_span(window))

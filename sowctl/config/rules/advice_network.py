@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern
-from sowctl.config.rules.measures import affordable, interval, interval_text, size, size_text
+from sowctl.config.rules.measures import (
+    can_compare_all,
+    format_interval_text,
+    format_size_text,
+    read_interval,
+    read_size,
+)
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import replicates
+from sowctl.config.rules.subjects import is_replication
 from sowctl.config.rules.survey import Survey
+from sowctl.config.topic_patterns import is_pattern
 
-SHARE = 5
+MEMORY_SHARE_DIVISOR = 5
 """A limit above a fifth of memory is much."""
 
 
@@ -22,8 +28,8 @@ def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Name>repl-in</Name>`` beside ``<Type>amps-replication</Type>``.
     Instead: ``<Name>amps-replication</Name>``.
     """
-    name, kind = node.find("Name"), node.value("Type") or ""
-    if name is not None and name.text and replicates(node) and name.text != kind:
+    name, kind = node.find("Name"), node.find_text("Type") or ""
+    if name is not None and name.text and is_replication(node) and name.text != kind:
         message = f"replication Transport Name '{name.text}' should equal its Type"
         yield Problem(name, message, f"write <Name>{kind}</Name> here and in all references")
 
@@ -35,9 +41,9 @@ def no_sync_destination(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<SyncType>async</SyncType>`` in the only Destination.
     Instead: make the destination for failover ``sync``; async suits distant copies.
     """
-    destinations = list(node.all("Destination"))
-    clients = any(not replicates(transport) for transport in survey.nodes("Transport"))
-    if clients and destinations and all((d.value("SyncType") or "").lower() == "async" for d in destinations):
+    destinations = list(node.find_all("Destination"))
+    clients = any(not is_replication(transport) for transport in survey.find_nodes("Transport"))
+    if clients and destinations and all((d.find_text("SyncType") or "").lower() == "async" for d in destinations):
         message = "instance accepts publishes but has no sync Destination: messages may be lost on failover"
         yield Problem(node, message, "write <SyncType>sync</SyncType> in the Destination to which clients fail over")
 
@@ -49,14 +55,14 @@ def no_pass_through(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: two Destinations and a Transport of type amps-replication, and no PassThrough.
     Instead: ``<PassThrough>.*</PassThrough>`` in each Destination, unless every instance reaches every other.
     """
-    destinations = list(node.all("Destination"))
-    incoming = any(replicates(transport) for transport in survey.nodes("Transport"))
-    names = {destination.value("Name", "Group") for destination in destinations}
+    destinations = list(node.find_all("Destination"))
+    incoming = any(is_replication(transport) for transport in survey.find_nodes("Transport"))
+    names = {destination.find_text("Name", "Group") for destination in destinations}
     if not incoming or len(names) < 2:
         return
     for destination in destinations:
         if destination.find("PassThrough") is None:
-            name = destination.value("Name", "Group") or ""
+            name = destination.find_text("Name", "Group") or ""
             message = f"PassThrough absent in Destination '{name}': replicated messages are not forwarded"
             yield Problem(destination, message, "add <PassThrough>.*</PassThrough> in a mesh of more than two")
 
@@ -70,38 +76,38 @@ def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Group>shop</Group>`` at the top and in a Destination with one of two topics.
     Instead: replicate everything inside a Group, or give the other instance a Group of its own.
     """
-    own = node.value("Group") or node.value("Name")
-    for destination in survey.nodes("Destination"):
+    own = node.find_text("Group") or node.find_text("Name")
+    for destination in survey.find_nodes("Destination"):
         group = destination.find("Group")
         if group is None or not group.text or group.text != own:
             continue
-        lacking = _lacking(destination, survey)
+        lacking = _describe_lack(destination, survey)
         if lacking:
             message = f"instances with different content share the Group '{own}': {lacking}"
             yield Problem(group, message, "replicate everything within a Group, or use another Group")
 
 
-def _lacking(destination: ElementNode, survey: Survey) -> str | None:
-    """What an instance of the same group would not have, in words."""
-    topics = list(destination.all("Topic"))
+def _describe_lack(destination: ElementNode, survey: Survey) -> str | None:
+    """Describe the data that an instance of the same group would lack; None where it lacks nothing."""
+    topics = list(destination.find_all("Topic"))
     for topic in topics:
         if topic.find("Filter") is not None:
-            return f"a Filter excludes part of '{topic.value('Name')}'"
-    sent = [(topic.value("Name") or "", topic.value("MessageType")) for topic in topics]
+            return f"a Filter excludes part of '{topic.find_text('Name')}'"
+    sent = [(topic.find_text("Name") or "", topic.find_text("MessageType")) for topic in topics]
     exact = set(sent)
-    patterns = [pair for pair in sent if survey.regex_topics and is_pattern(pair[0])]
+    patterns = [pair for pair in sent if survey.has_regex_topics and is_pattern(pair[0])]
     # What would take too long is not compared; the advice is then left out.
-    for entry in survey.entries if affordable(len(patterns), len(survey.entries)) else ():
+    for entry in survey.entries if can_compare_all(len(patterns), len(survey.entries)) else ():
         if entry.kind not in ("Topic", "Queue") or (entry.name, entry.type) in exact:
             continue
-        if survey.journalled(entry.name, entry.type) and not any(
-            kind == entry.type and survey.matches(pattern, entry.name) for pattern, kind in patterns
+        if survey.is_journaled(entry.name, entry.type) and not any(
+            kind == entry.type and survey.matches_topic(pattern, entry.name) for pattern, kind in patterns
         ):
             return f"'{entry.name}' is not replicated to it"
     return None
 
 
-def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def client_age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ClientMessageAgeLimit is set in an instance with SOW topics.
 
     Why: a client whose oldest waiting message is older than this is disconnected, and the result of a large SOW query
@@ -111,11 +117,12 @@ def age_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     if not survey.entries:
         return
-    for owner in (node, *survey.nodes("Transport")):
+    for owner in (node, *survey.find_nodes("Transport")):
         given = owner.find("ClientMessageAgeLimit")
-        number = interval(given)
+        number = read_interval(given)
         if given is not None and number:
-            message = f"ClientMessageAgeLimit {interval_text(number)}: large SOW queries over slow links may be cut off"
+            age = format_interval_text(number)
+            message = f"ClientMessageAgeLimit {age}: large SOW queries over slow links may be cut off"
             yield Problem(
                 given, message, "increase it above the time that the slowest client needs for its largest query"
             )
@@ -131,15 +138,15 @@ def memory_limit(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     memory = survey.facts.memory
     if memory is None:
         return
-    for owner in (node, *survey.nodes("Transport")):
+    for owner in (node, *survey.find_nodes("Transport")):
         given = owner.find("MessageMemoryLimit")
-        number = size(given)
-        if given is not None and number is not None and SHARE * number > memory:
-            message = f"MessageMemoryLimit {given.text} is above 20% of memory ({size_text(memory)})"
-            yield Problem(given, message, f"write {_rounded(memory // 10)} or less; more may cause swapping")
+        number = read_size(given)
+        if given is not None and number is not None and MEMORY_SHARE_DIVISOR * number > memory:
+            message = f"MessageMemoryLimit {given.text} is above 20% of memory ({format_size_text(memory)})"
+            yield Problem(given, message, f"write {_round_number(memory // 10)} or less; more may cause swapping")
 
 
-def _rounded(number: int) -> str:
+def _round_number(number: int) -> str:
     return f"{number >> 20}MB"
 
 

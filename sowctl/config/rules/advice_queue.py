@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.rules.measures import count
+from sowctl.config.rules.measures import read_count
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
 
-def _leases(node: ElementNode) -> bool:
-    return (node.value("Semantics") or "at-least-once").lower() == "at-least-once"
+def _uses_leases(node: ElementNode) -> bool:
+    return (node.find_text("Semantics") or "at-least-once").lower() == "at-least-once"
 
 
 def one_at_a_time(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -23,7 +23,7 @@ def one_at_a_time(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     taken only when the previous one is done.
     """
     backlog = node.find("MaxPerSubscriptionBacklog")
-    if _leases(node) and (backlog is None or count(backlog) == 1):
+    if _uses_leases(node) and (backlog is None or read_count(backlog) == 1):
         default = " (default)" if backlog is None else ""
         message = f"MaxPerSubscriptionBacklog 1{default} limits throughput: one round trip per message"
         yield Problem(backlog or node, message, "write 2 or more, unless messages must be taken one at a time")
@@ -36,8 +36,8 @@ def without_lease(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a Queue with only Name and MessageType.
     Instead: add ``<LeasePeriod>30s</LeasePeriod>``, or the longest time that a message takes.
     """
-    if _leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:
-        name = node.value("Name", "Topic") or ""
+    if _uses_leases(node) and node.find("LeasePeriod", "LeaseTimeout") is None:
+        name = node.find_text("Name", "Topic") or ""
         message = f"queue '{name}' has no LeasePeriod: a hung consumer keeps its messages until it disconnects"
         yield Problem(node, message, "add <LeasePeriod>30s</LeasePeriod>, or the longest time that a message takes")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.rules.measures import HOUR, interval, interval_text
+from sowctl.config.rules.measures import HOUR, format_interval_text, read_interval
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectStep
 from sowctl.config.rules.survey import Survey
 
-BY_HAND = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
-NOT_OFTEN = 6 * HOUR
-HALF = 0.6
+MANUAL_MODULES = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
+MIN_COMPACT_NANOSECONDS = 6 * HOUR
+MAX_AGE_SHARE = 0.6
 """About a half, generously."""
 
 
-def _scheduled(step: SubjectStep) -> ElementNode | None:
-    return step.option("Every") if step.module == "amps-action-on-schedule" else None
+def _find_schedule(step: SubjectStep) -> ElementNode | None:
+    return step.find_option("Every") if step.module == "amps-action-on-schedule" else None
 
 
 def counts_from_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -30,8 +30,8 @@ def counts_from_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     day does not matter.
     """
     for step in survey.steps:
-        every = _scheduled(step)
-        number = interval(every)
+        every = _find_schedule(step)
+        number = read_interval(every)
         if every is not None and number is not None and number >= HOUR:
             message = f"Every {every.text} counts from start-up, not wall clock"
             yield Problem(every, message, "use HH:MM, such as 02:00, if the time of day matters")
@@ -47,11 +47,11 @@ def compacts_often(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     # Any of the events of an action starts all of its steps, so one that comes often is enough.
     often: dict[int, ElementNode] = {}
     for step in survey.steps:
-        every = _scheduled(step)
-        number = interval(every)
-        if every is not None and number is not None and number < NOT_OFTEN:
+        every = _find_schedule(step)
+        number = read_interval(every)
+        if every is not None and number is not None and number < MIN_COMPACT_NANOSECONDS:
             often[id(step.action)] = every
-    for step in survey.doing("do-compact-sow"):
+    for step in survey.find_steps("do-compact-sow"):
         every = often.get(id(step.action))
         if every is not None:
             message = f"compact-sow every {every.text} pauses updates each time"
@@ -67,9 +67,9 @@ def proxied_automatically(node: ElementNode, survey: Survey) -> Iterator[Problem
     """
     automatic: dict[int, str] = {}
     for step in survey.steps:
-        if step.node.tag == "On" and step.module not in BY_HAND:
+        if step.node.tag == "On" and step.module not in MANUAL_MODULES:
             automatic.setdefault(id(step.action), step.module)
-    for step in survey.doing("do-enable-proxied-transfer"):
+    for step in survey.find_steps("do-enable-proxied-transfer"):
         event = automatic.get(id(step.action))
         if event is not None:
             message = f"enable-proxied-transfer on {event}: messages may be delivered twice"
@@ -84,14 +84,16 @@ def flapping(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: upgrade with ``<Age>5s</Age>`` beside downgrade with ``<Age>6s</Age>``.
     Instead: give upgrade half the Age of downgrade, or less.
     """
-    downgrades = survey.doing("do-downgrade-replication")
-    down = [number for step in downgrades if (number := interval(step.option("Age"))) is not None]
+    downgrades = survey.find_steps("do-downgrade-replication")
+    down = [number for step in downgrades if (number := read_interval(step.find_option("Age"))) is not None]
     if not down:
         return
-    for step in survey.doing("do-upgrade-replication"):
-        age = step.option("Age")
-        upgrade = interval(age)
-        if age is not None and upgrade is not None and upgrade > HALF * min(down):
-            lower = interval_text(min(down))
+    for step in survey.find_steps("do-upgrade-replication"):
+        age = step.find_option("Age")
+        upgrade = read_interval(age)
+        if age is not None and upgrade is not None and upgrade > MAX_AGE_SHARE * min(down):
+            lower = format_interval_text(min(down))
             message = f"upgrade-replication Age {age.text} should be about half of downgrade Age ({lower}) or less"
-            yield Problem(age, message, f"write {interval_text(min(down) // 2)}; otherwise it may switch repeatedly")
+            yield Problem(
+                age, message, f"write {format_interval_text(min(down) // 2)}; otherwise it may switch repeatedly"
+            )

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.rules.globs import covers
-from sowctl.config.rules.measures import affordable
+from sowctl.config.rules.globs import glob_matches
+from sowctl.config.rules.measures import can_compare_all
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
-LOGS_INFO = frozenset({"developer", "trace", "stats", "info", "debug"})
-LOGS_DATA = frozenset({"developer", "trace"})
-LOGON = "12-0010"
+INFO_LEVELS = frozenset({"developer", "trace", "stats", "info", "debug"})
+DATA_LEVELS = frozenset({"developer", "trace"})
+LOGON_MESSAGE = "12-0010"
 """The message that writes out the commands of clients, logon among them."""
 _ESCAPE = r"%[A-Za-z]"
 _NOT_PRODUCTION = r"(?i)\b(dev\w*|test\w*|qa|uat|demo|local|sandbox|staging)\b"
@@ -29,9 +29,9 @@ def statistics_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     statistics in memory.
     """
     file = node.find("FileName")
-    if file is None or file.text in ("", ":memory:") or not survey.whole:
+    if file is None or file.text in ("", ":memory:") or not survey.is_complete:
         return
-    if not survey.doing("do-truncate-statistics"):
+    if not survey.find_steps("do-truncate-statistics"):
         message = f"statistics file '{file.text}' without truncate-statistics action: the database grows without bound"
         yield Problem(file, message, "add an Action with amps-action-do-truncate-statistics, or remove <FileName>")
 
@@ -43,38 +43,38 @@ def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<FileName>./logs/%Y%m%d-%n.log</FileName>``, and no Actions.
     Instead: add an Action with ``amps-action-do-remove-files``, an Age, and a Pattern such as ``./logs/*.log``.
     """
-    if not survey.whole:
+    if not survey.is_complete:
         return
     patterns = [
         pattern.text
-        for step in survey.doing("do-remove-files", "do-compress-files")
-        if (pattern := step.option("Pattern")) is not None
+        for step in survey.find_steps("do-remove-files", "do-compress-files")
+        if (pattern := step.find_option("Pattern")) is not None
     ]
-    targets = list(node.all("Target"))
-    for target in targets if affordable(len(targets), len(patterns)) else ():
+    targets = list(node.find_all("Target"))
+    for target in targets if can_compare_all(len(targets), len(patterns)) else ():
         file = target.find("FileName")
-        if file is None or not file.text or (target.value("Protocol") or "").lower() not in ("file", "gzip"):
+        if file is None or not file.text or (target.find_text("Protocol") or "").lower() not in ("file", "gzip"):
             continue
         # Without a counter or a time in its name the file is written anew at each rotation, and cannot grow further.
         rotates_in_place = target.find("RotationThreshold") is not None and not re.search(_ESCAPE, file.text)
-        if not rotates_in_place and not any(_covered(file.text, pattern, survey) for pattern in patterns):
+        if not rotates_in_place and not any(_is_covered(file.text, pattern, survey) for pattern in patterns):
             message = f"log files '{file.text}' without remove-files or compress-files action: the disk fills"
             if re.search(_ESCAPE, file.text):
-                hint = f"add an Action with amps-action-do-remove-files and Pattern {_glob(file.text)}"
+                hint = f"add an Action with amps-action-do-remove-files and Pattern {_build_glob(file.text)}"
             else:
                 hint = "add %n to FileName, <RotationThreshold>, and an Action with amps-action-do-remove-files"
             yield Problem(file, message, hint)
 
 
-def _covered(file: str, pattern: str, survey: Survey) -> bool:
+def _is_covered(file: str, pattern: str, survey: Survey) -> bool:
     # A counter or a time stands for some text without a slash; one character is enough for a pattern to be tried on.
     name = os.path.normpath(survey.root / re.sub(_ESCAPE, "0", file))
     glob = os.path.normpath(survey.root / pattern)
     # A text that is filled in when the action runs may cover anything, and servers add endings to the name.
-    return "{{" in pattern or any(covers(glob, name + suffix) for suffix in ("", ".log", ".gz", ".1"))
+    return "{{" in pattern or any(glob_matches(glob, name + suffix) for suffix in ("", ".log", ".gz", ".1"))
 
 
-def _glob(file: str) -> str:
+def _build_glob(file: str) -> str:
     directory, slash, name = file.rpartition("/")
     before, _, rest = name.partition("%")
     behind = rest.rpartition("%")[2][1:] if "%" in rest else rest[1:]
@@ -88,19 +88,19 @@ def nothing_logged(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Level>error</Level>`` in the only Target.
     Instead: add a Target with ``<Level>info</Level>``.
     """
-    if not survey.whole or not survey.serves:
+    if not survey.is_complete or not survey.has_listener:
         return
     hint = "add a <Target> with <Level>info</Level>"
-    sections = list(node.all("Logging"))
-    targets = [target for section in sections for target in section.all("Target")]
+    sections = list(node.find_all("Logging"))
+    targets = [target for section in sections for target in section.find_all("Target")]
     if not targets:
         yield Problem(sections[0] if sections else node, "no Logging target: nothing is logged", hint)
-    elif not any(_levels(target) & LOGS_INFO for target in targets):
+    elif not any(_list_levels(target) & INFO_LEVELS for target in targets):
         yield Problem(sections[0], "no Logging target at info or more verbose", hint)
 
 
-def _levels(target: ElementNode) -> set[str]:
-    texts = (target.value("Level") or "", target.value("Levels") or "")
+def _list_levels(target: ElementNode) -> set[str]:
+    texts = (target.find_text("Level") or "", target.find_text("Levels") or "")
     return {word.strip().lower() for text in texts for word in text.split(",")}
 
 
@@ -131,7 +131,11 @@ def admin_open(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if address is None or not address.text:
         return
     host, _, port = address.text.rpartition(":")
-    modules = [section.value("Module") or "" for place in (node, survey.top) for section in place.all("Authentication")]
+    modules = [
+        section.find_text("Module") or ""
+        for place in (node, survey.top)
+        for section in place.find_all("Authentication")
+    ]
     everywhere = port.isdecimal() and host in ("", "0.0.0.0", "[::]")
     if everywhere and all(name in ("", "amps-default-authentication-module") for name in modules):
         message = f"Admin listens on all addresses ({address.text}) without Authentication"
@@ -147,24 +151,26 @@ def log_shows_data(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: write info. To investigate a problem, use trace for a short time and add
     ``<ExcludeErrors>12-0010</ExcludeErrors>``.
     """
-    excluded = _names_logon(node.value("ExcludeErrors"))
-    verbose = sorted(_levels(node) & LOGS_DATA)
-    production = not re.search(_NOT_PRODUCTION, survey.top.value("Environment") or "")
+    excluded = _names_logon(node.find_text("ExcludeErrors"))
+    verbose = sorted(_list_levels(node) & DATA_LEVELS)
+    production = not re.search(_NOT_PRODUCTION, survey.top.find_text("Environment") or "")
     where = node.find("Level", "Levels") or node
     if verbose and (production or not excluded):
-        also = "" if excluded else f" and logon commands ({LOGON})"
-        hint = "write info in production" if excluded else f"write info; if more is needed, exclude {LOGON}"
+        also = "" if excluded else f" and logon commands ({LOGON_MESSAGE})"
+        hint = "write info in production" if excluded else f"write info; if more is needed, exclude {LOGON_MESSAGE}"
         yield Problem(where, f"level {verbose[0]} logs message data{also}", hint)
-    elif not verbose and not excluded and _names_logon(node.value("IncludeErrors")):
+    elif not verbose and not excluded and _names_logon(node.find_text("IncludeErrors")):
         included = node.find("IncludeErrors") or node
-        yield Problem(included, f"IncludeErrors has {LOGON}, which logs logon commands", f"remove {LOGON}")
+        yield Problem(
+            included, f"IncludeErrors has {LOGON_MESSAGE}, which logs logon commands", f"remove {LOGON_MESSAGE}"
+        )
 
 
 def _names_logon(text: str | None) -> bool:
-    """Whether a list of message numbers or patterns has the one of logon commands."""
+    """Return True if a list of message numbers or patterns has the one of logon commands."""
     for word in (text or "").split(","):
         try:
-            if word.strip() and re.fullmatch(word.strip(), LOGON):
+            if word.strip() and re.fullmatch(word.strip(), LOGON_MESSAGE):
                 return True
         except re.error:
             continue

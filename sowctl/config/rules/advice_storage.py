@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sowctl.config import texts
+from sowctl.config import expression_texts
 from sowctl.config.document import ElementNode
-from sowctl.config.rules.measures import DEFAULT_SLAB, count, size, size_text, within
+from sowctl.config.rules.measures import DEFAULT_SLAB_BYTES, format_size_text, is_size_within, read_count, read_size
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
-OVERHEAD = 64
+SLAB_OVERHEAD_BYTES = 64
 """Bytes of a slab that no message can use."""
 BYTES_PER_KEY = 16
 """The least that an index keeps for each expected key: its digest."""
-NO_MACHINE = 1 << 40
+DEFAULT_MEMORY_BYTES = 1 << 40
 """Memory that is taken as the limit where the file does not say how much there is: a terabyte."""
-LARGE_START = 1 << 30
-LARGE_START_PER_CORE = 128 << 20
+LARGE_START_BYTES = 1 << 30
+LARGE_START_BYTES_PER_CORE = 128 << 20
 
 
-def _slab(node: ElementNode) -> int | None:
+def _read_slab_size(node: ElementNode) -> int | None:
     """The slab size of a topic, the default included; None where it cannot be told."""
     # The retired sizes make the slab then (behaviour 11.31); these rules judge SlabSize alone.
     if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
         return None
     slab = node.find("SlabSize")
-    return DEFAULT_SLAB if slab is None else size(slab)
+    return DEFAULT_SLAB_BYTES if slab is None else read_size(slab)
 
 
 def message_too_large(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -40,20 +40,26 @@ def message_too_large(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<!-- sowctl: assume largest-message=6MB -->`` in a file with a topic of the default slab size, 5MB.
     Instead: set SlabSize to four times the largest message, or more.
     """
-    slab = _slab(node)
+    slab = _read_slab_size(node)
     if slab is None:
         return
-    largest, room = survey.facts.largest_message, slab - OVERHEAD
+    largest, room = survey.facts.largest_message, slab - SLAB_OVERHEAD_BYTES
     where = node.find("SlabSize") or node
     if room < 1:
-        message = f"no message fits into SlabSize {size_text(slab)}: {OVERHEAD} bytes of it are overhead"
+        message = (
+            f"no message fits into SlabSize {format_size_text(slab)}: {SLAB_OVERHEAD_BYTES} bytes of it are overhead"
+        )
         yield Problem(where, message, "remove SlabSize; the default, 5MB, suits most messages")
     elif largest is not None and largest > room:
-        message = f"largest expected message ({size_text(largest)}) exceeds SlabSize - 64 ({room} bytes)"
-        yield Problem(where, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>, four times the message or more")
+        message = f"largest expected message ({format_size_text(largest)}) exceeds SlabSize - 64 ({room} bytes)"
+        yield Problem(
+            where,
+            message,
+            f"write <SlabSize>{_format_fitting_slab(largest)}</SlabSize>, four times the message or more",
+        )
 
 
-def _fitting(largest: int) -> str:
+def _format_fitting_slab(largest: int) -> str:
     return f"{-(-4 * largest >> 20)}MB"
 
 
@@ -66,12 +72,16 @@ def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     as ``<!-- sowctl: assume largest-message=10KB -->`` shows that the default suffices.
     """
     slab = node.find("SlabSize")
-    number = size(slab)
-    if slab is None or number is None or number <= OVERHEAD:
+    number = read_size(slab)
+    if slab is None or number is None or number <= SLAB_OVERHEAD_BYTES:
         return
     largest = survey.facts.largest_message
     # 5MB counts as the default whether a kilobyte has 1000 or 1024 bytes.
-    enough = number <= DEFAULT_SLAB or within(slab, "5MB", "5MB") if largest is None else 4 * largest <= DEFAULT_SLAB
+    enough = (
+        number <= DEFAULT_SLAB_BYTES or is_size_within(slab, "5MB", "5MB")
+        if largest is None
+        else 4 * largest <= DEFAULT_SLAB_BYTES
+    )
     if enough:
         message = f"SlabSize {slab.text} is unnecessary; the default, 5MB, suffices"
         yield Problem(slab, message, "remove SlabSize, unless measurements show that it helps")
@@ -84,11 +94,15 @@ def slab_too_small(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<!-- sowctl: assume largest-message=2MB -->`` in a file with a topic of the default slab size, 5MB.
     Instead: set SlabSize to four times the largest message, or more.
     """
-    slab, largest = _slab(node), survey.facts.largest_message
-    if slab is not None and largest is not None and slab - OVERHEAD >= largest and slab < 4 * largest:
+    slab, largest = _read_slab_size(node), survey.facts.largest_message
+    if slab is not None and largest is not None and slab - SLAB_OVERHEAD_BYTES >= largest and slab < 4 * largest:
         default = "" if node.find("SlabSize") else " (default)"
-        message = f"SlabSize {size_text(slab)}{default} is below 4 x the largest message ({size_text(largest)})"
-        yield Problem(node.find("SlabSize") or node, message, f"write <SlabSize>{_fitting(largest)}</SlabSize>")
+        message = (
+            f"SlabSize {format_size_text(slab)}{default} is below 4 x the largest message ({format_size_text(largest)})"
+        )
+        yield Problem(
+            node.find("SlabSize") or node, message, f"write <SlabSize>{_format_fitting_slab(largest)}</SlabSize>"
+        )
 
 
 def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -101,10 +115,10 @@ def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     largest message if the comment states both.
     """
     slab, facts = node.find("SlabSize"), survey.facts
-    number = size(slab)
+    number = read_size(slab)
     if slab is None or not number or facts.cores is None:
         return
-    expected = count(node.find("ExpectedKeyCountHint"))
+    expected = read_count(node.find("ExpectedKeyCountHint"))
     # Slabs are at most as many as memory or the expected records fill; without either nothing can be said.
     limits = [] if facts.memory is None else [facts.memory]
     if expected is not None and facts.largest_message is not None:
@@ -114,10 +128,10 @@ def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         message = (
             f"SlabSize {slab.text} leaves at most {slabs} slabs for {facts.cores} cores; queries cannot use them all"
         )
-        yield Problem(slab, message, f"write <SlabSize>{_share(min(limits), facts.cores)}</SlabSize> or less")
+        yield Problem(slab, message, f"write <SlabSize>{_format_share(min(limits), facts.cores)}</SlabSize> or less")
 
 
-def _share(limit: int, cores: int) -> str:
+def _format_share(limit: int, cores: int) -> str:
     share = limit // cores
     return f"{share >> 20}MB" if share >= 1 << 20 else f"{max(share >> 10, 1)}KB"
 
@@ -131,24 +145,26 @@ def large_at_start(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: lower one of the two, unless there is enough space. Reported from 1GB, or from 128MB for each processor if
     no comment such as ``<!-- sowctl: assume cores=16 -->`` states their number.
     """
-    slab, slabs = _slab(node), node.find("InitialSlabCount")
+    slab, slabs = _read_slab_size(node), node.find("InitialSlabCount")
     where = node.find("SlabSize") or slabs
-    number = 1 if slabs is None else count(slabs)
+    number = 1 if slabs is None else read_count(slabs)
     if where is None or slab is None or number is None:
         return
     cores = survey.facts.cores
     start = slab * number * (cores or 1)
-    if start >= (LARGE_START_PER_CORE if cores is None else LARGE_START):
-        product = f"{size_text(slab)} x {number} = {size_text(start)}"
+    if start >= (LARGE_START_BYTES_PER_CORE if cores is None else LARGE_START_BYTES):
+        product = f"{format_size_text(slab)} x {number} = {format_size_text(start)}"
         many = (
-            f"{size_text(slab * number)} for each core that writes" if cores is None else f"{cores} cores x {product}"
+            f"{format_size_text(slab * number)} for each core that writes"
+            if cores is None
+            else f"{cores} cores x {product}"
         )
         yield Problem(
             where, f"file starts at about {many}", "reduce SlabSize or InitialSlabCount if the size is too large"
         )
 
 
-def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def key_count_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ExpectedKeyCountHint is not a power of two.
 
     Why: it is rounded up to a power of two; the number in the file is not the one in use.
@@ -156,7 +172,7 @@ def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: no change is needed; write the power of two to make the value explicit.
     """
     hint = node.find("ExpectedKeyCountHint")
-    number = count(hint)
+    number = read_count(hint)
     # A power of two has one bit set, and loses it in this.
     if hint is not None and number and number & (number - 1):
         rounded = 1 << number.bit_length()
@@ -164,7 +180,7 @@ def hint_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         yield Problem(hint, message, f"write {rounded} to make the value explicit")
 
 
-def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def key_count_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: ExpectedKeyCountHint requires an index that does not fit into memory.
 
     Why: the index is allocated at start with at least 16 bytes for each expected key, whether the keys exist or not.
@@ -172,15 +188,21 @@ def hint_above_memory(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: write the number of records that you expect. Without such a comment, the limit is a terabyte.
     """
     hint = node.find("ExpectedKeyCountHint")
-    number = count(hint)
+    number = read_count(hint)
     if hint is None or not number:
         return
     memory = survey.facts.memory
     # The number of keys is rounded up to a power of two.
     needed = BYTES_PER_KEY << (number - 1).bit_length()
-    if needed > (memory or NO_MACHINE):
-        there = f"({size_text(memory)}) allows" if memory else f"allows ({size_text(NO_MACHINE)} assumed)"
-        message = f"ExpectedKeyCountHint {hint.text} needs at least {size_text(needed)}, more than memory {there}"
+    if needed > (memory or DEFAULT_MEMORY_BYTES):
+        there = (
+            f"({format_size_text(memory)}) allows"
+            if memory
+            else f"allows ({format_size_text(DEFAULT_MEMORY_BYTES)} assumed)"
+        )
+        message = (
+            f"ExpectedKeyCountHint {hint.text} needs at least {format_size_text(needed)}, more than memory {there}"
+        )
         yield Problem(hint, message, "write the number of records that you expect")
 
 
@@ -191,14 +213,14 @@ def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Key>/id</Key>`` and ``<HashIndex><Key>/id</Key></HashIndex>`` in one Topic.
     Instead: remove the HashIndex.
     """
-    indexes = list(node.all("HashIndex"))
+    indexes = list(node.find_all("HashIndex"))
     if not indexes:
         return
-    view = survey.entry(node).kind == "View"
-    known = _grouped(node) if view else {key.text for key in node.all("Key")}
+    view = survey.find_entry(node).kind == "View"
+    known = _find_grouped_fields(node) if view else {key.text for key in node.find_all("Key")}
     for index in indexes:
         # Equal sets, whatever their order: the values of the same fields find the same records.
-        if known and {key.text for key in index.all("Key")} == known:
+        if known and {key.text for key in index.find_all("Key")} == known:
             what = "Grouping" if view else "Key"
             yield Problem(
                 index,
@@ -207,14 +229,19 @@ def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             )
 
 
-def _grouped(view: ElementNode) -> set[str] | None:
+def _find_grouped_fields(view: ElementNode) -> set[str] | None:
     """The output fields that hold the grouping fields of a view; None where one is not projected as it is."""
     outputs: dict[str, str] = {}
-    for section in view.all("Projection"):
-        for field in section.all("Field"):
-            definition = texts.definition(field, projection=True)
+    for section in view.find_all("Projection"):
+        for field in section.find_all("Field"):
+            definition = expression_texts.parse_definition(field, projection=True)
             if definition is not None:
                 source = str(definition.expression)
                 outputs.setdefault(source, source if definition.destination is None else str(definition.destination))
-    names = [str(name) for section in view.all("Grouping") for f in section.all("Field") for name in texts.grouping(f)]
+    names = [
+        str(name)
+        for section in view.find_all("Grouping")
+        for f in section.find_all("Field")
+        for name in expression_texts.parse_grouping_fields(f)
+    ]
     return {outputs[name] for name in names} if names and all(name in outputs for name in names) else None

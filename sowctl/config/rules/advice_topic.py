@@ -7,20 +7,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern
-from sowctl.config.model import file_of
-from sowctl.config.rules.measures import DAY, HOUR, SECOND, affordable, count, interval, interval_text
+from sowctl.config.model import format_file_name
+from sowctl.config.rules.measures import (
+    DAY,
+    HOUR,
+    SECOND,
+    can_compare_all,
+    format_interval_text,
+    read_count,
+    read_interval,
+)
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
+from sowctl.config.topic_patterns import is_pattern
 
-SHORT_LIVED = HOUR
+SHORT_LIFETIME_NANOSECONDS = HOUR
 """Records that expire within this time are taken for a cache that may be lost."""
 MANY_RECORDS = 1_000_000
 
 
-def _persistent(node: ElementNode) -> bool:
-    return (node.value("Durability", "Duration") or "persistent").lower() == "persistent"
+def _is_persistent(node: ElementNode) -> bool:
+    return (node.find_text("Durability", "Duration") or "persistent").lower() == "persistent"
 
 
 def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -31,7 +39,7 @@ def slash_in_file_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<FileName>./sow/%n.sow</FileName>`` in the topic ``orders/europe``.
     Instead: create the directory, or write a FileName without ``%n``.
     """
-    file, name = node.find("FileName"), node.value("Name", "Topic") or ""
+    file, name = node.find("FileName"), node.find_text("Name", "Topic") or ""
     if file is not None and "%n" in file.text and "/" in name[1:] and not is_transient(node):
         directory = file.text.replace("%n", name).rpartition("/")[0]
         message = (
@@ -47,11 +55,11 @@ def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<FileName>../sow/%n.sow</FileName>``.
     Instead: keep stores below the directory, or write an absolute path to show that another place is intended.
     """
-    file, name = node.find("FileName"), node.value("Name", "Topic") or ""
+    file, name = node.find("FileName"), node.find_text("Name", "Topic") or ""
     if file is None or not file.text or is_transient(node) or file.text.startswith(("{{", "${")):
         return
     root = survey.root.absolute()
-    named = Path(os.path.normpath(root / file_of(file.text, name, node.value("MessageType") or "")))
+    named = Path(os.path.normpath(root / format_file_name(file.text, name, node.find_text("MessageType") or "")))
     hint = "keep the store below it, or write an absolute path if another place is intended"
     if not named.is_relative_to(root):
         # An absolute path says that another place is meant.
@@ -68,8 +76,8 @@ def name_like_a_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Name>md.fx</Name>``: a subscription to it also receives ``md-fx``.
     Instead: use letters, digits, ``-``, ``_`` and ``/``. To define many topics, write Pattern.
     """
-    name = node.value("Name", "Topic") or ""
-    if survey.regex_topics and is_pattern(name):
+    name = node.find_text("Name", "Topic") or ""
+    if survey.has_regex_topics and is_pattern(name):
         found = " ".join(sorted({character for character in name if is_pattern(character)}))
         message = f"topic name '{name}' contains regex characters ({found}); a subscription treats it as a pattern"
         yield Problem(node, message, "use letters, digits, - _ and /; to define many topics, write <Pattern>")
@@ -83,31 +91,31 @@ def lost_on_restart(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Durability>transient</Durability>`` in ``positions``, and no such Topic in TransactionLog.
     Instead: add the topic to TransactionLog, or make it persistent.
     """
-    if not survey.whole or not _comparable(survey):
+    if not survey.is_complete or not _can_compare(survey):
         return
     for entry in survey.entries:
-        lifetime = interval(entry.node.find("Expiration"))
+        lifetime = read_interval(entry.node.find("Expiration"))
         if (
             entry.kind == "Topic"
             and entry.name
             and entry.type
             and is_transient(entry.node)
-            and not survey.journalled(entry.name, entry.type)
-            and not (lifetime and lifetime <= SHORT_LIVED)
+            and not survey.is_journaled(entry.name, entry.type)
+            and not (lifetime and lifetime <= SHORT_LIFETIME_NANOSECONDS)
         ):
             message = f"transient topic '{entry.name}' is not journaled: its contents are lost on restart"
             yield Problem(entry.node, message, "add it to TransactionLog, or make it persistent with a FileName")
 
 
-def _comparable(survey: Survey) -> bool:
-    """Whether asking for each topic whether it is journaled takes no more than moments."""
-    patterns = [name for name, _ in survey.journal if is_pattern(name)]
+def _can_compare(survey: Survey) -> bool:
+    """Return True if asking for each topic whether it is journaled takes no more than moments."""
+    patterns = [name for name, _ in survey.journal_topics if is_pattern(name)]
     hard = sum(is_pattern(name.replace(".", "").strip("^*$")) for name in patterns)
     topics = len(survey.entries)
-    return affordable(len(patterns), topics, 1) and affordable(hard, topics)
+    return can_compare_all(len(patterns), topics, 1) and can_compare_all(hard, topics)
 
 
-def file_ignored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def file_of_transient_topic(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: FileName in a transient topic.
 
     Why: a transient topic has no file; the line is misleading.
@@ -116,12 +124,12 @@ def file_ignored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     file = node.find("FileName")
     if file is not None and is_transient(node):
-        name = node.value("Name", "Topic") or ""
+        name = node.find_text("Name", "Topic") or ""
         message = f"FileName on the transient topic '{name}' is ignored"
         yield Problem(node, message, "remove <FileName>, or remove <Durability> to keep the records")
 
 
-def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def topic_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a persistent topic that the transaction log does not record.
 
     Why: its records cannot be replayed or replicated, and if its file is lost, nothing can rebuild it.
@@ -129,10 +137,10 @@ def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog if you need any of this. If a file has no TransactionLog at all, only the
     first topic is reported.
     """
-    if not survey.whole or not _comparable(survey):
+    if not survey.is_complete or not _can_compare(survey):
         return
-    logged = any(True for _ in survey.nodes("TransactionLog"))
-    missing = [entry for entry in survey.entries if _missing(entry, survey)]
+    logged = any(True for _ in survey.find_nodes("TransactionLog"))
+    missing = [entry for entry in survey.entries if _is_unjournaled(entry, survey)]
     # Without any log each topic would say the same.
     for entry in missing if logged else missing[:1]:
         others = "" if logged or len(missing) == 1 else f" (and {len(missing) - 1} more)"
@@ -140,11 +148,11 @@ def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         yield Problem(entry.node, message, "add it as a Topic of TransactionLog if you need this")
 
 
-def _missing(entry: SubjectEntry, survey: Survey) -> bool:
-    if entry.kind != "Topic" or not entry.name or not entry.type or not _persistent(entry.node):
+def _is_unjournaled(entry: SubjectEntry, survey: Survey) -> bool:
+    if entry.kind != "Topic" or not entry.name or not entry.type or not _is_persistent(entry.node):
         return False
     stored = entry.node.find("FileName") is not None and entry.node.find("Pattern") is None
-    return stored and not survey.journalled(entry.name, entry.type)
+    return stored and not survey.is_journaled(entry.name, entry.type)
 
 
 def history_too_fine(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -154,13 +162,14 @@ def history_too_fine(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Window>1w</Window><Granularity>0s</Granularity>``.
     Instead: write the coarsest Granularity that your queries of the past allow, or a shorter Window.
     """
-    for history in node.all("History"):
+    for history in node.find_all("History"):
         step = history.find("Granularity")
-        window, granularity = interval(history.find("Window")), interval(step)
+        window, granularity = read_interval(history.find("Window")), read_interval(step)
         if step is None or window is None or granularity is None:
             continue
         if granularity < SECOND and window > DAY:
-            message = f"History with a very small Granularity ({step.text}) and a long Window ({interval_text(window)})"
+            length = format_interval_text(window)
+            message = f"History with a very small Granularity ({step.text}) and a long Window ({length})"
             yield Problem(step, f"{message} keeps nearly every update", "write a Granularity such as 1m")
 
 
@@ -172,8 +181,8 @@ def crowded_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: give the large logical topics entries of their own, before the Pattern topic.
     """
     pattern, hint = node.find("Pattern"), node.find("ExpectedKeyCountHint")
-    expected = count(hint)
+    expected = read_count(hint)
     if pattern is not None and hint is not None and expected is not None and expected >= MANY_RECORDS:
-        name = node.value("Name", "Topic") or ""
+        name = node.find_text("Name", "Topic") or ""
         message = f"Pattern topic '{name}' expects {hint.text} records; separate topics perform better"
         yield Problem(pattern, message, "define large logical topics by name, before this entry")

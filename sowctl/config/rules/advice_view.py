@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sowctl.config import texts
+from sowctl.config import expression_texts
 from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.sources import sources
+from sowctl.config.rules.sources import find_sources
 from sowctl.config.rules.survey import Survey
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node as Tree
 
 
-def _projected(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
-    for section in view.all("Projection"):
-        for field in section.all("Field"):
-            definition = texts.definition(field, projection=True)
+def _iterate_projected(view: ElementNode) -> Iterator[tuple[ElementNode, Tree]]:
+    for section in view.find_all("Projection"):
+        for field in section.find_all("Field"):
+            definition = expression_texts.parse_definition(field, projection=True)
             if definition is not None:
                 yield field, definition.expression
 
@@ -33,49 +33,54 @@ def neither_aggregated_nor_grouped(node: ElementNode, survey: Survey) -> Iterato
     Example: ``<Field>/price</Field>`` in a view grouped by ``/symbol``.
     Instead: put it into an aggregate such as ``MAX(/price) AS /price``, or add it to Grouping.
     """
-    joined = len({source.name for source in sources(node)}) > 1
-    grouped = {_name(f, joined) for part in node.all("Grouping") for field in part.all("Field") for f in _names(field)}
+    joined = len({source.name for source in find_sources(node)}) > 1
+    grouped = {
+        _qualify_name(f, joined)
+        for part in node.find_all("Grouping")
+        for field in part.find_all("Field")
+        for f in _find_field_names(field)
+    }
     if not grouped:
         return
-    whole = _determine(grouped, node, survey, joined)
-    for field, tree in _projected(node):
-        for name in _outside_aggregates(tree):
-            key = _name(name, joined)
+    whole = _add_joined_fields(grouped, node, survey, joined)
+    for field, tree in _iterate_projected(node):
+        for name in _find_unaggregated_fields(tree):
+            key = _qualify_name(name, joined)
             if key not in grouped and key[0] not in whole:
                 message = (
                     f"View projects {name}, neither aggregated nor grouped: it has the last processed "
                     "value, which may be outdated"
                 )
                 hint = "aggregate it, for example with MAX, or add it to Grouping"
-                yield Problem(field, message, hint, texts.at(field, name.span[0]))
+                yield Problem(field, message, hint, expression_texts.find_text_place(field, name.span[0]))
                 break
 
 
-def _names(field: ElementNode) -> tuple[Field, ...]:
-    return texts.grouping(field)
+def _find_field_names(field: ElementNode) -> tuple[Field, ...]:
+    return expression_texts.parse_grouping_fields(field)
 
 
-def _name(field: Field, joined: bool) -> tuple[str, str]:
+def _qualify_name(field: Field, joined: bool) -> tuple[str, str]:
     """A field as topic and path; the topic only where there are several."""
     return (field.qualifier[-1] if joined and field.qualifier else "", str(field.path))
 
 
-def _determine(grouped: set[tuple[str, str]], view: ElementNode, survey: Survey, joined: bool) -> set[str]:
+def _add_joined_fields(grouped: set[tuple[str, str]], view: ElementNode, survey: Survey, joined: bool) -> set[str]:
     """Add to ``grouped`` what joins make equal to it; the topics of which each group has one record."""
     equal: dict[tuple[str, str], list[tuple[str, str]]] = {}
     fields: dict[str, set[tuple[str, str]]] = {}
-    for underlying in view.all("UnderlyingTopic"):
-        for node in underlying.all("Join"):
-            condition = texts.join(node)
+    for underlying in view.find_all("UnderlyingTopic"):
+        for node in underlying.find_all("Join"):
+            condition = expression_texts.parse_join_condition(node)
             if condition is not None:
                 left, right = ((side.topic, str(side.path)) for side in condition)
                 for one, other in ((left, right), (right, left)):
                     equal.setdefault(one, []).append(other)
                     fields.setdefault(one[0], set()).add(one)
     missing: dict[str, set[str]] = {}
-    for source in sources(view):
-        for entry in survey.named(source.name, source.type or survey.entry(view).type)[:1]:
-            missing[source.name if joined else ""] = {key.text for key in entry.node.all("Key")}
+    for source in find_sources(view):
+        for entry in survey.find_entries(source.name, source.type or survey.find_entry(view).type)[:1]:
+            missing[source.name if joined else ""] = {key.text for key in entry.node.find_all("Key")}
     # Publishers choose such keys, so no fields determine a record.
     without_key = {topic for topic, keys in missing.items() if not keys}
     whole: set[str] = set()
@@ -95,7 +100,7 @@ def _determine(grouped: set[tuple[str, str]], view: ElementNode, survey: Survey,
     return whole
 
 
-def _outside_aggregates(tree: Tree) -> Iterator[Field]:
+def _find_unaggregated_fields(tree: Tree) -> Iterator[Field]:
     from sowctl.expressions.functions import AGGREGATES
     from sowctl.expressions.syntax.nodes import Call, Field
 
@@ -106,7 +111,7 @@ def _outside_aggregates(tree: Tree) -> Iterator[Field]:
             yield part
         # What stands inside an aggregate is computed over the whole group.
         elif not (isinstance(part, Call) and part.name in AGGREGATES):
-            waiting.extend(reversed(part.children()))
+            waiting.extend(reversed(part.list_children()))
 
 
 def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -116,22 +121,22 @@ def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``IF(SUM(/qty) > 0, SUM(/value) / SUM(/qty), 0) AS /average``.
     Instead: project the aggregates separately, and use IF in a view over this one.
     """
-    for field, tree in _projected(node):
-        found = _inside_if(tree)
+    for field, tree in _iterate_projected(node):
+        found = _find_call_in_if(tree)
         if found is not None:
             message = f"aggregate {found.name} nested inside IF(): live updates were observed to be wrong"
             hint = "project the aggregate separately, and use IF in a view over this one"
-            yield Problem(field, message, hint, texts.at(field, found.span[0]))
+            yield Problem(field, message, hint, expression_texts.find_text_place(field, found.span[0]))
 
 
-def _inside_if(tree: Tree) -> Call | None:
+def _find_call_in_if(tree: Tree) -> Call | None:
     from sowctl.expressions.functions import AGGREGATES
     from sowctl.expressions.syntax.nodes import Call
-    from sowctl.expressions.syntax.trees import walk
+    from sowctl.expressions.syntax.trees import walk_tree
 
-    for part in walk(tree):
+    for part in walk_tree(tree):
         if isinstance(part, Call) and part.name == "IF":
-            for below in walk(part):
+            for below in walk_tree(part):
                 if isinstance(below, Call) and below.name in AGGREGATES:
                     return below
     return None
@@ -147,13 +152,13 @@ def fast_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     conflated: dict[tuple[str, str], str] = {}
     for entry in survey.entries:
         if entry.kind == "ConflatedTopic":
-            conflated.setdefault((entry.node.value("UnderlyingTopic") or "", entry.type), entry.name)
+            conflated.setdefault((entry.node.find_text("UnderlyingTopic") or "", entry.type), entry.name)
     if not conflated:
         return
     for entry in survey.entries:
-        if entry.kind != "View" or (entry.node.value("Conflation") or "none").lower() == "inline":
+        if entry.kind != "View" or (entry.node.find_text("Conflation") or "none").lower() == "inline":
             continue
-        for source in sources(entry.node):
+        for source in find_sources(entry.node):
             other = conflated.get((source.name, source.type or entry.type))
             if other is not None:
                 message = (
@@ -172,18 +177,18 @@ def join_fans_out(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``[orders]./customer = [customers]./id``: a changed customer touches all of its orders.
     Instead: no change is needed; be aware of the cost, and publish the right side no more often than needed.
     """
-    entry = survey.entry(node)
+    entry = survey.find_entry(node)
     pairs: dict[tuple[str, str], tuple[ElementNode, list[str], str]] = {}
-    for underlying in node.all("UnderlyingTopic"):
-        for join in underlying.all("Join"):
-            condition = texts.join(join)
+    for underlying in node.find_all("UnderlyingTopic"):
+        for join in underlying.find_all("Join"):
+            condition = expression_texts.parse_join_condition(join)
             if condition is not None:
                 left, right = condition
                 kind = left.message_type or entry.type
                 pairs.setdefault((left.topic, right.topic), (join, [], kind))[1].append(str(left.path))
     for (left_name, right_name), (join, paths, kind) in pairs.items():
-        for found in survey.named(left_name, kind)[:1]:
-            keys = {key.text for key in found.node.all("Key")}
+        for found in survey.find_entries(left_name, kind)[:1]:
+            keys = {key.text for key in found.node.find_all("Key")}
             if found.kind == "Topic" and keys and not keys <= set(paths):
                 message = f"Join fan-out: an update of '{right_name}' touches every matching row of '{left_name}'"
                 yield Problem(

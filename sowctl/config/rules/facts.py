@@ -1,9 +1,9 @@
-"""What no configuration knows about messages and machine, as its author says it in a comment of the file.
+"""Facts about messages and machine that the author of a configuration states in a comment of the file.
 
 ``<!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->`` anywhere in the main file; several such comments
 add up, and the last word on a fact counts. Words after ``because`` are for people. Read by
-:class:`~sowctl.config.rules.survey.Survey` for the advice on storage and memory, and by :mod:`sowctl.config.suppress`,
-which says what in such a comment has no effect. Ruled by ``sowctl-lint(7)``.
+:class:`~sowctl.config.rules.survey.Survey` for the advice on storage and memory, and by
+:mod:`sowctl.config.suppressions`, which says what in such a comment has no effect. Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from sowctl.values.units import parse_count, parse_size
 
-FORM = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
-OPENING = r"\s*sowctl(?:-lint)?\s*(?::\s*|\s)"
+ASSUME_HINT = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
+DIRECTIVE_START_PATTERN = r"\s*sowctl(?:-lint)?\s*(?::\s*|\s)"
 """What a comment for lint begins with; one word that says what it is about follows."""
-_COMMENT = rf"<!--{OPENING}assume\b(.*?)-->"
+_COMMENT_PATTERN = rf"<!--{DIRECTIVE_START_PATTERN}assume\b(.*?)-->"
 _READERS = {"largest-message": parse_size, "cores": parse_count, "memory": parse_size}
-_MOST = 1 << 62
+_MAX_FACT_VALUE = 1 << 62
 
 
 class Facts(Struct, frozen=True):
@@ -30,23 +30,23 @@ class Facts(Struct, frozen=True):
     memory: int | None = None
 
 
-def facts_of(text: str) -> Facts:
+def parse_facts(text: str) -> Facts:
     """The facts in the comments of a file."""
     found: dict[str, int] = {}
-    for comment in re.finditer(_COMMENT, text, re.DOTALL):
-        for name, number, _ in _read(comment[1]):
+    for comment in re.finditer(_COMMENT_PATTERN, text, re.DOTALL):
+        for name, number, _ in _parse_words(comment[1]):
             if number is not None:
                 found[name.replace("-", "_")] = number
     return Facts(**found)
 
 
-def faults(words: str) -> list[str]:
-    """What in the words of one such comment has no effect, in sentences; nothing where all is well."""
-    read = list(_read(words))
+def find_comment_faults(words: str) -> list[str]:
+    """List in sentences the words of one such comment that have no effect; empty where all is well."""
+    read = list(_parse_words(words))
     return [fault for _, _, fault in read if fault] if read else ["the comment has nothing to assume"]
 
 
-def _read(words: str) -> list[tuple[str, int | None, str]]:
+def _parse_words(words: str) -> list[tuple[str, int | None, str]]:
     """Name, number and fault of each word; the number is None where there is a fault."""
     rows: list[tuple[str, int | None, str]] = []
     for word in re.findall(r"[^\s,;]+", re.split(r"\bbecause\b", words, maxsplit=1)[0]):
@@ -60,6 +60,8 @@ def _read(words: str) -> list[tuple[str, int | None, str]]:
         except ValueError:
             number = 0
         rows.append(
-            (name, number, "") if 0 < number < _MOST else (name, None, f"invalid value {value[:40]!r} of {name}")
+            (name, number, "")
+            if 0 < number < _MAX_FACT_VALUE
+            else (name, None, f"invalid value {value[:40]!r} of {name}")
         )
     return rows

@@ -1,4 +1,4 @@
-"""Which files the Pattern of an action covers: a shell glob over one directory, never below it.
+"""Match paths with the Pattern of an action: a shell glob over one directory, never below it.
 
 Called by the advice on files. Ruled by ``sow-config(5)``, actions.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 
-def covers(pattern: str, path: str) -> bool:
-    """Whether a glob stands for a path, both absolute or both relative; ``*`` does not cross a slash."""
+def glob_matches(pattern: str, path: str) -> bool:
+    """Return True if a glob stands for a path, both absolute or both relative; ``*`` does not cross a slash."""
     wanted, parts = pattern.split("/"), path.split("/")
     return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))

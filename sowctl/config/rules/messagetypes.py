@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import meant
+from sowctl.config.suggestions import has_misspelled_child
 
 
-def _module(node: ElementNode) -> str:
-    return node.value("Module") or node.value("Name") or ""
+def _find_module(node: ElementNode) -> str:
+    return node.find_text("Module") or node.find_text("Name") or ""
 
 
 def composite_without_parts(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -21,7 +21,11 @@ def composite_without_parts(node: ElementNode, survey: Survey) -> Iterator[Probl
     Example: only ``<Module>composite-local</Module>``.
     Instead: list the types of the parts in order.
     """
-    if _module(node).startswith("composite-") and node.find("MessageType") is None and not meant(node, "MessageType"):
+    if (
+        _find_module(node).startswith("composite-")
+        and node.find("MessageType") is None
+        and not has_misspelled_child(node, "MessageType")
+    ):
         yield Problem(node, "composite message type requires at least one MessageType part", "list its parts in order")
 
 
@@ -32,10 +36,10 @@ def protobuf_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<Module>protobuf</Module>``.
     Instead: add the three elements.
     """
-    if _module(node) != "protobuf":
+    if _find_module(node) != "protobuf":
         return
     for needed in ("Type", "ProtoPath", "ProtoFile"):
-        if node.find(needed) is None and not meant(node, needed):
+        if node.find(needed) is None and not has_misspelled_child(node, needed):
             yield Problem(node, f"protobuf message type requires {needed}", f"add <{needed}>")
 
 
@@ -46,7 +50,7 @@ def struct_without_fields(node: ElementNode, survey: Survey) -> Iterator[Problem
     Example: only ``<Module>struct</Module>``.
     Instead: add ``<Field>/price = d</Field>`` and so on, in order.
     """
-    if _module(node) == "struct" and node.find("Field") is None and not meant(node, "Field"):
+    if _find_module(node) == "struct" and node.find("Field") is None and not has_misspelled_child(node, "Field"):
         yield Problem(node, "struct message type requires at least one Field", "add <Field>/name = code</Field>")
 
 
@@ -58,6 +62,6 @@ def equals_sign(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: choose a byte that occurs in neither tags nor values, such as 1.
     """
     separator = node.find("FieldSeparator")
-    fields = survey.types.get(_module(node), "") in ("fix", "nvfix")
+    fields = survey.types.get(_find_module(node), "") in ("fix", "nvfix")
     if separator is not None and fields and separator.text.isdecimal() and int(separator.text[:9]) == ord("="):
         yield Problem(separator, "FieldSeparator is the equals sign, which ends the tags", "choose another byte")

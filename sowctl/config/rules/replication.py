@@ -5,57 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import QUEUES
+from sowctl.config.rules.subjects import QUEUE_KINDS
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import meant
+from sowctl.config.suggestions import has_misspelled_child
+from sowctl.config.topic_patterns import is_pattern
 
 
-def unnamed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def destination_incomplete(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with neither Name nor Group.
 
     Why: it is unknown which instance is meant.
     Example: a Destination with only Topic, SyncType and Transport.
     Instead: add the Name of the instance, or its Group.
     """
-    if node.find("Name", "Group") is None and not (meant(node, "Name") or meant(node, "Group")):
+    if node.find("Name", "Group") is None and not (
+        has_misspelled_child(node, "Name") or has_misspelled_child(node, "Group")
+    ):
         yield Problem(node, "Destination requires a Name or a Group", "add one of them")
 
 
-def not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def replicated_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a replicated topic that the transaction log does not record.
 
     Why: replication reads the log.
     Example: a Destination Topic ``orders``, and no such Topic in TransactionLog.
     Instead: add the topic to TransactionLog.
     """
-    for topic in node.all("Topic"):
-        name, kind = topic.find("Name"), topic.value("MessageType")
-        if name is None or not name.text or not kind or survey.journalled(name.text, kind):
+    for topic in node.find_all("Topic"):
+        name, kind = topic.find("Name"), topic.find_text("MessageType")
+        if name is None or not name.text or not kind or survey.is_journaled(name.text, kind):
             continue
-        if any(entry.kind in QUEUES for entry in survey.named(name.text, kind)):
+        if any(entry.kind in QUEUE_KINDS for entry in survey.find_entries(name.text, kind)):
             # The messages of a queue are those of the topic below it: R008 judges where they are kept.
             continue
         if (
             # Whether two patterns have a name in common is not decided: the log is taken to record what may be meant.
-            survey.regex_topics
+            survey.has_regex_topics
             and is_pattern(name.text)
             and any(
-                recorded == kind and (is_pattern(pattern) or survey.matches(name.text, pattern))
-                for pattern, recorded in survey.journal
+                recorded == kind and (is_pattern(pattern) or survey.matches_topic(name.text, pattern))
+                for pattern, recorded in survey.journal_topics
             )
         ):
             continue
         # Where a pattern or a type of the log cannot be used, another rule tells of it, and nothing follows for this
         # topic.
-        if not survey.readable(name.text) or not survey.typed(kind, *(recorded for _, recorded in survey.journal)):
+        if not survey.can_use_pattern(name.text) or not survey.knows_types(
+            kind, *(recorded for _, recorded in survey.journal_topics)
+        ):
             continue
         message = f"replicated topic '{name.text}' is not in the transaction log"
         yield Problem(name, message, f"add it to TransactionLog with MessageType {kind}")
 
 
-def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def local_queue_replicated(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a LocalQueue is replicated.
 
     Why: its messages belong to one instance.
@@ -63,14 +67,14 @@ def local_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: make it a Queue, or remove it from the Destination.
     """
     queues = [entry for entry in survey.entries if entry.kind == "LocalQueue" and entry.name]
-    for topic in node.all("Topic"):
+    for topic in node.find_all("Topic"):
         name = topic.find("Name")
         for queue in queues:
-            if name is not None and topic.value("MessageType") == queue.type and name.text == queue.name:
+            if name is not None and topic.find_text("MessageType") == queue.type and name.text == queue.name:
                 yield Problem(name, f"LocalQueue {queue.name} is replicated", "remove it, or make it a Queue")
 
 
-def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def replication_to_itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Destination with the Name of this instance.
 
     Why: an instance does not replicate to itself; usually the file was copied from the other instance.
@@ -78,7 +82,7 @@ def itself(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: write the Name of the other instance.
     """
     name = node.find("Name")
-    if name is not None and name.text and name.text == survey.top.value("Name"):
+    if name is not None and name.text and name.text == survey.top.find_text("Name"):
         message = f"Destination Name equals this instance's own Name '{name.text}'"
         yield Problem(name, message, "write the Name of the other instance")
 
@@ -90,9 +94,9 @@ def too_few_sync(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<MinSyncDestinations>2</MinSyncDestinations>`` with one Destination of SyncType sync.
     Instead: lower the number, or make another Destination synchronous.
     """
-    for section in node.all("Replication"):
-        for wanted in section.all("MinSyncDestinations"):
-            kinds = [(other.value("SyncType") or "").lower() for other in survey.nodes("Destination")]
+    for section in node.find_all("Replication"):
+        for wanted in section.find_all("MinSyncDestinations"):
+            kinds = [(other.find_text("SyncType") or "").lower() for other in survey.find_nodes("Destination")]
             have = kinds.count("sync")
             if wanted.text.isascii() and wanted.text.isdigit() and int(wanted.text[:18]) > have:
                 message = f"MinSyncDestinations exceeds the number of sync destinations ({have})"

@@ -1,4 +1,4 @@
-"""What a rule is, how it is written and documented, and how one is run.
+"""The parts of a rule: its row in the table, its page, its tests, and the running of its checks.
 
 **A rule is one row** of :data:`sowctl.config.rules.table.RULES`: id, level, title, element and checks. Every id that a
 finding may carry has exactly one row, whether its check is a function here, a column of the element table, the loader
@@ -11,7 +11,7 @@ or the check of expressions.
 - ``element`` is where in the file it applies, for people: ``SOW/Topic``, ``Transports/Transport/InetAddr``.
 - ``checks`` are pairs of a subject and a function, ``("Topic", "topic.persistent_without_file")``: the function
   ``persistent_without_file`` of ``sowctl/config/rules/topic.py`` is called with each node of the subject (see
-  :meth:`~sowctl.config.rules.survey.Survey.nodes`) and the :class:`~sowctl.config.rules.survey.Survey`, and yields
+  :meth:`~sowctl.config.rules.survey.Survey.find_nodes`) and the :class:`~sowctl.config.rules.survey.Survey`, and yields
   :class:`Problem`. It knows neither its id nor its level, never raises for what the file contains, and judges only
   what is well-formed (another rule speaks of the rest). The module is imported when the rule first runs.
 
@@ -45,7 +45,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.config.document import ElementNode
-from sowctl.config.problems import at_node
+from sowctl.config.problems import build_node_finding
 from sowctl.config.rules.survey import Survey
 from sowctl.findings import Finding, Level, Place
 
@@ -78,11 +78,11 @@ class Rule(Struct, frozen=True):
     also: Level | None = None
 
     @property
-    def worst(self) -> Level:
+    def worst_level(self) -> Level:
         """The gravest level that a finding of this rule may have."""
         return max(self.level, self.also or self.level)
 
-    def functions(self) -> Iterator[tuple[str, RuleFunction]]:
+    def resolve_functions(self) -> Iterator[tuple[str, RuleFunction]]:
         """The subjects and functions of the checks."""
         for subject, path in self.checks:
             module, name = path.rsplit(".", 1)
@@ -91,11 +91,11 @@ class Rule(Struct, frozen=True):
 
     def run(self, survey: Survey) -> Iterator[Finding]:
         """The findings of the checks, in document order for each."""
-        for subject, function in self.functions():
-            for node in survey.nodes(subject):
+        for subject, function in self.resolve_functions():
+            for node in survey.find_nodes(subject):
                 for problem in function(node, survey):
                     level = self.level if problem.level is None else problem.level
-                    found = at_node(
+                    found = build_node_finding(
                         self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place
                     )
                     # The excerpt is the line of the file, which holds the secret.

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
 from sowctl.config.includes import REFERENCE_VERSION
-from sowctl.config.model import file_of
+from sowctl.config.model import format_file_name
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import is_transient
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import meant
+from sowctl.config.suggestions import has_misspelled_child
 from sowctl.findings import Level
-from sowctl.remote.place import is_url, local_path
+from sowctl.remote.place import is_url, parse_local_path
 
 
 def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -23,10 +23,10 @@ def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``./journals`` and ``./journals/old``.
     Instead: name a directory on another device.
     """
-    archive, journal = node.find("JournalArchiveDirectory"), node.value("JournalDirectory")
+    archive, journal = node.find("JournalArchiveDirectory"), node.find_text("JournalDirectory")
     if archive is None or not archive.text or not journal or is_url(archive.text):
         return
-    old, new = os.path.normpath(survey.root / journal), os.path.normpath(survey.root / local_path(archive.text))
+    old, new = os.path.normpath(survey.root / journal), os.path.normpath(survey.root / parse_local_path(archive.text))
     hint = "name a directory on another device"
     if old == new:
         yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", hint, level=Level.ERROR)
@@ -42,12 +42,12 @@ def log_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<Protocol>file</Protocol>``.
     Instead: add FileName.
     """
-    protocol = (node.value("Protocol") or "").lower()
-    if protocol in ("file", "gzip") and node.find("FileName") is None and not meant(node, "FileName"):
+    protocol = (node.find_text("Protocol") or "").lower()
+    if protocol in ("file", "gzip") and node.find("FileName") is None and not has_misspelled_child(node, "FileName"):
         yield Problem(node, f"Logging Target protocol {protocol} requires FileName", "add <FileName>")
 
 
-def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def not_a_websocket(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: SQLTransport names no Transport, or one whose protocol is not websocket.
 
     Why: the browser interface uses websocket.
@@ -58,10 +58,12 @@ def sql_transport(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if reference is None or not reference.text:
         return
     websockets = {"websocket"} | {
-        protocol.value("Name") or "" for protocol in survey.nodes("Protocol") if protocol.value("Module") == "websocket"
+        protocol.find_text("Name") or ""
+        for protocol in survey.find_nodes("Protocol")
+        if protocol.find_text("Module") == "websocket"
     }
-    found = [other for other in survey.nodes("Transport") if other.value("Name") == reference.text]
-    if not any(other.value("Protocol") in websockets for other in found):
+    found = [other for other in survey.find_nodes("Transport") if other.find_text("Name") == reference.text]
+    if not any(other.find_text("Protocol") in websockets for other in found):
         message = f"SQLTransport '{reference.text}' is not a Transport with a websocket protocol"
         yield Problem(reference, message, "name a Transport with <Protocol>websocket</Protocol>")
 
@@ -75,22 +77,22 @@ def two_purposes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     uses: dict[str, str] = {}
     # In the order of the file: the finding belongs to the second use.
-    for purpose, file, text in sorted(_files(survey), key=lambda use: survey.order(use[1])):
+    for purpose, file, text in sorted(_iterate_files(survey), key=lambda use: survey.find_order(use[1])):
         path = os.path.normpath(survey.root / text)
         other = uses.setdefault(path, purpose)
         if other != purpose:
             yield Problem(file, f"{text} is used for two purposes: {other} and {purpose}", "use different files")
 
 
-def _files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
-    sections = [("statistics", node) for node in survey.nodes("Admin")]
-    sections += [("the log", node) for node in survey.nodes("Target")]
-    sections += [("a socket", node) for node in survey.nodes("Transport")]
+def _iterate_files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
+    sections = [("statistics", node) for node in survey.find_nodes("Admin")]
+    sections += [("the log", node) for node in survey.find_nodes("Target")]
+    sections += [("a socket", node) for node in survey.find_nodes("Transport")]
     sections += [
         ("key chains", options)
         for entry in survey.entries
-        for generator in entry.node.all("KeyGenerator")
-        for options in generator.all("Options")
+        for generator in entry.node.find_all("KeyGenerator")
+        for options in generator.find_all("Options")
     ]
     for purpose, node in sections:
         file = node.find("FileName")
@@ -100,7 +102,7 @@ def _files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
     for entry in survey.entries:
         file = entry.node.find("FileName")
         if entry.kind == "Topic" and file is not None and file.text and not is_transient(entry.node):
-            yield "a store", file, file_of(file.text, entry.name, entry.type)
+            yield "a store", file, format_file_name(file.text, entry.name, entry.type)
 
 
 def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -111,7 +113,7 @@ def version_needed(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: lower the number if the file needs nothing newer.
     """
     known = tuple(int(part) for part in REFERENCE_VERSION.split("."))
-    for asked in node.all("RequiredMinimumVersion", "SuggestedMinimumVersion"):
+    for asked in node.find_all("RequiredMinimumVersion", "SuggestedMinimumVersion"):
         parts = asked.text.split(".")
         numbers = all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
         if numbers and tuple(map(int, parts))[:3] > known:

@@ -1,7 +1,8 @@
 """The topics that views and conflated topics derive from, and the rules about them: there, in order, no circle.
 
-The functions ``sources`` and ``resolve`` are called by other rules and by :mod:`sowctl.config.derived`; the rules are
-run from :mod:`sowctl.config.rules.table`. Ruled by ``sow-config(5)``, View and ConflatedTopic.
+The functions ``find_sources`` and ``resolve_source`` are called by other rules and by
+:mod:`sowctl.config.derived_entries`; the rules are run from :mod:`sowctl.config.rules.table`. Ruled by
+``sow-config(5)``, View and ConflatedTopic.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sowctl.config import texts
+from sowctl.config import expression_texts
 from sowctl.config.document import ElementNode
-from sowctl.config.model import DEEPEST
+from sowctl.config.model import MAX_DERIVED_DEPTH
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import nearest
+from sowctl.config.suggestions import find_nearest
 
-_SHOWN = 10
+_MAX_CYCLE_NAMES = 10
 """So many names of a cycle are shown."""
 
 
@@ -30,16 +31,16 @@ class ViewSource(Struct, frozen=True):
     node: ElementNode
 
 
-def sources(view: ElementNode) -> Iterator[ViewSource]:
+def find_sources(view: ElementNode) -> Iterator[ViewSource]:
     """The sources of a view; of a Join that does not parse, none."""
     underlying = view.find("UnderlyingTopic")
     if underlying is None:
         return
-    joins = list(underlying.all("Join"))
+    joins = list(underlying.find_all("Join"))
     if not joins and underlying.text:
         yield ViewSource(*split_reference(underlying.text), underlying)
     for node in joins:
-        condition = texts.join(node)
+        condition = expression_texts.parse_join_condition(node)
         if condition is not None:
             yield ViewSource(condition.left.message_type, condition.left.topic, node)
             yield ViewSource(condition.right.message_type, condition.right.topic, node)
@@ -53,16 +54,16 @@ def split_reference(text: str) -> tuple[str | None, str]:
     return None, text
 
 
-def resolve(source: ViewSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
+def resolve_source(source: ViewSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
     """The entry that a source means, wherever it stands; the view's own message type where none is written.
 
     Of two of one name it is the other one; an entry that reads its own name alone reads itself.
     """
-    found = [other for other in survey.named(source.name, source.type or entry.type) if other is not entry]
-    return found[0] if found else _itself(source, entry)
+    found = [other for other in survey.find_entries(source.name, source.type or entry.type) if other is not entry]
+    return found[0] if found else _resolve_itself(source, entry)
 
 
-def _itself(source: ViewSource, entry: SubjectEntry) -> SubjectEntry | None:
+def _resolve_itself(source: ViewSource, entry: SubjectEntry) -> SubjectEntry | None:
     return entry if (source.name, source.type or entry.type) == (entry.name, entry.type) else None
 
 
@@ -73,15 +74,15 @@ def undefined_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<UnderlyingTopic>order</UnderlyingTopic>`` where the topic is ``orders``.
     Instead: write the name of the Topic exactly, and its message type if it differs from that of the view.
     """
-    entry = survey.entry(node)
+    entry = survey.find_entry(node)
     underlying = node.find("UnderlyingTopic")
     if underlying is None or underlying.find("Join") is not None:
         return
-    for source in sources(node):
+    for source in find_sources(node):
         # A topic of that name and another type is for F022 to judge.
-        elsewhere = [] if source.type else [e for e in survey.named(source.name) if e is not entry]
-        if resolve(source, entry, survey) is None and not elsewhere and survey.all_named:
-            close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
+        elsewhere = [] if source.type else [e for e in survey.find_entries(source.name) if e is not entry]
+        if resolve_source(source, entry, survey) is None and not elsewhere and survey.has_all_names:
+            close = find_nearest(source.name, (other.name for other in survey.entries if other is not entry))
             message = f"underlying topic '{source.name}' of type '{source.type or entry.type}' has not been defined"
             yield Problem(source.node, message, f"did you mean {close}?" if close else "define it before this entry")
 
@@ -93,10 +94,10 @@ def undefined_join_source(node: ElementNode, survey: Survey) -> Iterator[Problem
     Example: ``[ORDERS]./id = [COMPANY]./id`` where the topic is ``COMPANIES``.
     Instead: write the name of the Topic exactly.
     """
-    entry = survey.entry(node)
-    for source in sources(node):
-        if source.node.tag == "Join" and survey.all_named and not survey.named(source.name, source.type):
-            close = nearest(source.name, (other.name for other in survey.entries if other is not entry))
+    entry = survey.find_entry(node)
+    for source in find_sources(node):
+        if source.node.tag == "Join" and survey.has_all_names and not survey.find_entries(source.name, source.type):
+            close = find_nearest(source.name, (other.name for other in survey.entries if other is not entry))
             hint = f"did you mean {close}?" if close else "define it before this view"
             yield Problem(source.node, f"Join refers to '{source.name}', which is not defined in the SOW", hint)
 
@@ -109,27 +110,27 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``[notes]./order = [orders]./id`` after ``[orders]./customer = [customers]./id``.
     Instead: write ``[orders]./id = [notes]./order``, or begin with the topic whose records must all be in the result.
     """
-    entry = survey.entry(node)
-    found = list(sources(node))
+    entry = survey.find_entry(node)
+    found = list(find_sources(node))
     underlying = node.find("UnderlyingTopic")
     # Where one Join does not parse, which topics are attached is not known.
-    if underlying is None or len(found) != 2 * len(list(underlying.all("Join"))):
+    if underlying is None or len(found) != 2 * len(list(underlying.find_all("Join"))):
         return
     attached: set[tuple[str, str]] = set()
     for left, right in zip(found[::2], found[1::2], strict=True):
-        first, second = _meant(left, entry, survey), _meant(right, entry, survey)
+        first, second = _resolve_reference(left, entry, survey), _resolve_reference(right, entry, survey)
         if first == second:
             yield Problem(left.node, f"Join of '{left.name}' with itself", "join a View of it instead")
-        elif attached and first not in attached and survey.named(left.name, left.type):
+        elif attached and first not in attached and survey.find_entries(left.name, left.type):
             message = f"Join begins with '{left.name}', which no Join before it names"
             yield Problem(left.node, message, "the first side of a Join must be a topic of an earlier Join")
         attached |= {first, second}
 
 
-def _meant(source: ViewSource, entry: SubjectEntry, survey: Survey) -> tuple[str, str]:
+def _resolve_reference(source: ViewSource, entry: SubjectEntry, survey: Survey) -> tuple[str, str]:
     """Message type and name of a source, also where its type is not written and is not the view's."""
-    found = resolve(source, entry, survey)
-    others = [] if source.type else [other for other in survey.named(source.name) if other is not entry]
+    found = resolve_source(source, entry, survey)
+    others = [] if source.type else [other for other in survey.find_entries(source.name) if other is not entry]
     if found is None and len(others) == 1:
         found = others[0]
     return (source.type or entry.type, source.name) if found is None else (found.type, found.name)
@@ -142,11 +143,11 @@ def defined_later(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a View above the Topic that it reads.
     Instead: move the Topic before it.
     """
-    below = _below(survey)
-    circle = circles(below)
+    below = _index_sources(survey)
+    circle = find_cycles(below)
     for entry in (entry for entry in survey.entries if entry.number in below):
-        for source in sources(entry.node):
-            found = resolve(source, entry, survey)
+        for source in find_sources(entry.node):
+            found = resolve_source(source, entry, survey)
             # Of entries in a circle R027 tells: no order would help.
             again = found is not None and circle.get(found.number, -1) == circle[entry.number]
             if found is not None and found.number > entry.number and not again:
@@ -161,23 +162,23 @@ def pattern_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<UnderlyingTopic>regional</UnderlyingTopic>`` where ``regional`` has a Pattern.
     Instead: define the logical topic by its own name.
     """
-    entry = survey.entry(node)
-    for source in sources(node):
-        found = resolve(source, entry, survey)
+    entry = survey.find_entry(node)
+    for source in find_sources(node):
+        found = resolve_source(source, entry, survey)
         if found is not None and found.node.find("Pattern") is not None:
             hint = "define the topic by name, before the Pattern topic"
             yield Problem(source.node, f"Pattern topic '{source.name}' cannot underlie a View", hint)
 
 
-def cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def derivation_cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: views or conflated topics that derive from each other in a circle.
 
     Why: none of them could be created first.
     Example: view A over B and view B over A.
     Instead: let one of them read a Topic.
     """
-    below = _below(survey)
-    circle = circles(below)
+    below = _index_sources(survey)
+    circle = find_cycles(below)
     told: set[int] = set()
     for entry in (entry for entry in survey.entries if entry.number in below):
         own = circle[entry.number]
@@ -195,11 +196,11 @@ def cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             seen[step.number] = len(path)
             path.append(step)
         names = [member.name for member in (*path[seen[step.number] :], step)]
-        text = " -> ".join(names if len(names) <= _SHOWN else [*names[:_SHOWN], "...", names[-1]])
+        text = " -> ".join(names if len(names) <= _MAX_CYCLE_NAMES else [*names[:_MAX_CYCLE_NAMES], "...", names[-1]])
         yield Problem(entry.node, f"cycle among views or conflated topics: {text}", "let one read a Topic")
 
 
-def too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def derivation_too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: more than 50 views or conflated topics, each over the previous one.
 
     Why: each is read through its source, and sowctl opens no more than 50 at once.
@@ -207,28 +208,30 @@ def too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: let one of them read a Topic, or combine two steps into one.
     """
     depth: dict[int, int] = {}
-    below = _below(survey)
+    below = _index_sources(survey)
     # One pass in the order of the file is enough, because a source must stand before what reads it.
     for entry in survey.entries:
         if entry.number not in below:
             continue
         depth[entry.number] = 1 + max((depth.get(found.number, 0) for found in below[entry.number]), default=0)
-        if depth[entry.number] > DEEPEST:
-            message = f"{entry.label} is based on a chain of {DEEPEST} other views or conflated topics"
+        if depth[entry.number] > MAX_DERIVED_DEPTH:
+            message = f"{entry.label} is based on a chain of {MAX_DERIVED_DEPTH} other views or conflated topics"
             yield Problem(entry.node, message, "let one of them read a Topic; longer chains cannot be read")
             return
 
 
-def _below(survey: Survey) -> dict[int, list[SubjectEntry]]:
+def _index_sources(survey: Survey) -> dict[int, list[SubjectEntry]]:
     """By the number of each view and conflated topic, the entries that it reads."""
     return {
-        entry.number: [found for s in sources(entry.node) if (found := resolve(s, entry, survey)) is not None]
+        entry.number: [
+            found for s in find_sources(entry.node) if (found := resolve_source(s, entry, survey)) is not None
+        ]
         for entry in survey.entries
         if entry.kind in ("View", "ConflatedTopic")
     }
 
 
-def circles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
+def find_cycles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
     """By entry, one number for all that derive from each other: the strongly connected parts, in one walk (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -271,11 +274,11 @@ def starts_empty(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     empty: dict[int, str] = {}
     for entry in survey.entries:
         if entry.kind == "Topic":
-            if is_transient(entry.node) and not survey.journalled(entry.name, entry.type):
+            if is_transient(entry.node) and not survey.is_journaled(entry.name, entry.type):
                 empty[entry.number] = entry.name
         elif entry.kind in ("View", "ConflatedTopic"):
-            for source in sources(entry.node):
-                found = resolve(source, entry, survey)
+            for source in find_sources(entry.node):
+                found = resolve_source(source, entry, survey)
                 topic = None if found is None else empty.get(found.number)
                 if topic is not None:
                     empty[entry.number] = topic

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import TYPE_MODULES, replicates
+from sowctl.config.rules.subjects import TYPE_MODULES, is_replication
 from sowctl.config.rules.survey import Survey
-from sowctl.config.rules.transport import LEGACY
+from sowctl.config.rules.transport import LEGACY_PROTOCOLS
 
-INSECURE = frozenset({"SSLv2", "SSLv3", "TLSv1"})
+INSECURE_PROTOCOLS = frozenset({"SSLv2", "SSLv3", "TLSv1"})
 
 
 def protocol_json(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -33,7 +33,7 @@ def legacy_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: let clients connect with the protocol ``amps``, which carries all message types.
     """
     protocol = node.find("Protocol")
-    if protocol is not None and protocol.text in LEGACY and not replicates(node):
+    if protocol is not None and protocol.text in LEGACY_PROTOCOLS and not is_replication(node):
         yield Problem(protocol, f"legacy protocol {protocol.text}", "write <Protocol>amps</Protocol>")
 
 
@@ -44,7 +44,7 @@ def level_debug(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Level>debug</Level>``.
     Instead: write info, or trace or developer for more detail.
     """
-    for level in node.all("Level", "Levels"):
+    for level in node.find_all("Level", "Levels"):
         if "debug" in (word.strip().lower() for word in level.text.split(",")):
             yield Problem(level, "log level debug is obsolete and means info", "write info, trace or developer")
 
@@ -56,7 +56,7 @@ def vacuum_statistics(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Module>amps-action-do-vacuum-statistics</Module>``.
     Instead: limit the statistics with amps-action-do-truncate-statistics; shrink the file while the server is down.
     """
-    for step in node.all("Do"):
+    for step in node.find_all("Do"):
         module = step.find("Module")
         if module is not None and module.text == "amps-action-do-vacuum-statistics":
             yield Problem(module, "vacuum-statistics no longer does anything", "remove the step")
@@ -83,10 +83,10 @@ def insecure_protocol(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<SecureSocketProtocols>TLSv1 TLSv1.2</SecureSocketProtocols>``.
     Instead: ``TLSv1.2 TLSv1.3``, or no list at all.
     """
-    outgoing = (other for to in survey.nodes("Destination") for other in to.all("Transport"))
-    for transport in (*survey.nodes("Transport"), *outgoing):
-        for listed in transport.all("SecureSocketProtocols"):
-            weak = [word for word in listed.text.split() if word in INSECURE]
+    outgoing = (other for to in survey.find_nodes("Destination") for other in to.find_all("Transport"))
+    for transport in (*survey.find_nodes("Transport"), *outgoing):
+        for listed in transport.find_all("SecureSocketProtocols"):
+            weak = [word for word in listed.text.split() if word in INSECURE_PROTOCOLS]
             if weak:
                 yield Problem(listed, f"{', '.join(weak)} enabled: insecure", "write TLSv1.2 TLSv1.3, or remove it")
 

@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import any_search, is_pattern, topic_matches
-from sowctl.config.rules.subjects import KINDS, MEMBERS, QUEUES, SubjectEntry, SubjectStep, added_functions, known_types
-from sowctl.config.spelling import meant
+from sowctl.config.rules.subjects import (
+    ENTRY_KINDS,
+    QUEUE_KINDS,
+    SUBJECT_SECTIONS,
+    SubjectEntry,
+    SubjectStep,
+    build_added_functions,
+    index_message_types,
+)
+from sowctl.config.suggestions import has_misspelled_child
+from sowctl.config.topic_patterns import compile_any_search, is_pattern, topic_matches
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,15 +32,24 @@ class Survey:
     def __init__(self, top: ElementNode, root: Path) -> None:
         self.top = top
         self.root = root
-        nodes = [node for section in top.all("SOW", "TopicMetaData") for node in section.children if node.tag in KINDS]
+        nodes = [
+            node
+            for section in top.find_all("SOW", "TopicMetaData")
+            for node in section.children
+            if node.tag in ENTRY_KINDS
+        ]
         self.entries = tuple(
             SubjectEntry(
-                KINDS[node.tag], node.value("Name", "Topic") or "", node.value("MessageType") or "", node, number
+                ENTRY_KINDS[node.tag],
+                node.find_text("Name", "Topic") or "",
+                node.find_text("MessageType") or "",
+                node,
+                number,
             )
             for number, node in enumerate(nodes)
         )
 
-    def nodes(self, subject: str) -> Iterable[ElementNode]:
+    def find_nodes(self, subject: str) -> Iterable[ElementNode]:
         """The nodes of a subject, in document order.
 
         ``AMPSConfig`` is the top; ``Entries`` are all entries of SOW, ``Queues`` those of the three kinds of queue, and
@@ -45,24 +62,24 @@ class Survey:
         if subject == "Entries":
             return (entry.node for entry in self.entries)
         if subject == "Queues":
-            return (entry.node for entry in self.entries if entry.kind in QUEUES)
-        if subject in MEMBERS:
-            return self.children(*MEMBERS[subject])
+            return (entry.node for entry in self.entries if entry.kind in QUEUE_KINDS)
+        if subject in SUBJECT_SECTIONS:
+            return self.find_children(*SUBJECT_SECTIONS[subject])
         # Under the present name of a kind, so that a rule need not know the older spellings.
-        if subject in KINDS:
+        if subject in ENTRY_KINDS:
             return (entry.node for entry in self.entries if entry.kind == subject)
-        return self.top.all(subject)
+        return self.top.find_all(subject)
 
-    def children(self, section: str, tag: str) -> Iterator[ElementNode]:
+    def find_children(self, section: str, tag: str) -> Iterator[ElementNode]:
         """All ``tag`` elements of all ``section`` elements at the top."""
-        return (node for part in self.top.all(section) for node in part.all(tag))
+        return (node for part in self.top.find_all(section) for node in part.find_all(tag))
 
-    def again(self, node: ElementNode) -> bool:
-        """Whether this stands in a section that is there a second time (S003), whose content may be there twice."""
-        return id(node) in self._again
+    def is_repeated(self, node: ElementNode) -> bool:
+        """Return True for a node in a section that is there a second time (S003), with its content perhaps twice."""
+        return id(node) in self._repeated_nodes
 
     @cached_property
-    def _again(self) -> frozenset[int]:
+    def _repeated_nodes(self) -> frozenset[int]:
         seen: set[str] = set()
         found: list[ElementNode] = []
         for section in self.top.children:
@@ -72,11 +89,11 @@ class Survey:
             seen.add(tag)
         return frozenset(map(id, found))
 
-    def entry(self, node: ElementNode) -> SubjectEntry:
+    def find_entry(self, node: ElementNode) -> SubjectEntry:
         """The entry of a node."""
         return self._by_node[id(node)]
 
-    def named(self, name: str, type_: str | None = None) -> tuple[SubjectEntry, ...]:
+    def find_entries(self, name: str, type_: str | None = None) -> tuple[SubjectEntry, ...]:
         """The entries of a name, of one message type or any."""
         found = self._by_name.get(name, ())
         return tuple(found) if type_ is None else tuple(entry for entry in found if entry.type == type_)
@@ -93,18 +110,18 @@ class Survey:
         return {id(entry.node): entry for entry in self.entries}
 
     @cached_property
-    def regex_topics(self) -> bool:
-        return (self.top.value("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
+    def has_regex_topics(self) -> bool:
+        return (self.top.find_text("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
 
     @cached_property
-    def journal(self) -> tuple[tuple[str, str], ...]:
+    def journal_topics(self) -> tuple[tuple[str, str], ...]:
         """Names and message types of the transaction log's topics."""
-        topics = self.children("TransactionLog", "Topic")
-        return tuple((node.value("Name") or "", node.value("MessageType") or "") for node in topics)
+        topics = self.find_children("TransactionLog", "Topic")
+        return tuple((node.find_text("Name") or "", node.find_text("MessageType") or "") for node in topics)
 
-    def journalled(self, name: str, type_: str | None) -> bool:
-        """Whether the transaction log records this topic; with type None, under any message type."""
-        if (name, type_) in self._recorded[0]:
+    def is_journaled(self, name: str, type_: str | None) -> bool:
+        """Return True if the transaction log records this topic; with type None, under any message type."""
+        if (name, type_) in self._journal_index[0]:
             return True
         search = self._searches.get(type_)
         return search is not None and search(name)
@@ -113,27 +130,27 @@ class Survey:
     def _searches(self) -> dict[str | None, Callable[[str], bool]]:
         """The search of all journal patterns of a message type, and with None of all."""
         by_type: dict[str | None, list[str]] = {}
-        for pattern, recorded in self._recorded[1]:
+        for pattern, recorded in self._journal_index[1]:
             by_type.setdefault(recorded, []).append(pattern)
             by_type.setdefault(None, []).append(pattern)
-        return {type_: any_search(patterns) for type_, patterns in by_type.items()}
+        return {type_: compile_any_search(patterns) for type_, patterns in by_type.items()}
 
     @cached_property
-    def _recorded(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
-        """What the log records by name, with its type and with any, and what it records by pattern."""
+    def _journal_index(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
+        """The topics that the log records by name, with their type and with any, and those by pattern."""
         # With None for any type beside the type itself, so that both questions are one look-up.
-        exact = frozenset(key for name, type_ in self.journal for key in ((name, type_), (name, None)))
-        return exact, tuple(row for row in self.journal if self.regex_topics and is_pattern(row[0]))
+        exact = frozenset(key for name, type_ in self.journal_topics for key in ((name, type_), (name, None)))
+        return exact, tuple(row for row in self.journal_topics if self.has_regex_topics and is_pattern(row[0]))
 
-    def matches(self, pattern: str, name: str) -> bool:
-        """Whether a topic pattern of this file matches; one that is no pattern (S063 tells) matches nothing."""
+    def matches_topic(self, pattern: str, name: str) -> bool:
+        """Return True if a topic pattern of this file matches; False for one that is no pattern (S063 tells)."""
         try:
-            return topic_matches(pattern, name, self.regex_topics)
+            return topic_matches(pattern, name, self.has_regex_topics)
         except ConfigError:
             return False
 
     @cached_property
-    def tree(self) -> tuple[ElementNode, ...]:
+    def document_nodes(self) -> tuple[ElementNode, ...]:
         """Every element of the file, in document order."""
         found: list[ElementNode] = []
         waiting = [self.top]
@@ -143,27 +160,29 @@ class Survey:
             waiting.extend(reversed(node.children))
         return tuple(found)
 
-    def order(self, node: ElementNode) -> int:
+    def find_order(self, node: ElementNode) -> int:
         """The number of an element in document order."""
-        return self._order[id(node)]
+        return self._node_order[id(node)]
 
     @cached_property
-    def _order(self) -> dict[int, int]:
-        return {id(node): number for number, node in enumerate(self.tree)}
+    def _node_order(self) -> dict[int, int]:
+        return {id(node): number for number, node in enumerate(self.document_nodes)}
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether what is absent is absent: no include missing, no section misspelled, and this is no lone section."""
+    def is_complete(self) -> bool:
+        """Return True if absence proves anything: no include missing, no section misspelled, no lone section."""
         lone = self.top.inner < 0 and len(self.top.children) < 2
         # What a misspelt section holds is there for its author, so its absence proves nothing.
-        misspelled = any(meant(self.top, section) for section in ("TransactionLog", "Actions", "Logging", "SOW"))
-        return not lone and not misspelled and all(node.complete for node in self.tree)
+        misspelled = any(
+            has_misspelled_child(self.top, section) for section in ("TransactionLog", "Actions", "Logging", "SOW")
+        )
+        return not lone and not misspelled and all(node.complete for node in self.document_nodes)
 
     @cached_property
-    def serves(self) -> bool:
-        """Whether the file describes something that listens: only then do rules about a running server apply."""
-        return any(True for _ in self.nodes("Transport")) or any(
-            node.find("InetAddr") is not None for node in self.nodes("Admin")
+    def has_listener(self) -> bool:
+        """Return True if the file describes something that listens; only then do rules about a server apply."""
+        return any(True for _ in self.find_nodes("Transport")) or any(
+            node.find("InetAddr") is not None for node in self.find_nodes("Admin")
         )
 
     @cached_property
@@ -171,46 +190,48 @@ class Survey:
         """The On, If and Do of all actions, in document order."""
         return tuple(
             SubjectStep(action, node, module, node.find("Options"))
-            for action in self.nodes("Action")
-            for node in action.all("On", "If", "Do")
-            if (module := node.value("Module"))
+            for action in self.find_nodes("Action")
+            for node in action.find_all("On", "If", "Do")
+            if (module := node.find_text("Module"))
         )
 
-    def doing(self, *modules: str) -> tuple[SubjectStep, ...]:
+    def find_steps(self, *modules: str) -> tuple[SubjectStep, ...]:
         """The steps with one of these modules, named without ``amps-action-``."""
         names = {f"amps-action-{module}" for module in modules}
         return tuple(step for step in self.steps if step.module in names)
 
     @cached_property
     def facts(self) -> Facts:
-        """What the author says about messages and machine in a comment of the file."""
-        from sowctl.config.rules.facts import facts_of
+        """The facts about messages and machine that the author states in a comment of the file."""
+        from sowctl.config.rules.facts import parse_facts
 
-        return facts_of(self.top.source.text)
+        return parse_facts(self.top.source.text)
 
-    def typed(self, *types: str | None) -> bool:
-        """Whether these message types are known; where not, another rule tells, and nothing follows from them."""
+    def knows_types(self, *types: str | None) -> bool:
+        """Return True if these message types are known; where not, another rule tells, and nothing follows."""
         return all(type_ in self.types for type_ in types)
 
     @cached_property
-    def all_named(self) -> bool:
-        """Whether every entry has a name and a known tag; one that has not may be what something refers to."""
-        sections = self.top.all("SOW", "TopicMetaData")
-        known = all(node.tag in KINDS for section in sections for node in section.children)
+    def has_all_names(self) -> bool:
+        """Return True if every entry has a name and a known tag; one without may be what something refers to."""
+        sections = self.top.find_all("SOW", "TopicMetaData")
+        known = all(node.tag in ENTRY_KINDS for section in sections for node in section.children)
         return known and all(entry.name for entry in self.entries)
 
-    def readable(self, pattern: str) -> bool:
-        """Whether this topic pattern and those of the journal can all be used; where not, S002, S063 or S065 tells."""
-        return self._journal_readable and (not self.regex_topics or _usable(pattern))
+    def can_use_pattern(self, pattern: str) -> bool:
+        """Return True if this pattern and those of the journal can be used; else S002, S063 or S065 tells."""
+        return self._can_use_journal_patterns and (not self.has_regex_topics or _is_usable_pattern(pattern))
 
     @cached_property
-    def _journal_readable(self) -> bool:
-        misspelled = any(meant(log, "Topic") for log in self.nodes("TransactionLog"))
-        usable = all(name and (not self.regex_topics or _usable(name)) for name, _ in self.journal)
+    def _can_use_journal_patterns(self) -> bool:
+        misspelled = any(has_misspelled_child(log, "Topic") for log in self.find_nodes("TransactionLog"))
+        usable = all(
+            name and (not self.has_regex_topics or _is_usable_pattern(name)) for name, _ in self.journal_topics
+        )
         return usable and not misspelled
 
-    def search(self, pattern: str, name: str) -> bool:
-        """Whether a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
+    def matches_pattern(self, pattern: str, name: str) -> bool:
+        """Return True if a Pattern matches a topic name; it is a pattern whatever RegexTopicSupport says."""
         try:
             return topic_matches(pattern, name)
         except ConfigError:
@@ -219,25 +240,25 @@ class Survey:
     @cached_property
     def types(self) -> dict[str, str]:
         """Message types that can be named, and the module behind each."""
-        return known_types(self.nodes("MessageType"))
+        return index_message_types(self.find_nodes("MessageType"))
 
-    def parts(self, name: str) -> int:
-        """How many parts a composite message type has; 0 for any other."""
-        found = [node for node in self.nodes("MessageType") if node.value("Name") == name]
-        return len(list(found[0].all("MessageType"))) if found else 0
+    def count_parts(self, name: str) -> int:
+        """Count the parts of a composite message type; 0 for any other."""
+        found = [node for node in self.find_nodes("MessageType") if node.find_text("Name") == name]
+        return len(list(found[0].find_all("MessageType"))) if found else 0
 
     @cached_property
     def modules(self) -> frozenset[str]:
         """Names of the modules that the file loads."""
-        return frozenset(node.value("Name") or "" for node in self.children("Modules", "Module"))
+        return frozenset(node.find_text("Name") or "" for node in self.find_children("Modules", "Module"))
 
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The functions that the file's modules add to the language, by upper-case name, for checking only."""
-        return added_functions(self.nodes("Module"), self.nodes("Function"))
+        return build_added_functions(self.find_nodes("Module"), self.find_nodes("Function"))
 
 
-def _usable(pattern: str) -> bool:
+def _is_usable_pattern(pattern: str) -> bool:
     try:
         # A pattern is compiled by its first use; this name is no topic's.
         topic_matches(pattern, "\0")

@@ -2,7 +2,7 @@
 
 In the order of the ids, family by family; :mod:`sowctl.config.rules.rule` says what a row means and how one is added.
 A row without checks belongs to the loader (X), to the element table (S, D), or to the check of expressions and regular
-expressions (:mod:`sowctl.config.texts`: S035, S036, S038, S063, F015 to F018). The advice stands in
+expressions (:mod:`sowctl.config.expression_texts`: S035, S036, S038, S063, F015 to F018). The advice stands in
 :mod:`sowctl.config.rules.table_advice`. Ruled by ``sow-config(5)``; shown by ``lint --list`` and sowctl-lint(7).
 """
 
@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from functools import cache
 
 from sowctl.config.problems import (
-    NO_STAND_IN,
-    TOO_DEEP,
-    TOO_LARGE,
-    TOO_MANY,
-    UNKNOWN_WORD,
-    UNREADABLE,
-    UNUSED_WORD,
-    code_of,
+    NO_STAND_IN_CODE,
+    TOO_DEEP_CODE,
+    TOO_LARGE_CODE,
+    TOO_MANY_CODE,
+    UNKNOWN_WORD_CODE,
+    UNREADABLE_CODE,
+    UNUSED_WORD_CODE,
+    find_error_code,
 )
-from sowctl.config.rules.at_load import LOADING
+from sowctl.config.rules.load_rules import LOAD_RULES
 from sowctl.config.rules.rule import Rule
-from sowctl.config.rules.table_advice import ADVICE
+from sowctl.config.rules.table_advice import ADVICE_RULES
 from sowctl.errors import UsageError
 from sowctl.findings import Level
 
@@ -74,7 +74,7 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S023", _E, "unknown-durability", "SOW/Topic/Durability"),
     Rule("S024", _E, "not-a-recovery-point", "RecoveryPoint"),
     Rule("S025", _E, "not-an-expiration", "Expiration"),
-    Rule("S026", _E, "not-an-interval", "any interval", (("Action", "actions.intervals"),), also=_W),
+    Rule("S026", _E, "not-an-interval", "any interval", (("Action", "actions.not_an_interval"),), also=_W),
     Rule("S027", _E, "not-a-size", "any size"),
     Rule("S028", _E, "not-a-count", "any count", (("MessageType", "messagetypes.equals_sign"),)),
     Rule("S029", _E, "not-a-switch", "any switch"),
@@ -83,7 +83,13 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S032", _E, "fields-missing", "Preprocessing, Enrichment"),
     Rule("S033", _E, "generator-module-missing", "SOW/Topic/KeyGenerator"),
     Rule("S034", _E, "not-a-field", "Key, Index, Grouping/Field"),
-    Rule("S035", _E, "filter-does-not-parse", "Filter, Priority, BarrierExpression", (("Action", "actions.filters"),)),
+    Rule(
+        "S035",
+        _E,
+        "filter-does-not-parse",
+        "Filter, Priority, BarrierExpression",
+        (("Action", "actions.filter_does_not_parse"),),
+    ),
     Rule("S036", _E, "field-does-not-parse", "Field"),
     Rule("S037", _E, "view-incomplete", "SOW/View"),
     Rule("S038", _E, "not-a-join", "SOW/View/UnderlyingTopic/Join"),
@@ -124,18 +130,24 @@ _STRUCTURE: tuple[Rule, ...] = (
     Rule("S055", _E, "action-incomplete", "Actions/Action"),
     Rule("S056", _E, "unknown-action-module", "Actions/Action", (("Action", "actions.unknown_module"),)),
     Rule("S057", _E, "action-option-missing", "Actions/Action", (("Action", "actions.option_missing"),)),
-    Rule("S058", _E, "not-a-schedule", "Actions/Action/On", (("Action", "actions.schedule"),)),
-    Rule("S059", _E, "not-a-percentage", "Actions/Action/If", (("Action", "actions.usage"),)),
+    Rule("S058", _E, "not-a-schedule", "Actions/Action/On", (("Action", "actions.not_a_schedule"),)),
+    Rule("S059", _E, "not-a-percentage", "Actions/Action/If", (("Action", "actions.not_a_percentage"),)),
     Rule("S060", _E, "log-without-file", "Logging/Target", (("Target", "service.log_without_file"),)),
     Rule("S061", _E, "unknown-log-level", "Logging/Target"),
     Rule("S062", _E, "unknown-log-protocol", "Logging/Target/Protocol"),
-    Rule("S063", _E, "not-a-regex", "any pattern of names", (("Action", "actions.patterns"),)),
+    Rule("S063", _E, "not-a-regex", "any pattern of names", (("Action", "actions.not_a_regex"),)),
     Rule("S064", _E, "journal-directory-missing", "TransactionLog"),
     Rule("S065", _E, "journal-topic-incomplete", "TransactionLog/Topic"),
     Rule("S066", _E, "function-incomplete", "UserDefinedFunctions/Function"),
     Rule("S067", _E, "not-a-file-mask", "MiniDumpFileMask, FileMask"),
     Rule("S068", _E, "capacity-range", "ClientMaxCapacity"),
-    Rule("S069", _E, "destination-incomplete", "Replication/Destination", (("Destination", "replication.unnamed"),)),
+    Rule(
+        "S069",
+        _E,
+        "destination-incomplete",
+        "Replication/Destination",
+        (("Destination", "replication.destination_incomplete"),),
+    ),
     Rule("S070", _E, "validation-not-excludable", "Replication/Destination/Topic/ExcludeValidation"),
     Rule("S071", _E, "admin-interval-too-short", "Admin/Interval"),
     Rule("S072", _E, "direct-io-value", "TransactionLog/O_DIRECT"),
@@ -147,27 +159,33 @@ _STRUCTURE: tuple[Rule, ...] = (
 
 _FIELDS: tuple[Rule, ...] = (
     Rule("F005", _E, "no-fields", "SOW", (("Entries", "fields.no_fields"), ("View", "fields.binary_source"))),
-    Rule("F006", _E, "filter-with-join", "SOW/View/Filter", (("View", "derived.filter_with_join"),)),
+    Rule("F006", _E, "filter-with-join", "SOW/View/Filter", (("View", "view.filter_with_join"),)),
     Rule("F007", _E, "priority-and-barrier", "SOW/Queue", (("Queues", "queue.priority_and_barrier"),)),
-    Rule("F008", _E, "target-depth-excludes", "SOW/Queue/TargetQueueDepth", (("Queues", "queue.target_depth"),)),
+    Rule(
+        "F008", _E, "target-depth-excludes", "SOW/Queue/TargetQueueDepth", (("Queues", "queue.target_depth_excludes"),)
+    ),
     Rule("F009", _E, "owner-missing", "SOW/GroupLocalQueue", (("GroupLocalQueue", "queue.owner_missing"),)),
     Rule("F010", _E, "owner-elsewhere", "SOW/Queue, SOW/LocalQueue", (("Queues", "queue.owner_elsewhere"),)),
     Rule("F011", _E, "publish-target-missing", "SOW/Queue", (("Queues", "queue.publish_target_missing"),)),
     Rule("F012", _E, "unfair", "SOW/Queue/FairnessModel", (("Queues", "queue.unfair"),)),
     Rule("F013", _W, "lease-without-effect", "SOW/Queue", (("Queues", "queue.lease_without_effect"),)),
-    Rule("F014", _E, "topic-format", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.topic_format"),)),
+    Rule("F014", _E, "topic-format", "SOW/ConflatedTopic", (("ConflatedTopic", "view.topic_format"),)),
     Rule("F015", _E, "previous-unavailable", "Field"),
     Rule("F016", _E, "qualifier-unavailable", "Preprocessing, Enrichment, Filter"),
     Rule("F017", _E, "aggregate-unavailable", "any expression outside a Projection"),
     Rule("F018", _E, "not-deterministic", "Filter, BarrierExpression, Projection"),
     Rule("F019", _E, "lookup-unavailable", "Field", (("Topic", "fields.lookup_unavailable"),)),
-    Rule("F020", _E, "not-an-output-type", "SOW/View/MessageType", (("View", "derived.output_type"),)),
+    Rule("F020", _E, "not-an-output-type", "SOW/View/MessageType", (("View", "view.not_an_output_type"),)),
     Rule("F021", _E, "not-enriched", "SOW/Topic", (("Entries", "fields.not_enriched"),)),
-    Rule("F022", _E, "cross-type-unqualified", "SOW/View", (("View", "derived.cross_type"),), also=_W),
+    Rule("F022", _E, "cross-type-unqualified", "SOW/View", (("View", "view.cross_type_unqualified"),), also=_W),
     Rule("F023", _E, "legacy-without-type", "Transports/Transport", (("Transport", "transport.legacy_without_type"),)),
     Rule("F024", _E, "several-replication", "Transports/Transport", (("AMPSConfig", "transport.several_replication"),)),
     Rule(
-        "F025", _E, "local-queue-replicated", "Replication/Destination", (("Destination", "replication.local_queue"),)
+        "F025",
+        _E,
+        "local-queue-replicated",
+        "Replication/Destination",
+        (("Destination", "replication.local_queue_replicated"),),
     ),
     Rule(
         "F026",
@@ -177,7 +195,7 @@ _FIELDS: tuple[Rule, ...] = (
         (("Admin", "service.challenge_without_authentication"),),
     ),
     Rule("F027", _E, "event-or-variable", "Actions/Action/Do", (("Action", "actions.event_or_variable"),)),
-    Rule("F028", _E, "compact-topic-and-type", "Actions/Action/Do", (("Action", "actions.topic_and_type"),)),
+    Rule("F028", _E, "compact-topic-and-type", "Actions/Action/Do", (("Action", "actions.compact_topic_and_type"),)),
     Rule(
         "F029",
         _I,
@@ -197,9 +215,9 @@ _FIELDS: tuple[Rule, ...] = (
         "F031", _E, "archive-without-directory", "Actions/Action/Do", (("Action", "targets.archive_without_directory"),)
     ),
     Rule("F032", _E, "version-needed", "RequiredMinimumVersion", (("AMPSConfig", "service.version_needed"),), also=_W),
-    Rule("F034", _E, "join-and-text", "SOW/View/UnderlyingTopic", (("View", "derived.join_and_text"),)),
+    Rule("F034", _E, "join-and-text", "SOW/View/UnderlyingTopic", (("View", "view.join_and_text"),)),
     Rule("F035", _E, "grouping-not-plain", "SOW/View/Grouping/Field"),
-    Rule("F036", _E, "join-unqualified", "SOW/View", (("View", "derived.join_unqualified"),)),
+    Rule("F036", _E, "join-unqualified", "SOW/View", (("View", "view.join_unqualified"),)),
     Rule("F037", _W, "key-enriched", "SOW/Topic/Enrichment", (("Topic", "topic.key_enriched"),)),
     Rule("F038", _E, "duplicate-destination", "Field", (("Entries", "fields.duplicate_destination"),)),
     Rule("F039", _W, "part-number-missing", "Key, Index, Filter, Field", (("Entries", "fields.part_number_missing"),)),
@@ -213,7 +231,7 @@ _REFERENCES: tuple[Rule, ...] = (
         _E,
         "undefined-message-type",
         "MessageType",
-        (("Entries", "references.entry_type"), ("AMPSConfig", "references.other_types")),
+        (("Entries", "references.unknown_entry_type"), ("AMPSConfig", "references.unknown_other_type")),
     ),
     Rule("R002", _E, "undefined-module", "Module", (("AMPSConfig", "references.undefined_module"),)),
     Rule(
@@ -226,33 +244,39 @@ _REFERENCES: tuple[Rule, ...] = (
     Rule("R004", _E, "undefined-source", "UnderlyingTopic", _DERIVED_SOURCE),
     Rule("R005", _E, "defined-later", "UnderlyingTopic", (("AMPSConfig", "sources.defined_later"),)),
     Rule("R006", _E, "pattern-source", "SOW/View/UnderlyingTopic", (("View", "sources.pattern_source"),)),
-    Rule("R007", _E, "conflated-other-type", "SOW/ConflatedTopic", (("ConflatedTopic", "derived.other_type"),)),
-    Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.not_journalled"),)),
-    Rule("R009", _E, "queue-journaled-otherwise", "SOW/Queue", (("Queues", "queue.journalled_otherwise"),)),
-    Rule("R010", _E, "not-a-websocket", "Admin/SQLTransport", (("Admin", "service.sql_transport"),)),
+    Rule("R007", _E, "conflated-other-type", "SOW/ConflatedTopic", (("ConflatedTopic", "view.conflated_other_type"),)),
+    Rule("R008", _E, "queue-not-journaled", "SOW/Queue", (("Queues", "queue.queue_not_journaled"),)),
+    Rule("R009", _E, "queue-journaled-otherwise", "SOW/Queue", (("Queues", "queue.queue_journaled_otherwise"),)),
+    Rule("R010", _E, "not-a-websocket", "Admin/SQLTransport", (("Admin", "service.not_a_websocket"),)),
     Rule("R011", _W, "undefined-action-target", "Actions/Action", (("Action", "targets.undefined_target"),), also=_E),
     Rule("R012", _E, "port-used-twice", "InetAddr", (("AMPSConfig", "transport.port_used_twice"),)),
-    Rule("R013", _E, "duplicate-name", "Name", (("AMPSConfig", "references.duplicate_names"),)),
+    Rule("R013", _E, "duplicate-name", "Name", (("AMPSConfig", "references.duplicate_name"),)),
     Rule(
         "R014",
         _E,
         "replicated-not-journaled",
         "Replication/Destination/Topic",
-        (("Destination", "replication.not_journalled"),),
+        (("Destination", "replication.replicated_not_journaled"),),
     ),
     Rule("R015", _W, "behind-pattern", "SOW", (("AMPSConfig", "topic.behind_pattern"),)),
     Rule(
         "R016", _W, "too-few-sync", "Tuning/Replication/MinSyncDestinations", (("Tuning", "replication.too_few_sync"),)
     ),
     Rule("R017", _E, "undefined-join-source", "SOW/View/UnderlyingTopic", (("View", "sources.undefined_join_source"),)),
-    Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "derived.unreachable_field"),)),
+    Rule("R018", _E, "unreachable-field", "SOW/View", (("View", "view.unreachable_field"),)),
     Rule("R019", _W, "reserved-name", "SOW", (("Entries", "topic.reserved_name"),)),
-    Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "targets.monitors_queue"),)),
-    Rule("R023", _W, "pattern-not-journaled", "SOW/Topic", (("Topic", "topic.pattern_not_journalled"),)),
+    Rule("R022", _W, "queue-monitored", "Actions/Action/On", (("Action", "targets.queue_monitored"),)),
+    Rule("R023", _W, "pattern-not-journaled", "SOW/Topic", (("Topic", "topic.pattern_not_journaled"),)),
     Rule("R024", _E, "two-purposes", "FileName", (("AMPSConfig", "service.two_purposes"),)),
-    Rule("R025", _W, "replication-to-itself", "Replication/Destination/Name", (("Destination", "replication.itself"),)),
+    Rule(
+        "R025",
+        _W,
+        "replication-to-itself",
+        "Replication/Destination/Name",
+        (("Destination", "replication.replication_to_itself"),),
+    ),
     Rule("R026", _E, "publish-target-outside", "SOW/Queue", (("Queues", "queue.publish_target_outside"),)),
-    Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "sources.cycle"),)),
+    Rule("R027", _E, "derivation-cycle", "SOW", (("AMPSConfig", "sources.derivation_cycle"),)),
     Rule(
         "R028",
         _I,
@@ -260,10 +284,10 @@ _REFERENCES: tuple[Rule, ...] = (
         "SOW/View, SOW/ConflatedTopic",
         (("AMPSConfig", "sources.starts_empty"),),
     ),
-    Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.also_a_topic"),)),
-    Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "derived.index_not_projected"),)),
+    Rule("R029", _W, "queue-is-a-topic", "SOW/Queue", (("Queues", "queue.queue_is_a_topic"),)),
+    Rule("R030", _W, "index-not-projected", "SOW/View/HashIndex", (("View", "view.index_not_projected"),)),
     Rule("R031", _E, "file-of-the-instance", "SOW/Topic/FileName", (("Topic", "topic.file_of_the_instance"),)),
-    Rule("R032", _E, "derivation-too-deep", "SOW", (("AMPSConfig", "sources.too_deep"),)),
+    Rule("R032", _E, "derivation-too-deep", "SOW", (("AMPSConfig", "sources.derivation_too_deep"),)),
     Rule("R033", _E, "join-order", "SOW/View/UnderlyingTopic", (("View", "sources.join_order"),)),
 )
 
@@ -296,15 +320,15 @@ _SPELLINGS: tuple[Rule, ...] = (
     Rule("D020", _I, "compliance-two", "MessageTypes/MessageType", (("MessageType", "spellings.compliance_two"),)),
 )
 
-LIMITS: tuple[Rule, ...] = (
-    Rule(TOO_LARGE, _E, "file-too-large", "the file"),
-    Rule(TOO_DEEP, _E, "nested-too-deep", "the file"),
-    Rule(TOO_MANY, _E, "too-many-elements", "the file"),
-    Rule(UNREADABLE, _E, "file-unreadable", "the file"),
-    Rule(UNKNOWN_WORD, _W, "unknown-suppression", "a comment for lint"),
-    Rule(UNUSED_WORD, _I, "unused-suppression", "a comment for lint"),
+LIMIT_RULES: tuple[Rule, ...] = (
+    Rule(TOO_LARGE_CODE, _E, "file-too-large", "the file"),
+    Rule(TOO_DEEP_CODE, _E, "nested-too-deep", "the file"),
+    Rule(TOO_MANY_CODE, _E, "too-many-elements", "the file"),
+    Rule(UNREADABLE_CODE, _E, "file-unreadable", "the file"),
+    Rule(UNKNOWN_WORD_CODE, _W, "unknown-suppression", "a comment for lint"),
+    Rule(UNUSED_WORD_CODE, _I, "unused-suppression", "a comment for lint"),
     Rule(
-        NO_STAND_IN,
+        NO_STAND_IN_CODE,
         _I,
         "generator-not-registered",
         "SOW/Topic/KeyGenerator/Module",
@@ -320,32 +344,32 @@ RULES: tuple[Rule, ...] = (
     *_FIELDS,
     *_REFERENCES,
     *_SPELLINGS,
-    *ADVICE,
-    *LOADING,
-    *LIMITS,
+    *ADVICE_RULES,
+    *LOAD_RULES,
+    *LIMIT_RULES,
 )
 
 
 @cache
-def by_id() -> dict[str, Rule]:
+def index_rules() -> dict[str, Rule]:
     """The rows by id, in the order of the ids within their families."""
     order = {family: number for number, family in enumerate("XSFRDB")}
     numbered = sorted(RULES, key=lambda rule: (order.get(rule.id[0] if len(rule.id) == 4 else "", 9), rule.id))
     return {rule.id: rule for rule in numbered}
 
 
-def find(word: str) -> Rule | None:
+def find_rule(word: str) -> Rule | None:
     """The rule of an id, an error code (``SOW-CFG-122``) or a title; letter case does not matter."""
-    rules = by_id()
+    rules = index_rules()
     if (known := rules.get(word.upper())) is not None:
         return known
     for rule in rules.values():
-        if word.lower() == rule.title or word.upper() == code_of(rule.id):
+        if word.lower() == rule.title or word.upper() == find_error_code(rule.id):
             return rule
     return None
 
 
-def select(words: Iterable[str]) -> frozenset[str]:
+def select_rules(words: Iterable[str]) -> frozenset[str]:
     """The ids that words mean: ids, codes, titles, beginnings of ids such as ``B`` or ``S04``, and ``all``.
 
     Raises :class:`~sowctl.errors.UsageError` SOW-CFG-050 for a word that means none.
@@ -353,20 +377,20 @@ def select(words: Iterable[str]) -> frozenset[str]:
     chosen: set[str] = set()
     for word in words:
         beginning = word.upper()
-        found = {rule for rule in by_id() if rule.startswith(beginning)} if beginning[:4] != "SOW-" else set()
+        found = {rule for rule in index_rules() if rule.startswith(beginning)} if beginning[:4] != "SOW-" else set()
         if word.lower() == "all":
-            found = set(by_id())
-        elif (rule := find(word)) is not None:
+            found = set(index_rules())
+        elif (rule := find_rule(word)) is not None:
             found = {rule.id}
         if not found or not word:
-            raise UsageError("SOW-CFG-050", f"unknown rule {word}", hint=near(word) or "sowctl lint --list")
+            raise UsageError("SOW-CFG-050", f"unknown rule {word}", hint=suggest_rule(word) or "sowctl lint --list")
         chosen |= found
     return frozenset(chosen)
 
 
-def near(word: str) -> str | None:
+def suggest_rule(word: str) -> str | None:
     """A hint that names the rule whose id or title is nearest to a word."""
-    from sowctl.config.spelling import nearest
+    from sowctl.config.suggestions import find_nearest
 
-    close = nearest(word, (name for rule in by_id().values() for name in (rule.id, rule.title)))
+    close = find_nearest(word, (name for rule in index_rules().values() for name in (rule.id, rule.title)))
     return f"did you mean {close}?" if close else None

@@ -7,21 +7,25 @@ from sowctl.findings import Level
 
 _W, _I = Level.WARNING, Level.INFO
 
-ADVICE: tuple[Rule, ...] = (
+ADVICE_RULES: tuple[Rule, ...] = (
     Rule("B001", _W, "message-too-large", "SOW/Topic/SlabSize", (("Topic", "advice_storage.message_too_large"),)),
     Rule("B002", _I, "slab-without-need", "SOW/Topic/SlabSize", (("Topic", "advice_storage.slab_without_need"),)),
     Rule("B003", _W, "slab-too-small", "SOW/Topic/SlabSize", (("Topic", "advice_storage.slab_too_small"),)),
     Rule("B004", _W, "slabs-below-cores", "SOW/Topic/SlabSize", (("Topic", "advice_storage.slabs_below_cores"),)),
     Rule("B005", _I, "large-at-start", "SOW/Topic/SlabSize", (("Topic", "advice_storage.large_at_start"),)),
     Rule(
-        "B006", _I, "key-count-rounded", "SOW/Topic/ExpectedKeyCountHint", (("Topic", "advice_storage.hint_rounded"),)
+        "B006",
+        _I,
+        "key-count-rounded",
+        "SOW/Topic/ExpectedKeyCountHint",
+        (("Topic", "advice_storage.key_count_rounded"),),
     ),
     Rule(
         "B007",
         _W,
         "key-count-above-memory",
         "SOW/Topic/ExpectedKeyCountHint",
-        (("Topic", "advice_storage.hint_above_memory"),),
+        (("Topic", "advice_storage.key_count_above_memory"),),
     ),
     Rule(
         "B008",
@@ -38,9 +42,15 @@ ADVICE: tuple[Rule, ...] = (
         _W,
         "journal-size-for-production",
         "TransactionLog/JournalSize",
-        (("TransactionLog", "advice_journal.size_for_production"),),
+        (("TransactionLog", "advice_journal.journal_size_for_production"),),
     ),
-    Rule("B010", _W, "journals-never-removed", "TransactionLog", (("TransactionLog", "advice_journal.never_removed"),)),
+    Rule(
+        "B010",
+        _W,
+        "journals-never-removed",
+        "TransactionLog",
+        (("TransactionLog", "advice_journal.journals_never_removed"),),
+    ),
     Rule("B011", _W, "statistics-grow", "Admin/FileName", (("Admin", "advice_service.statistics_grow"),)),
     Rule("B012", _W, "logs-grow", "Logging/Target/FileName", (("Logging", "advice_service.logs_grow"),)),
     Rule("B013", _W, "nothing-logged", "Logging", (("AMPSConfig", "advice_service.nothing_logged"),)),
@@ -62,9 +72,9 @@ ADVICE: tuple[Rule, ...] = (
         _W,
         "journal-name-unanchored",
         "TransactionLog/Topic/Name",
-        (("TransactionLog", "advice_journal.unanchored_name"),),
+        (("TransactionLog", "advice_journal.journal_name_unanchored"),),
     ),
-    Rule("B022", _I, "awkward-instance-name", "Name", (("AMPSConfig", "advice_instance.awkward_name"),)),
+    Rule("B022", _I, "awkward-instance-name", "Name", (("AMPSConfig", "advice_instance.awkward_instance_name"),)),
     Rule(
         "B023",
         _W,
@@ -78,7 +88,13 @@ ADVICE: tuple[Rule, ...] = (
     Rule("B025", _I, "fast-source", "SOW/View", (("AMPSConfig", "advice_view.fast_source"),)),
     Rule("B026", _I, "join-fans-out", "SOW/View/UnderlyingTopic/Join", (("View", "advice_view.join_fans_out"),)),
     Rule("B027", _W, "lost-on-restart", "SOW/Topic", (("AMPSConfig", "advice_topic.lost_on_restart"),)),
-    Rule("B028", _I, "file-of-transient-topic", "SOW/Topic/FileName", (("Topic", "advice_topic.file_ignored"),)),
+    Rule(
+        "B028",
+        _I,
+        "file-of-transient-topic",
+        "SOW/Topic/FileName",
+        (("Topic", "advice_topic.file_of_transient_topic"),),
+    ),
     Rule("B029", _W, "deletes-everything", "Actions/Action/Do", (("AMPSConfig", "advice_actions.deletes_everything"),)),
     Rule("B030", _W, "dangerous-command", "Actions/Action/Do", (("AMPSConfig", "advice_actions.dangerous_command"),)),
     Rule("B031", _W, "publish-loop", "Actions/Action", (("AMPSConfig", "advice_actions.publish_loop"),)),
@@ -96,7 +112,7 @@ ADVICE: tuple[Rule, ...] = (
     Rule(
         "B039", _W, "unequal-group", "Replication/Destination/Group", (("AMPSConfig", "advice_network.unequal_group"),)
     ),
-    Rule("B040", _W, "client-age-limit", "ClientMessageAgeLimit", (("AMPSConfig", "advice_network.age_limit"),)),
+    Rule("B040", _W, "client-age-limit", "ClientMessageAgeLimit", (("AMPSConfig", "advice_network.client_age_limit"),)),
     Rule("B041", _W, "memory-limit", "MessageMemoryLimit", (("AMPSConfig", "advice_network.memory_limit"),)),
     Rule("B042", _I, "one-at-a-time", "SOW/Queue", (("Queues", "advice_queue.one_at_a_time"),)),
     Rule(
@@ -124,7 +140,7 @@ ADVICE: tuple[Rule, ...] = (
     Rule("B047", _W, "validation-off", "ConfigValidation", (("AMPSConfig", "advice_instance.validation_off"),)),
     Rule("B048", _W, "records-nothing", "TransactionLog", (("TransactionLog", "advice_journal.records_nothing"),)),
     Rule("B049", _W, "without-lease", "SOW/Queue", (("Queues", "advice_queue.without_lease"),)),
-    Rule("B050", _I, "topic-not-journaled", "SOW/Topic", (("AMPSConfig", "advice_topic.not_journalled"),)),
+    Rule("B050", _I, "topic-not-journaled", "SOW/Topic", (("AMPSConfig", "advice_topic.topic_not_journaled"),)),
     Rule("B051", _W, "compacts-often", "Actions/Action/On", (("AMPSConfig", "advice_schedule.compacts_often"),)),
     Rule(
         "B052",

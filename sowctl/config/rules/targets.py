@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sowctl.config.document import ElementNode
-from sowctl.config.matching import is_pattern
-from sowctl.config.rules.actions import steps
+from sowctl.config.rules.actions import iterate_steps
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import QUEUES
+from sowctl.config.rules.subjects import QUEUE_KINDS
 from sowctl.config.rules.survey import Survey
+from sowctl.config.topic_patterns import is_pattern
 from sowctl.findings import Level
 
 
@@ -24,8 +24,8 @@ def archive_without_directory(node: ElementNode, survey: Survey) -> Iterator[Pro
     Example: only ``amps-action-do-archive-journal``.
     Instead: add JournalArchiveDirectory to TransactionLog.
     """
-    archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.nodes("TransactionLog"))
-    for _, module, _ in steps(node):
+    archives = any(log.find("JournalArchiveDirectory") is not None for log in survey.find_nodes("TransactionLog"))
+    for _, module, _ in iterate_steps(node):
         if module.text == "amps-action-do-archive-journal" and not archives:
             message = "archive-journal action without JournalArchiveDirectory"
             yield Problem(module, message, "add <JournalArchiveDirectory> to TransactionLog")
@@ -38,30 +38,35 @@ def undefined_target(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: delete-sow on ``order`` where the topic is ``orders``.
     Instead: write the defined name.
     """
-    transports = {other.value("Name") for other in survey.nodes("Transport")}
-    for step, module, _ in steps(node):
+    transports = {other.find_text("Name") for other in survey.find_nodes("Transport")}
+    for step, module, _ in iterate_steps(node):
         options = step.find("Options")
         if options is None:
             continue
         topic, transport = options.find("Topic"), options.find("Transport")
         # A step on the SOW fails without its topic, and one that watches records has nothing to watch; a message may be
         # published to a topic that nothing defines.
-        needed = module.text.endswith("-sow") or module.text in _OF_ENTRIES
-        kind = options.value("MessageType")
-        known = kind is None or survey.typed(kind)
-        if topic is not None and known and _fixed(topic.text, survey) and not survey.named(topic.text, kind):
+        needed = module.text.endswith("-sow") or module.text in _ENTRY_MODULES
+        kind = options.find_text("MessageType")
+        known = kind is None or survey.knows_types(kind)
+        if (
+            topic is not None
+            and known
+            and _is_fixed_name(topic.text, survey)
+            and not survey.find_entries(topic.text, kind)
+        ):
             message = f"action refers to undefined Topic '{topic.text}'"
             if needed:
                 level = Level.ERROR if module.text.endswith("-sow") else Level.WARNING
                 yield Problem(topic, message, "define it in SOW", level=level)
-            elif module.text in _OF_MESSAGES and not _heard_of(topic.text, kind, survey):
+            elif module.text in _MESSAGE_MODULES and not _is_known_topic(topic.text, kind, survey):
                 yield Problem(topic, message, "write the defined name, or ignore this rule for ad hoc topics")
         if transport is not None and "{{" not in transport.text and transport.text not in transports:
             message = f"action refers to undefined Transport '{transport.text}'"
             yield Problem(transport, message, "name a Transport")
 
 
-_OF_ENTRIES = frozenset(
+_ENTRY_MODULES = frozenset(
     {
         "amps-action-on-oof-message",
         "amps-action-on-sow-expire-message",
@@ -71,7 +76,7 @@ _OF_ENTRIES = frozenset(
     }
 )
 """Modules whose topic is an entry of SOW to be of any use."""
-_OF_MESSAGES = frozenset(
+_MESSAGE_MODULES = frozenset(
     {
         "amps-action-on-publish-message",
         "amps-action-on-deliver-message",
@@ -83,19 +88,23 @@ _OF_MESSAGES = frozenset(
 """Modules whose topic may be one that nothing defines."""
 
 
-def _heard_of(name: str, kind: str | None, survey: Survey) -> bool:
-    """Whether something but an entry of SOW knows a topic: the journal, a Pattern, or the server itself."""
-    patterns = (entry.node.value("Pattern") for entry in survey.entries if entry.kind == "Topic")
+def _is_known_topic(name: str, kind: str | None, survey: Survey) -> bool:
+    """Return True if the journal, a Pattern or the server knows a topic that is no entry of SOW."""
+    patterns = (entry.node.find_text("Pattern") for entry in survey.entries if entry.kind == "Topic")
     server = name.startswith("/AMPS/")
-    return server or survey.journalled(name, kind) or any(survey.search(found, name) for found in patterns if found)
+    return (
+        server
+        or survey.is_journaled(name, kind)
+        or any(survey.matches_pattern(found, name) for found in patterns if found)
+    )
 
 
-def _fixed(name: str, survey: Survey) -> bool:
+def _is_fixed_name(name: str, survey: Survey) -> bool:
     # What stands in double braces is filled in when the action runs.
-    return bool(name) and "{{" not in name and not (survey.regex_topics and is_pattern(name))
+    return bool(name) and "{{" not in name and not (survey.has_regex_topics and is_pattern(name))
 
 
-_LEASING = {
+_LEASING_TOPIC_TAGS = {
     "amps-action-on-publish-message": "Topic",
     "amps-action-on-oof-message": "Topic",
     "amps-action-on-message-condition-timeout": "Topic",
@@ -105,21 +114,25 @@ _LEASING = {
 """Modules that subscribe to a topic, and the option that names it."""
 
 
-def monitors_queue(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def queue_monitored(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: an action that watches the messages of a queue.
 
     Why: it subscribes to the queue, and the subscription leases messages that the action never acknowledges.
     Example: ``amps-action-on-publish-message`` with the name of a Queue as Topic.
     Instead: watch the underlying topic of the queue.
     """
-    for step, module, _ in steps(node):
+    for step, module, _ in iterate_steps(node):
         options = step.find("Options")
-        topic = options.find(_LEASING[module.text]) if options is not None and module.text in _LEASING else None
+        topic = (
+            options.find(_LEASING_TOPIC_TAGS[module.text])
+            if options is not None and module.text in _LEASING_TOPIC_TAGS
+            else None
+        )
         if topic is None or options is None:
             continue
-        for entry in survey.named(topic.text, options.value("MessageType")):
-            if entry.kind in QUEUES:
-                below = entry.node.value("UnderlyingTopic")
+        for entry in survey.find_entries(topic.text, options.find_text("MessageType")):
+            if entry.kind in QUEUE_KINDS:
+                below = entry.node.find_text("UnderlyingTopic")
                 hint = f"watch {below}, its underlying topic" if below else "watch its underlying topic"
                 yield Problem(topic, f"{module.text} monitors a queue, '{topic.text}'", hint)
                 break

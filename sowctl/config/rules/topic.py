@@ -7,24 +7,24 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from sowctl.config import texts
+from sowctl.config import expression_texts
 from sowctl.config.document import ElementNode
 from sowctl.config.kinds import Wrong, read_expiration
-from sowctl.config.model import file_of
+from sowctl.config.model import format_file_name
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import QUEUES, SubjectEntry
+from sowctl.config.rules.subjects import QUEUE_KINDS, SubjectEntry
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import meant
-from sowctl.journal.format import own_files
-from sowctl.remote.place import is_url, local_path
+from sowctl.config.suggestions import has_misspelled_child
+from sowctl.journal.format import build_own_files_pattern
+from sowctl.remote.place import is_url, parse_local_path
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
 """Topics that the server publishes and that a SOW may record."""
 
 
-def _durability(node: ElementNode) -> str:
-    return (node.value("Durability", "Duration") or "persistent").lower()
+def _read_durability(node: ElementNode) -> str:
+    return (node.find_text("Durability", "Duration") or "persistent").lower()
 
 
 def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -35,8 +35,10 @@ def persistent_without_file(node: ElementNode, survey: Survey) -> Iterator[Probl
     Instead: add ``<FileName>./sow/%n.sow</FileName>``, or ``<Durability>transient</Durability>`` if the records need
     not be kept.
     """
-    if _durability(node) == "persistent" and node.find("FileName") is None:
-        if meant(node, "FileName") or (node.find("Durability", "Duration") is None and meant(node, "Durability")):
+    if _read_durability(node) == "persistent" and node.find("FileName") is None:
+        if has_misspelled_child(node, "FileName") or (
+            node.find("Durability", "Duration") is None and has_misspelled_child(node, "Durability")
+        ):
             return
         hint = "add <FileName>./sow/%n.sow</FileName>, or <Durability>transient</Durability>"
         yield Problem(node, "Durability is persistent, but FileName is missing", hint)
@@ -54,7 +56,7 @@ def history_with_expiration(node: ElementNode, survey: Survey) -> Iterator[Probl
         yield Problem(expiration, "Expiration must be disabled when History is present", "remove one of the two")
 
 
-LONGEST_LIFETIME = parse_interval("400000w")
+MAX_LIFETIME_NANOSECONDS = parse_interval("400000w")
 """7,665 years: what begins in this century and lives longer ends beyond the year 9999."""
 
 
@@ -73,7 +75,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
     # What cannot be read is told of by the rule about its value.
     except (ValueError, Wrong):
         return
-    if lifetime > LONGEST_LIFETIME:
+    if lifetime > MAX_LIFETIME_NANOSECONDS:
         message = f"Expiration {expiration.text} ends beyond the year 9999: the records never expire"
         yield Problem(expiration, message, "remove <Expiration> to keep the records, or write a shorter lifetime")
 
@@ -87,7 +89,7 @@ def pattern_excludes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     if node.find("Pattern") is None:
         return
-    for child in node.all("History", "Preprocessing", "Enrichment"):
+    for child in node.find_all("History", "Preprocessing", "Enrichment"):
         yield Problem(child, f"a Pattern topic cannot have {child.tag}", "define such topics by name")
 
 
@@ -100,7 +102,7 @@ def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     domain = node.find("KeyDomain")
     # A Key that is misspelt is told of by S002, and is what the domain goes with.
-    if domain is not None and node.find("Key") is None and not meant(node, "Key"):
+    if domain is not None and node.find("Key") is None and not has_misspelled_child(node, "Key"):
         yield Problem(domain, "KeyDomain requires at least one Key", "add <Key>, or remove KeyDomain")
 
 
@@ -150,10 +152,10 @@ def defined_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     seen: dict[tuple[str, str], dict[str, SubjectEntry]] = {}
     for entry in survey.entries:
-        if not entry.name or not entry.type or survey.again(entry.node):
+        if not entry.name or not entry.type or survey.is_repeated(entry.node):
             continue
         # A queue with the name of a Topic is what R029 tells.
-        kind = "queue" if entry.kind in QUEUES else entry.kind
+        kind = "queue" if entry.kind in QUEUE_KINDS else entry.kind
         kinds = seen.setdefault((entry.name, entry.type), {})
         other = next((kinds[had] for had in kinds if {had, kind} != {"queue", "Topic"}), None)
         kinds.setdefault(kind, entry)
@@ -172,9 +174,9 @@ def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     first: dict[str, SubjectEntry] = {}
     for entry in survey.entries:
         file = entry.node.find("FileName")
-        if entry.kind != "Topic" or file is None or not file.text or _durability(entry.node) != "persistent":
+        if entry.kind != "Topic" or file is None or not file.text or _read_durability(entry.node) != "persistent":
             continue
-        path = os.path.normpath(survey.root / file_of(file.text, entry.name, entry.type))
+        path = os.path.normpath(survey.root / format_file_name(file.text, entry.name, entry.type))
         other = first.setdefault(path, entry)
         # One topic that is defined twice (R020) has one file.
         if (other.name, other.type) != (entry.name, entry.type):
@@ -190,24 +192,27 @@ def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]
     ``<JournalDirectory>journal</JournalDirectory>`` in the instance ``shop``.
     Instead: give the topic a file of its own, such as ``./sow/%n.sow``.
     """
-    file, entry = node.find("FileName"), survey.entry(node)
-    if file is None or not file.text or _durability(node) != "persistent":
+    file, entry = node.find("FileName"), survey.find_entry(node)
+    if file is None or not file.text or _read_durability(node) != "persistent":
         return
     # Links are followed here, because a store that is a link to the journal would destroy it as well.
-    path = (survey.root / file_of(file.text, entry.name, entry.type)).resolve()
+    path = (survey.root / format_file_name(file.text, entry.name, entry.type)).resolve()
     places = ("JournalDirectory", "JournalArchiveDirectory")
     logs = [
-        where.text for log in survey.nodes("TransactionLog") for where in log.all(*places) if not is_url(where.text)
+        where.text
+        for log in survey.find_nodes("TransactionLog")
+        for where in log.find_all(*places)
+        if not is_url(where.text)
     ]
     hint = "use a separate file for the topic, such as ./sow/%n.sow"
-    own = own_files(survey.top.value("Name") or "").fullmatch(path.name)
-    if own and path.parent in {(survey.root / local_path(text)).resolve() for text in logs}:
+    own = build_own_files_pattern(survey.top.find_text("Name") or "").fullmatch(path.name)
+    if own and path.parent in {(survey.root / parse_local_path(text)).resolve() for text in logs}:
         yield Problem(file, f"FileName '{file.text}' is a journal file", hint)
     elif path in {Path(one.place.file).resolve() for one in (survey.top, node, file) if one.place.file}:
         yield Problem(file, f"FileName '{file.text}' is the configuration itself", hint)
 
 
-_SIDE_FILE = re.compile(
+_SIDE_FILE_PATTERN = re.compile(
     r"\.(?:sow|queue)(?:-[a-z]+|\.new(?:-[0-9-]+)?|\.(?:damaged|replaced)-[0-9]+)|"
     r"\.(?:memo|asked)(?:\.new-[0-9]+)?|\.sow-(?:views|memo|runs)/.*|\.journal\.(?:torn|cut)-[0-9]+|\.queue"
 )
@@ -222,11 +227,11 @@ def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<FileName>./sow/orders.sow-writer</FileName>``.
     Instead: choose another name, such as ``./sow/%n.sow``.
     """
-    file, entry = node.find("FileName"), survey.entry(node)
-    if file is None or not file.text or is_url(file.text) or _durability(node) != "persistent":
+    file, entry = node.find("FileName"), survey.find_entry(node)
+    if file is None or not file.text or is_url(file.text) or _read_durability(node) != "persistent":
         return
-    name = file_of(file.text, entry.name, entry.type)
-    if re.search(f"(?:{_SIDE_FILE.pattern})$", str(name)):
+    name = format_file_name(file.text, entry.name, entry.type)
+    if re.search(f"(?:{_SIDE_FILE_PATTERN.pattern})$", str(name)):
         hint = "give the topic a file of its own, such as ./sow/%n.sow"
         yield Problem(file, f"FileName '{file.text}' has the suffix of a file beside stores", hint)
 
@@ -239,7 +244,7 @@ def written_at_url(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<JournalDirectory>s3://lake/journal</JournalDirectory>``.
     Instead: name a local directory, and use the URL as JournalArchiveDirectory.
     """
-    for found in node.all("FileName", "JournalDirectory"):
+    for found in node.find_all("FileName", "JournalDirectory"):
         if is_url(found.text) or found.text.startswith("file:"):
             yield Problem(
                 found,
@@ -255,8 +260,8 @@ def recovery_without_journal(node: ElementNode, survey: Survey) -> Iterator[Prob
     Example: ``<RecoveryPoint>now</RecoveryPoint>`` in a topic that TransactionLog does not name.
     Instead: add the topic to TransactionLog, or remove RecoveryPoint.
     """
-    point, entry = node.find("RecoveryPoint"), survey.entry(node)
-    if point is not None and entry.name and entry.type and not survey.journalled(entry.name, entry.type):
+    point, entry = node.find("RecoveryPoint"), survey.find_entry(node)
+    if point is not None and entry.name and entry.type and not survey.is_journaled(entry.name, entry.type):
         hint = "add the topic to TransactionLog, or remove RecoveryPoint"
         yield Problem(point, "RecoveryPoint has no effect: topic is not journaled", hint)
 
@@ -268,10 +273,10 @@ def key_enriched(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``UPPER(/id) AS /id`` in the Enrichment of a topic with ``<Key>/id</Key>``.
     Instead: write key fields in Preprocessing, which runs first.
     """
-    keys = {key.text for key in node.all("Key")}
-    for section in node.all("Enrichment"):
-        for field in section.all("Field"):
-            definition = texts.definition(field, projection=False)
+    keys = {key.text for key in node.find_all("Key")}
+    for section in node.find_all("Enrichment"):
+        for field in section.find_all("Field"):
+            definition = expression_texts.parse_definition(field, projection=False)
             if definition is not None and str(definition.destination) in keys:
                 message = f"Enrichment writes Key field {definition.destination}; the key is already fixed"
                 yield Problem(field, message, "move it to Preprocessing")
@@ -284,30 +289,30 @@ def behind_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: Topic ``/orders/eu`` after a Topic with ``<Pattern>^/orders/</Pattern>``.
     Instead: move it before the Pattern topic.
     """
-    patterns = [(e, e.node.value("Pattern")) for e in survey.entries if e.kind == "Topic"]
+    patterns = [(e, e.node.find_text("Pattern")) for e in survey.entries if e.kind == "Topic"]
     earlier = [(entry, pattern) for entry, pattern in patterns if pattern]
     for entry in survey.entries if earlier else ():
         for other, pattern in earlier:
             if other.number >= entry.number or other.type != entry.type or not entry.name:
                 continue
             # Which entry fits first is the one that counts (behaviour 1.8).
-            if survey.search(pattern or "", entry.name):
+            if survey.matches_pattern(pattern or "", entry.name):
                 message = f"'{entry.name}' matches the Pattern of '{other.name}' defined earlier; it is never reached"
                 yield Problem(entry.node, message, f"move it before {other.label}")
                 break
 
 
-def pattern_not_journalled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+def pattern_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """What: a Pattern topic whose own Name is in no Topic of the transaction log.
 
     Why: the journal uses the physical Name; the logical names that the Pattern matches are not considered.
     Example: Topic ``orders`` with ``<Pattern>^/orders/</Pattern>`` where the journal records ``^/orders/``.
     Instead: add ``orders`` to TransactionLog with the same message type.
     """
-    entry = survey.entry(node)
-    if node.find("Pattern") is None or not survey.journal or not entry.name:
+    entry = survey.find_entry(node)
+    if node.find("Pattern") is None or not survey.journal_topics or not entry.name:
         return
-    if not survey.journalled(entry.name, entry.type):
+    if not survey.is_journaled(entry.name, entry.type):
         message = f"Pattern topic '{entry.name}' is not journaled: the journal must match its physical Name"
         yield Problem(node, message, f"add {entry.name} to TransactionLog with MessageType {entry.type}")
 
@@ -320,6 +325,6 @@ def reserved_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a View ``/AMPS/Totals``.
     Instead: choose another name.
     """
-    entry = survey.entry(node)
+    entry = survey.find_entry(node)
     if entry.name.startswith("/AMPS/") and not (entry.kind == "Topic" and entry.name in SERVER_TOPICS):
         yield Problem(node, f"'{entry.name}' is under /AMPS/, reserved for the server", "choose another name")

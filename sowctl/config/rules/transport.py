@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
-from sowctl.config.rules.subjects import replicates
+from sowctl.config.rules.subjects import is_replication
 from sowctl.config.rules.survey import Survey
-from sowctl.config.spelling import meant
+from sowctl.config.suggestions import has_misspelled_child
 
-LEGACY = frozenset({"fix", "nvfix", "soap", "xml"})
+LEGACY_PROTOCOLS = frozenset({"fix", "nvfix", "soap", "xml"})
 
 
-def _type(node: ElementNode) -> str:
-    return (node.value("Type") or "").lower()
+def _read_type(node: ElementNode) -> str:
+    return (node.find_text("Type") or "").lower()
 
 
 def address_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -26,7 +26,7 @@ def address_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a Transport with only Name, Type and Protocol.
     Instead: add ``<InetAddr>9007</InetAddr>``.
     """
-    if _type(node) != "amps-unix" and node.find("InetAddr") is None and not meant(node, "InetAddr"):
+    if _read_type(node) != "amps-unix" and node.find("InetAddr") is None and not has_misspelled_child(node, "InetAddr"):
         yield Problem(node, "Transport requires an InetAddr", "add <InetAddr> with a port or host:port")
 
 
@@ -37,7 +37,7 @@ def protocol_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a tcp Transport with only Name, Type and InetAddr.
     Instead: add ``<Protocol>amps</Protocol>``.
     """
-    if not replicates(node) and node.find("Protocol") is None and not meant(node, "Protocol"):
+    if not is_replication(node) and node.find("Protocol") is None and not has_misspelled_child(node, "Protocol"):
         yield Problem(node, "Transport requires a Protocol", "add <Protocol>amps</Protocol>")
 
 
@@ -48,9 +48,13 @@ def certificate_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<Type>tcps</Type>``.
     Instead: add both paths.
     """
-    kind = _type(node)
+    kind = _read_type(node)
     missing = [tag for tag in ("Certificate", "PrivateKey") if node.find(tag) is None]
-    if kind in ("tcps", "amps-replication-secure") and missing and not all(meant(node, tag) for tag in missing):
+    if (
+        kind in ("tcps", "amps-replication-secure")
+        and missing
+        and not all(has_misspelled_child(node, tag) for tag in missing)
+    ):
         yield Problem(node, f"{kind} requires Certificate and PrivateKey", "add the paths of both files")
 
 
@@ -61,7 +65,7 @@ def socket_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<Type>amps-unix</Type>``.
     Instead: add ``<FileName>/run/amps.sock</FileName>``.
     """
-    if _type(node) == "amps-unix" and node.find("FileName") is None and not meant(node, "FileName"):
+    if _read_type(node) == "amps-unix" and node.find("FileName") is None and not has_misspelled_child(node, "FileName"):
         yield Problem(node, "amps-unix requires FileName", "add the path of the socket")
 
 
@@ -72,8 +76,12 @@ def nothing_to_verify(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<VerifyClient>True</VerifyClient>``.
     Instead: add CAFile or CAPath.
     """
-    wanted = (node.value("VerifyClient") or "").lower() in ("true", "enabled")
-    if wanted and node.find("CAFile", "CAPath") is None and not (meant(node, "CAFile") or meant(node, "CAPath")):
+    wanted = (node.find_text("VerifyClient") or "").lower() in ("true", "enabled")
+    if (
+        wanted
+        and node.find("CAFile", "CAPath") is None
+        and not (has_misspelled_child(node, "CAFile") or has_misspelled_child(node, "CAPath"))
+    ):
         hint = "add <CAFile> or <CAPath> with the trusted authorities"
         yield Problem(node, "VerifyClient True requires CAFile or CAPath", hint)
 
@@ -85,9 +93,9 @@ def legacy_without_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: only ``<Protocol>nvfix</Protocol>``.
     Instead: add MessageType, or use the protocol ``amps``.
     """
-    protocol = node.value("Protocol")
-    untyped = node.find("MessageType") is None and not meant(node, "MessageType")
-    if protocol in LEGACY and untyped and not replicates(node):
+    protocol = node.find_text("Protocol")
+    untyped = node.find("MessageType") is None and not has_misspelled_child(node, "MessageType")
+    if protocol in LEGACY_PROTOCOLS and untyped and not is_replication(node):
         yield Problem(node, f"Protocol {protocol} requires a MessageType", "add <MessageType>, or use Protocol amps")
 
 
@@ -98,7 +106,7 @@ def several_replication(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: two Transports of type amps-replication.
     Instead: keep one; several instances may connect to it.
     """
-    incoming = [other for other in survey.nodes("Transport") if replicates(other)]
+    incoming = [other for other in survey.find_nodes("Transport") if is_replication(other)]
     for other in incoming[1:]:
         yield Problem(other, "only one incoming replication Transport is allowed", "remove this one")
 
@@ -111,16 +119,18 @@ def port_used_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own port, or different hosts.
     """
     used: dict[str, list[tuple[_Host, str]]] = {}
-    sections = survey.top.all("Admin", "Transports")
-    for owner in (owner for part in sections for owner in ((part,) if part.tag == "Admin" else part.all("Transport"))):
+    sections = survey.top.find_all("Admin", "Transports")
+    for owner in (
+        owner for part in sections for owner in ((part,) if part.tag == "Admin" else part.find_all("Transport"))
+    ):
         address = owner.find("InetAddr")
-        if address is None or not address.text or survey.again(owner):
+        if address is None or not address.text or survey.is_repeated(owner):
             continue
         text, _, port = address.text.rpartition(":")
         port = port.lstrip("0")
-        host, name = _host(text), owner.value("Name") or owner.tag
+        host, name = _parse_host(text), owner.find_text("Name") or owner.tag
         for other_host, other in used.get(port, ()):
-            if _overlap(host, other_host):
+            if _hosts_overlap(host, other_host):
                 yield Problem(address, f"port {port} is already used by {other}", "choose another port")
                 break
         used.setdefault(port, []).append((host, name))
@@ -130,15 +140,17 @@ _Host: TypeAlias = IPv4Address | IPv6Address | str
 """An address, or a name in lower case; an empty one is every address of the machine."""
 
 
-def _host(text: str) -> _Host:
+def _parse_host(text: str) -> _Host:
     try:
         return ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
         return text.lower()
 
 
-def _overlap(one: _Host, other: _Host) -> bool:
-    """Whether two hosts may have an address in common. 0.0.0.0 is every address of IPv4, [::] every one of IPv6."""
+def _hosts_overlap(one: _Host, other: _Host) -> bool:
+    """Return True if two hosts may have an address in common. 0.0.0.0 is every address of IPv4, [::] every one of
+    IPv6.
+    """
     if one == other or "" in (one, other):
         return True
     if isinstance(one, str) or isinstance(other, str):

@@ -1,6 +1,6 @@
-"""What ``sowctl.open`` gives a program: an instance whose topics have verbs as methods (sowctl-python(7)).
+"""The Python API of ``sowctl.open``: an instance whose topics have verbs as methods (sowctl-python(7)).
 
-* ``given``: times, intervals, keys and messages as callers write them, made into what verbs take.
+* ``arguments``: times, intervals, keys and messages as callers write them, made into what verbs take.
 * ``keywords``: the keywords of verbs that have many, for checkers, editors and ``help()``.
 * ``differences``: what a comparison gives.
 * ``result``: what a query gives: records, dicts, Arrow data, a table of a notebook.
@@ -23,13 +23,13 @@ from sowctl.engine.api.topic import TopicHandle
 
 if TYPE_CHECKING:
     from sowctl.engine.api.differences import Differences
-    from sowctl.engine.following.events import Event
-    from sowctl.engine.following.subscription import Subscription
     from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.search.keyhistory import VersionRecord
-    from sowctl.engine.verbs.looking.blame import Blame, FieldOrigin
-    from sowctl.engine.verbs.looking.diff import RecordChange
+    from sowctl.engine.subscriptions.events import Event
+    from sowctl.engine.subscriptions.subscription import Subscription
+    from sowctl.engine.verbs.inspect.blame import Blame, FieldOrigin
+    from sowctl.engine.verbs.inspect.diff import RecordChange
     from sowctl.expressions.environment import EvaluationLimits
 
 __all__ = [
@@ -49,22 +49,22 @@ __all__ = [
     "TopicHandle",
     "VersionRecord",
 ]
-_ELSEWHERE = {
-    "Blame": "sowctl.engine.verbs.looking.blame",
+_LAZY_MODULES = {
+    "Blame": "sowctl.engine.verbs.inspect.blame",
     "Differences": "sowctl.engine.api.differences",
-    "FieldOrigin": "sowctl.engine.verbs.looking.blame",
-    "RecordChange": "sowctl.engine.verbs.looking.diff",
+    "FieldOrigin": "sowctl.engine.verbs.inspect.blame",
+    "RecordChange": "sowctl.engine.verbs.inspect.diff",
     "EvaluationLimits": "sowctl.expressions.environment",
-    "Event": "sowctl.engine.following.events",
+    "Event": "sowctl.engine.subscriptions.events",
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",
-    "Subscription": "sowctl.engine.following.subscription",
+    "Subscription": "sowctl.engine.subscriptions.subscription",
     "VersionRecord": "sowctl.engine.search.keyhistory",
 }
 """What verbs hand out: loaded where a program names it."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _ELSEWHERE:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
+    return getattr(importlib.import_module(_LAZY_MODULES[name]), name)

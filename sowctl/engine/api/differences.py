@@ -1,4 +1,4 @@
-"""What makes the records of one state into those of another, as a program goes through it."""
+"""The differences between the records of two states, as a program goes through them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.errors import codes_memory
-from sowctl.values.jsontree import plain
+from sowctl.errors import convert_memory_errors
+from sowctl.values.jsontree import convert_numbers
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from sowctl.engine.verbs.looking.diff import Comparison, DiffCounts, RecordChange
+    from sowctl.engine.verbs.inspect.diff import Comparison, DiffCounts, RecordChange
 
 
-@codes_memory
+@convert_memory_errors
 class Differences:
     """Iterate for the records that differ, in key order, once; ``counts`` are complete when that is done.
 
@@ -31,13 +31,16 @@ class Differences:
 
     @property
     def counts(self) -> DiffCounts:
-        """How many records are equal, changed, added and removed, of those that were gone through."""
+        """Counts of equal, changed, added and removed records among those that were gone through."""
         return self._comparison.counts
 
     def __iter__(self) -> Iterator[RecordChange]:
         try:
-            for change in self._comparison.changes():
-                fields = [replace(one, before=plain(one.before), after=plain(one.after)) for one in change.fields]
+            for change in self._comparison.iterate_changes():
+                fields = [
+                    replace(one, before=convert_numbers(one.before), after=convert_numbers(one.after))
+                    for one in change.fields
+                ]
                 yield replace(change, fields=fields)
         finally:
             self.close()

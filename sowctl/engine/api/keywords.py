@@ -2,7 +2,7 @@
 
 Each class here names the fields of an options class of the engine with the types that a program may give; a test holds
 the two together. A method takes them as ``**keywords: Unpack[QueryKeywords]``, which checkers understand, and
-:func:`shown` gives it a signature that names them one by one.
+:func:`add_signature` gives it a signature that names them one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from msgspec import NODEFAULT, Struct
 
-from sowctl.engine.api.given import At, Interval, Key, count, instant, keys_of, seconds, text, time_text
+from sowctl.engine.api.arguments import (
+    At,
+    Interval,
+    Key,
+    convert_interval,
+    format_keys,
+    format_time_text,
+    parse_instant,
+    require_count,
+    require_text,
+)
 from sowctl.engine.options import DeltaNull, DiffOptions, OnError, QueryOptions, ReplayOptions, SubscribeOptions
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_COUNT, MAX_U64
@@ -27,7 +37,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class PublishKeywords(TypedDict, total=False):
-    """How to publish: the fields of :class:`~sowctl.engine.options.PublishOptions`."""
+    """Keywords of publishing: the fields of :class:`~sowctl.engine.options.PublishOptions`."""
 
     batch: int | None
     batch_bytes: int
@@ -49,7 +59,7 @@ class PublishKeywords(TypedDict, total=False):
 
 
 class QueryKeywords(TypedDict, total=False):
-    """What to read: the fields of :class:`~sowctl.engine.options.QueryOptions` besides the filter."""
+    """Keywords of a query: the fields of :class:`~sowctl.engine.options.QueryOptions` besides the filter."""
 
     order_by: str | None
     top_n: int | None
@@ -72,7 +82,7 @@ class QueryKeywords(TypedDict, total=False):
 
 
 class DiffKeywords(TypedDict, total=False):
-    """What to compare: the fields of :class:`~sowctl.engine.options.DiffOptions` besides the filter."""
+    """Keywords of a comparison: the fields of :class:`~sowctl.engine.options.DiffOptions` besides the filter."""
 
     keys: Collection[Key] | None
     fields: Collection[str]
@@ -84,7 +94,7 @@ class DiffKeywords(TypedDict, total=False):
 
 
 class SubscribeKeywords(TypedDict, total=False):
-    """What to follow: the fields of :class:`~sowctl.engine.options.SubscribeOptions` besides the filter."""
+    """Keywords of subscribing: the fields of :class:`~sowctl.engine.options.SubscribeOptions` besides the filter."""
 
     order_by: str | None
     top_n: int | None
@@ -114,7 +124,7 @@ class SubscribeKeywords(TypedDict, total=False):
 
 
 class ReplayKeywords(TypedDict, total=False):
-    """How to rebuild: the fields of :class:`~sowctl.engine.options.ReplayOptions`."""
+    """Keywords of a rebuild: the fields of :class:`~sowctl.engine.options.ReplayOptions`."""
 
     until_txid: int | None
     until_time: At | None
@@ -127,7 +137,7 @@ class ReplayKeywords(TypedDict, total=False):
     rekey: bool
 
 
-def shown(keywords: type, options: type[Struct]) -> Callable[[Function], Function]:
+def add_signature(keywords: type, options: type[Struct]) -> Callable[[Function], Function]:
     """Give a method that takes these ``keywords`` a signature with each of them, and the defaults of ``options``."""
 
     def described(function: Function) -> Function:
@@ -149,16 +159,16 @@ def shown(keywords: type, options: type[Struct]) -> Callable[[Function], Functio
     return described
 
 
-_LEAST = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
+_MIN_VALUES = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
 """The least that a whole number may be, where 0 means nothing."""
-_MOST = {"sequence": MAX_U64, "until_txid": MAX_U64}
+_MAX_VALUES = {"sequence": MAX_U64, "until_txid": MAX_U64}
 """The most that a whole number may be, where it is no count."""
 _CHOICES: dict[str, tuple[str, ...]] = {
     "OnError": get_args(OnError),
     "DeltaNull": get_args(DeltaNull),
     "Literal['ignore', 'note', 'error']": ("ignore", "note", "error"),
 }
-_CALLED = {
+_KEYWORD_ALIASES = {
     "limit": "top_n",
     "offset": "skip_n",
     "sow_key": "sow_keys",
@@ -175,7 +185,7 @@ _CALLED = {
 """What options of the command line, or of other libraries, are called, and the keyword that has their meaning."""
 
 
-def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def check_keywords(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of a method ``verb``, which ``kind`` names; what is None stays where it may be.
 
     Raises TypeError for one that there is not, with the name that was meant, and for a value of a wrong type, and
@@ -184,14 +194,14 @@ def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any
     found: dict[str, Any] = {}
     for name, value in keywords.items():
         if name not in kind.__annotations__:
-            raise TypeError(f"{verb}() has no keyword {name!r}{_meant(name, kind)}")
+            raise TypeError(f"{verb}() has no keyword {name!r}{_suggest_keyword(name, kind)}")
         # As it is written in the class: "int | None".
         written = getattr(kind.__annotations__[name], "__forward_arg__", "").replace('"', "'")
         wanted = written.removesuffix(" | None")
         if value is None and wanted != written:
             found[name] = None
         elif wanted == "int":
-            found[name] = count(name, value, _LEAST.get(name, 0), _MOST.get(name, MAX_COUNT))
+            found[name] = require_count(name, value, _MIN_VALUES.get(name, 0), _MAX_VALUES.get(name, MAX_COUNT))
         elif wanted == "bool":
             if type(value).__name__ not in ("bool", "bool_"):
                 raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
@@ -207,71 +217,71 @@ def checked(verb: str, kind: type, keywords: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _meant(name: str, kind: type) -> str:
-    from sowctl.config.spelling import nearest
+def _suggest_keyword(name: str, kind: type) -> str:
+    from sowctl.config.suggestions import find_nearest
 
     known = [*kind.__annotations__, "filter"] if kind is not PublishKeywords else [*kind.__annotations__]
-    meant = _CALLED.get(name, "")
+    meant = _KEYWORD_ALIASES.get(name, "")
     if meant.partition("=")[0] in known:
         return f"; did you mean {meant}?"
-    near = nearest(name, known)
+    near = find_nearest(name, known)
     return f"; did you mean {near}?" if near else ""
 
 
-def publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
-    """The fields of PublishOptions that were given. Raises as :func:`checked`."""
-    found = checked("publish", PublishKeywords, keywords)
+def build_publish_changes(keywords: PublishKeywords) -> dict[str, Any]:
+    """The fields of PublishOptions that were given. Raises as :func:`check_keywords`."""
+    found = check_keywords("publish", PublishKeywords, keywords)
     for name in ("linger", "expiration"):
         if name in found:
-            found[name] = seconds(name, found[name])
+            found[name] = convert_interval(name, found[name])
     if "timestamp" in found:
-        found["timestamp"] = time_text("timestamp", found["timestamp"])
+        found["timestamp"] = format_time_text("timestamp", found["timestamp"])
     return found
 
 
-def query_options(instance: Instance, filter: str | None, keywords: QueryKeywords) -> QueryOptions:
-    """What a query is asked for. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
-    found = checked("query", QueryKeywords, keywords)
+def build_query_options(instance: Instance, filter: str | None, keywords: QueryKeywords) -> QueryOptions:
+    """Build the options of a query. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
+    found = check_keywords("query", QueryKeywords, keywords)
     if found.get("sow_keys") is not None:
-        found["sow_keys"] = keys_of("sow_keys", found["sow_keys"], "query(sow_keys=[key])")
+        found["sow_keys"] = format_keys("sow_keys", found["sow_keys"], "query(sow_keys=[key])")
     if found.get("after_key") is not None:
         found["after_key"] = str(found["after_key"])
     if "at" in found:
-        found["at"] = instant(instance, found["at"])
+        found["at"] = parse_instant(instance, found["at"])
     if "shown" in found:
         found["shown"] = tuple(found["shown"])
-    return QueryOptions(filter=text("filter", filter), **found)
+    return QueryOptions(filter=require_text("filter", filter), **found)
 
 
-def diff_options(filter: str | None, keywords: DiffKeywords) -> DiffOptions:
-    """What is to be compared. Raises TypeError."""
-    found = checked("diff", DiffKeywords, keywords)
+def build_diff_options(filter: str | None, keywords: DiffKeywords) -> DiffOptions:
+    """Build the options of a comparison. Raises TypeError."""
+    found = check_keywords("diff", DiffKeywords, keywords)
     if found.get("keys") is not None:
-        found["keys"] = keys_of("keys", found["keys"], "diff(keys=[key])")
+        found["keys"] = format_keys("keys", found["keys"], "diff(keys=[key])")
     for name in ("fields", "ignored", "on"):
         if name in found:
-            found[name] = keys_of(name, found[name], f"diff({name}=[path])")
-    return DiffOptions(filter=text("filter", filter), **found)
+            found[name] = format_keys(name, found[name], f"diff({name}=[path])")
+    return DiffOptions(filter=require_text("filter", filter), **found)
 
 
-def subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:
-    """What is to be followed. Raises TypeError and UsageError."""
-    found = checked("subscribe", SubscribeKeywords, keywords)
+def build_subscribe_options(filter: str | None, keywords: SubscribeKeywords) -> SubscribeOptions:
+    """Build the options of a subscription. Raises TypeError and UsageError."""
+    found = check_keywords("subscribe", SubscribeKeywords, keywords)
     if found.get("sow_keys") is not None:
-        found["sow_keys"] = keys_of("sow_keys", found["sow_keys"], "subscribe(sow_keys=[key])")
+        found["sow_keys"] = format_keys("sow_keys", found["sow_keys"], "subscribe(sow_keys=[key])")
     for name in ("lasting", "progress_every", "rate_max_gap"):
         if name in found:
-            found[name] = seconds(name, found[name])
+            found[name] = convert_interval(name, found[name])
     if "bookmark" in found:
-        found["bookmark"] = time_text("bookmark", found["bookmark"])
-    return SubscribeOptions(filter=text("filter", filter), **found)
+        found["bookmark"] = format_time_text("bookmark", found["bookmark"])
+    return SubscribeOptions(filter=require_text("filter", filter), **found)
 
 
-def replay_options(instance: Instance, keywords: ReplayKeywords) -> ReplayOptions:
-    """How to rebuild. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
-    found = checked("replay", ReplayKeywords, keywords)
+def build_replay_options(instance: Instance, keywords: ReplayKeywords) -> ReplayOptions:
+    """Build the options of a rebuild. Raises TypeError, UsageError, and MissingError for an entry that is not there."""
+    found = check_keywords("replay", ReplayKeywords, keywords)
     if "until_time" in found:
-        found["until_time"] = instant(instance, found["until_time"])
+        found["until_time"] = parse_instant(instance, found["until_time"])
     for name in ("into", "journal"):
         if found.get(name) is not None:
             found[name] = os.fspath(found[name])

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from sowctl.engine.api.given import count as read_count
-from sowctl.engine.api.given import seconds
-from sowctl.errors import codes_memory
+from sowctl.engine.api.arguments import convert_interval
+from sowctl.engine.api.arguments import require_count as read_count
+from sowctl.errors import convert_memory_errors
 
 if TYPE_CHECKING:
-    from sowctl.engine.api.given import Interval
-    from sowctl.engine.queues.figures import Depth, QueueInfo
+    from sowctl.engine.api.arguments import Interval
     from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+    from sowctl.engine.queues.reports import Depth, QueueInfo
 
 
-@codes_memory
+@convert_memory_errors
 class QueueHandle:
     """A queue of an instance. Its files stay open until :meth:`close`; not for several threads.
 
@@ -53,7 +53,7 @@ class QueueHandle:
         The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before. Raises TypeError, and
         UsageError ``SOW-CLI-006`` for a count that is none.
         """
-        return self._queue.leased(read_count("count", count, 1), self.client)
+        return self._queue.hold_leases(read_count("count", count, 1), self.client)
 
     def peek(self, count: int | None = 10) -> list[QueueMessage]:
         """The first messages in the order of delivery, all with None; nothing is leased."""
@@ -61,21 +61,21 @@ class QueueHandle:
 
     def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
         """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""
-        return self._queue.acknowledge([self._named(message) for message in messages], self.client)
+        return self._queue.acknowledge([self._find_handle(message) for message in messages], self.client)
 
     def cancel(self, *messages: QueueMessage, delay: Interval = 0.0) -> list[Outcome]:
         """Give leased messages back, to be delivered again after ``delay`` seconds. Raises as intervals do."""
-        delay = seconds("delay", delay) or 0
-        handles = [replace(self._named(message), delay_us=round(delay * 1e6)) for message in messages]
+        delay = convert_interval("delay", delay) or 0
+        handles = [replace(self._find_handle(message), delay_us=round(delay * 1e6)) for message in messages]
         return self._queue.cancel(handles, self.client)
 
     def renew(self, *messages: QueueMessage) -> list[Outcome]:
         """Let leases last for another LeasePeriod."""
-        return self._queue.renew([self._named(message) for message in messages], self.client)
+        return self._queue.renew([self._find_handle(message) for message in messages], self.client)
 
     def expire(self, *messages: QueueMessage) -> list[Outcome]:
         """Drop messages unprocessed."""
-        return self._queue.acknowledge([self._named(message) for message in messages], self.client, expire=True)
+        return self._queue.acknowledge([self._find_handle(message) for message in messages], self.client, expire=True)
 
     def requeue(self, *messages: QueueMessage) -> list[Outcome]:
         """Deliver dead messages again, with their counters at 0, and delayed ones at once."""
@@ -87,18 +87,18 @@ class QueueHandle:
 
     def depth(self) -> Depth:
         """Messages by their states."""
-        from sowctl.engine.queues.figures import depth_of
+        from sowctl.engine.queues.reports import compute_depth
 
-        return depth_of(self._queue)
+        return compute_depth(self._queue)
 
     def info(self) -> QueueInfo:
-        """What the queue holds, what went through it, who works on it."""
-        from sowctl.engine.queues.figures import info_of
+        """Return the queue's messages, its counters so far, and its consumers."""
+        from sowctl.engine.queues.reports import build_queue_info
 
-        return info_of(self._queue)
+        return build_queue_info(self._queue)
 
-    def _named(self, message: QueueMessage) -> MessageHandle:
-        from sowctl.engine.queues.queue import handle_of
+    def _find_handle(self, message: QueueMessage) -> MessageHandle:
+        from sowctl.engine.queues.queue import build_handle
 
-        named = handle_of(message)
+        named = build_handle(message)
         return named if message.token else replace(named, token=None)

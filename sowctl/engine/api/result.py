@@ -1,4 +1,4 @@
-"""What a query gives a program: records one by one or in batches, dicts, Arrow data, and a table of a notebook.
+"""Results of a query: records one by one or in batches, dicts, Arrow data, and a table of a notebook.
 
 The columns of Arrow data are those of ``query --format arrow``: :mod:`sowctl.arrow` makes them.
 """
@@ -10,23 +10,23 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sowctl.errors import UsageError, codes_memory
+from sowctl.errors import UsageError, convert_memory_errors
 
 if TYPE_CHECKING:
-    from sowctl.arrow.passes import MessageBlock
+    from sowctl.arrow.column_passes import MessageBlock
     from sowctl.arrow.tables import Table
     from sowctl.engine.records import RecordBatch, StoredRecord
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.plan import Plan
     from sowctl.engine.verbs.query import QueryResult
 
-SHOWN = 20
+MAX_SHOWN_RECORDS = 20
 """Records that a notebook shows of a result."""
-_LONGEST = 200
+_MAX_SHOWN_CHARACTERS = 200
 """Characters of a value that a notebook shows."""
 
 
-@codes_memory
+@convert_memory_errors
 class Result:
     """The result of a query, to be gone through once. ``statistics`` are complete when that is done.
 
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def statistics(self) -> list[QueryStatistics]:
-        """How many records of each topic were examined, matched and returned."""
+        """Counts of examined, matched and returned records of each topic."""
         return self._found.statistics
 
     def __iter__(self) -> Generator[RecordBatch]:
@@ -79,25 +79,25 @@ class Result:
 
         Numbers that are neither 64-bit integers nor doubles become the nearest double.
         """
-        return [_fields(view) for batch in self for view in map(batch.view, batch.payloads)]
+        return [_read_fields(view) for batch in self for view in map(batch.view, batch.payloads)]
 
     def to_arrow(self, *, meta: bool = False) -> Table:
         """The messages as a pyarrow.Table: a column for each of their fields, typed so that it holds every value.
 
-        ``meta``: with columns such as ``_sow_key`` and ``_timestamp`` besides. Whoever asks again gets the same table.
-        Raises ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can be
-        columns.
+        ``meta``: with columns such as ``_parse_sow_key`` and ``_timestamp`` besides. Whoever asks again gets the same
+        table. Raises ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can
+        be columns.
         """
         if meta not in self._tables:
-            from sowctl.arrow.needed import need
+            from sowctl.arrow.requirements import require_packages
 
-            need("to_arrow()", "pyarrow")
-            from sowctl.arrow.tables import table_of
+            require_packages("to_arrow()", "pyarrow")
+            from sowctl.arrow.tables import build_table
 
             if self._held is None:
                 self._held = list(self)
             held = self._held
-            self._tables[meta] = table_of(lambda: (_block(batch, meta=meta) for batch in held))
+            self._tables[meta] = build_table(lambda: (_build_block(batch, meta=meta) for batch in held))
         return self._tables[meta]
 
     def to_pandas(self, *, meta: bool = False) -> Any:
@@ -113,12 +113,12 @@ class Result:
         return self.to_arrow().schema.__arrow_c_schema__()
 
     def count(self) -> int:
-        """How many records there are, without reading them where indexes tell; instead of iterating."""
-        return self._found.count()
+        """Count the records, without reading them where indexes tell; instead of iterating."""
+        return self._found.count_records()
 
     def plans(self) -> list[Plan]:
-        """How each topic would be read; instead of iterating."""
-        return self._found.plans()
+        """Return the plan for each topic; instead of iterating."""
+        return self._found.list_plans()
 
     def close(self) -> None:
         """End the query early; snapshots and temporary files go."""
@@ -137,21 +137,21 @@ class Result:
         """A table of the first records for a notebook; nothing in a message is markup there."""
         rows = 0
         seen: list[tuple[int, dict[str, Any]]] = []
-        while rows <= SHOWN and (batch := next(iter(self._found), None)) is not None:
+        while rows <= MAX_SHOWN_RECORDS and (batch := next(iter(self._found), None)) is not None:
             self._ahead.append(batch)
             rows += len(batch)
         for batch in self._ahead:
             for key, payload in zip(batch.keys, batch.payloads, strict=True):
-                seen.append((int.from_bytes(key, "big"), _fields(batch.members_view(payload))))
-                if len(seen) > SHOWN:
-                    return _table(self._name, seen[:SHOWN], more=True)
-        return _table(self._name, seen, more=False)
+                seen.append((int.from_bytes(key, "big"), _read_fields(batch.members_view(payload))))
+                if len(seen) > MAX_SHOWN_RECORDS:
+                    return _format_table(self._name, seen[:MAX_SHOWN_RECORDS], more=True)
+        return _format_table(self._name, seen, more=False)
 
 
-def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
+def _build_block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     """A batch as the columns are made of it."""
+    from sowctl.arrow.column_passes import MessageBlock
     from sowctl.arrow.metadata import DEFAULT_COLUMNS
-    from sowctl.arrow.passes import MessageBlock
 
     views = (
         batch.payloads
@@ -165,32 +165,32 @@ def _block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     return MessageBlock(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
 
 
-def _fields(view: bytes) -> dict[str, Any]:
+def _read_fields(view: bytes) -> dict[str, Any]:
     import json
 
     found = json.loads(view)
     return found if isinstance(found, dict) else {"value": found}
 
 
-def _table(name: str, rows: list[tuple[int, dict[str, Any]]], *, more: bool) -> str:
+def _format_table(name: str, rows: list[tuple[int, dict[str, Any]]], *, more: bool) -> str:
     names = list(dict.fromkeys(column for _, row in rows for column in row))
-    head = "".join(f"<th>{_shown(column)}</th>" for column in ("sow_key", *names))
+    head = "".join(f"<th>{_escape_value(column)}</th>" for column in ("sow_key", *names))
     body = "".join(
-        f"<tr><td>{key}</td>" + "".join(f"<td>{_shown(row.get(column, ''))}</td>" for column in names) + "</tr>"
+        f"<tr><td>{key}</td>" + "".join(f"<td>{_escape_value(row.get(column, ''))}</td>" for column in names) + "</tr>"
         for key, row in rows
     )
     told = f"the first {len(rows)} records" if more else f"{len(rows)} records"
-    caption = f"<caption>{_shown(name)}: {told}</caption>"
+    caption = f"<caption>{_escape_value(name)}: {told}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _shown(value: Any) -> str:
+def _escape_value(value: Any) -> str:
     """A value as text of HTML: markup escaped, and characters that cannot be seen as their escapes."""
     import json
     from html import escape
 
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    text = text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…"
     visible = (
         letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
         for letter in text

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.engine.bulk import outcomes
-from sowctl.engine.bulk.entries import StagedEntries, entries_of, fold, group_of
-from sowctl.engine.bulk.merge import deletions_of_rest, in_order
+from sowctl.engine.bulk.entries import StagedEntries, build_staged_entries, build_staged_group, fold_bucket
+from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
-from sowctl.engine.fold.apply import into_store
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.apply import apply_to_transaction
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
-from sowctl.engine.writing.outcome import ahead, is_ahead, is_duplicate
+from sowctl.engine.writing.outcome import format_clock_warning, is_ahead_of_clock, is_duplicate
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
-    from sowctl.engine.bulk.staging import Area, Staged, StagePlan
+    from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
 
@@ -41,7 +41,7 @@ COMMIT_BUCKET_BYTES = 128 << 20
 
 
 class RefusalWords(Struct, frozen=True):
-    """How the error of a run that stops names a refused message: where it stood, an excerpt or None, and what to do."""
+    """The words in which the error of a stopped run names a refused message: place, excerpt or None, what to do."""
 
     place: Callable[[Rejected], str]
     excerpt: Callable[[Rejected], str | None]
@@ -59,10 +59,10 @@ FILE_REFUSAL_WORDS = RefusalWords(
 """For runs that commands start: their input is files."""
 
 
-def commit(
-    area: Area,
+def commit_run(
+    area: StagingArea,
     plan: StagePlan,
-    staged: Sequence[Staged],
+    staged: Sequence[StagedAttempt],
     *,
     publisher: tuple[str, int] | None = None,
     overwrite: bool = False,
@@ -81,9 +81,9 @@ def commit(
     """
     started = monotonic()
     run = _StagedCommit(area, plan, publisher, overwrite, sources, on_reject, words)
-    area.gather(staged)
+    area.fetch_attempts(staged)
     try:
-        run.go(staged)
+        run.run(staged)
     finally:
         run.report.seconds = monotonic() - started
     return run.report
@@ -92,7 +92,7 @@ def commit(
 class _StagedCommit:
     def __init__(
         self,
-        area: Area,
+        area: StagingArea,
         plan: StagePlan,
         publisher: tuple[str, int] | None,
         overwrite: bool,
@@ -102,7 +102,7 @@ class _StagedCommit:
     ) -> None:
         self.area, self.plan, self.overwrite, self.sources = area, plan, overwrite, sources
         self.instance = area.instance
-        self.identity = (client_hash(publisher[0]), publisher[0]) if publisher is not None else None
+        self.identity = (hash_client_name(publisher[0]), publisher[0]) if publisher is not None else None
         self.sequence = publisher[1] if publisher is not None else 0
         self.on_reject = on_reject
         self.words = words
@@ -110,14 +110,14 @@ class _StagedCommit:
         self.preparer = Preparer(area.instance, area.topic, plan.options)
         self.segments: list[SegmentInfo] = []
         self.deltas = False
-        self.outcomes = outcomes.none()
+        self.outcomes = outcomes.build_empty_outcomes()
         self.now = area.instance.now
 
     @property
     def directory(self) -> Path:
         return self.area.directory
 
-    def go(self, staged: Sequence[Staged]) -> None:
+    def run(self, staged: Sequence[StagedAttempt]) -> None:
         report = self.report
         # Attempts end in any order; samples and refusals are told in the order of the input.
         staged = sorted(staged, key=lambda one: one.first)
@@ -127,19 +127,19 @@ class _StagedCommit:
         report.samples = [sample for one in staged for sample in one.samples]
         self.deltas = any(one.deltas for one in staged)
         self._check_refusal_limits()
-        self.segments = in_order(self.directory, [info for one in staged for info in one.segments])
+        self.segments = order_segments(self.directory, [info for one in staged for info in one.segments])
         report.segments = len(self.segments)
         # An overwrite by no messages deletes every record; anything else without messages is over here.
         if not self.segments and not self.overwrite:
             return
         with ExitStack() as held:
             session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
-            writer = session.store(self.area.topic)
+            writer = session.open_store(self.area.topic)
             # From here to the end the locks are held: decisions about records stay true until they are written.
-            held.enter_context(session.batch([writer]))
+            held.enter_context(session.hold_batch_locks([writer]))
             # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
             # store, and publishes nothing twice.
-            if self.identity and is_duplicate(self.sequence, session.highest_sequence(self.identity[0], [writer])):
+            if self.identity and is_duplicate(self.sequence, session.find_highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
                 return
             self._decide_outcomes(writer)
@@ -150,24 +150,24 @@ class _StagedCommit:
             else:
                 self._write_store_directly(writer)
             if report.ahead is not None:
-                self.instance.notify(ahead(report.topic, report.ahead))
+                self.instance.notify(format_clock_warning(report.topic, report.ahead))
 
     def _decide_outcomes(self, writer: StoreWriter) -> None:
         # Without them, messages are committed as they were staged.
         if self.deltas or self.preparer.enrichment is not None:
-            from sowctl.engine.bulk.finish import Finishing
+            from sowctl.engine.bulk.delta_merge import RunFinisher
 
-            finishing = Finishing(self.directory, writer, self.preparer, self.now, self.sources)
-            self.segments = finishing.finish(self.segments)
+            finishing = RunFinisher(self.directory, writer, self.preparer, self.now, self.sources)
+            self.segments = finishing.finish_segments(self.segments)
             for rejected in finishing.refused:
                 self._report_rejected(rejected)
         if self.overwrite:
             # Behind the finishing, because refused messages are gone by then: they keep no record alive.
-            rest = deletions_of_rest(self.directory, self.segments, writer, self.now)
+            rest = write_rest_deletions(self.directory, self.segments, writer, self.now)
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
         # Decided for the whole run before anything is written: one refused message may stop all of it.
-        self.outcomes = outcomes.decide(self._read_columns, self._read_blocks, count, writer, self.now)
+        self.outcomes = outcomes.decide_run(self._read_columns, self._read_blocks, count, writer, self.now)
         if self.outcomes.reasons:
             for rejected in self._find_late_refusals():
                 self._report_rejected(rejected)
@@ -217,20 +217,20 @@ class _StagedCommit:
     def _read_columns(self) -> Iterator[SegmentColumns]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
-                yield from reader.columns()
+                yield from reader.iterate_columns()
 
     def _read_blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
-                yield from reader.blocks()
+                yield from reader.iterate_blocks()
 
     def _build_entries(self, last_time: int) -> Iterator[StagedEntries]:
-        """What is to be written, block by block; each pass counts anew what is expired and looks how far time got."""
+        """Build the entries to write, block by block; each pass counts anew expired ones and looks how far time got."""
         report, rule = self.report, self.area.topic.expiration
         report.already_expired = 0
-        for entries in entries_of(self._read_blocks(), self.outcomes, self.preparer, self.now, last_time):
+        for entries in build_staged_entries(self._read_blocks(), self.outcomes, self.preparer, self.now, last_time):
             report.already_expired += count_expired(rule, entries.expirations, self.now)
-            if is_ahead(entries.times[-1], self.now):
+            if is_ahead_of_clock(entries.times[-1], self.now):
                 report.ahead = entries.times[-1]
             yield entries
 
@@ -245,8 +245,8 @@ class _StagedCommit:
 
     def _write_journal_group(self, session: WriteSession, writer: StoreWriter) -> None:
         """One group, however large; then the store catches up from the journal in transactions of bounded size."""
-        # The overlay is empty then, so that memory holds only this run's entries while the store catches up.
-        session.apply(force=True)
+        # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
+        session.flush_memtables(force=True)
         journal, size, waiting = session.journal, 0, None
         # The journal's lock is held, so the group gets the txids from here on without a gap.
         first = journal.last_txid + 1
@@ -254,22 +254,22 @@ class _StagedCommit:
             if waiting is not None:
                 # One block waits, because only the last one may be marked as the end of the group. Until that mark is
                 # on disk, readers and recovery take the whole group for one that was never written.
-                journal.append(waiting, self.now, last=False)
-            waiting = group_of(entries, writer.ref, self.identity, self.sequence)
+                journal.append_group(waiting, self.now, last=False)
+            waiting = build_staged_group(entries, writer.ref, self.identity, self.sequence)
             size += sum(map(len, entries.payloads))
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:
             return
-        with session.noting():
-            journal.append(waiting, self.now, last=True)
+        with session.guard_memtables():
+            journal.append_group(waiting, self.now, last=True)
             journal.sync()
             self.report.first_txid, self.report.last_txid = first, journal.last_txid
             # The group is durable. The store is filled from the journal itself, in parts: after a crash between two
             # parts it stands at a block's end, and the next writer goes on from there.
-            for block in journal.journal.blocks(after=first - 1, topic=writer.ref):
-                writer.overlay.fold(block, writer.ref, first - 1)
+            for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
+                writer.memtable.fold_block(block, writer.ref, first - 1)
                 if writer.is_full():
-                    writer.relieve(journal.lineage, block.last_txid, block=block.identity)
+                    writer.flush(journal.lineage, block.last_txid, block=block.identity)
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
@@ -283,14 +283,14 @@ class _StagedCommit:
         def run(txn: WriteTxn) -> tuple[int, int]:
             last, written, latest = base, 0, last_time
             for number in range(buckets):
-                overlay = Overlay(history=writer.rule is not None)
+                memtable = Memtable(history=writer.rule is not None)
                 # Each pass counts txids through the whole run, so that a message gets the same one whatever its bucket.
-                last, written = fold(overlay, self._build_entries(last_time), base, number, buckets)
-                if len(overlay):
+                last, written = fold_bucket(memtable, self._build_entries(last_time), base, number, buckets)
+                if len(memtable):
                     # Bucket after bucket, each in key order: pages of the store are touched once and in a row.
-                    into_store(txn, overlay, txn.meta.applied, writer.rule)
-                    latest = max(latest, overlay.last_time)
-            txn.set_applied(NO_LINEAGE, last)
+                    apply_to_transaction(txn, memtable, txn.meta.applied, writer.rule)
+                    latest = max(latest, memtable.last_time)
+            txn.set_applied_position(NO_LINEAGE, last)
             # The topic's time only rises: entries of a later run must not lie before these.
             txn.raise_last_time(latest)
             if self.identity is not None:

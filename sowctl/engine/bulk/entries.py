@@ -1,4 +1,4 @@
-"""What a commit of a staged run writes: the messages of its blocks that are left, as journal entries or stored values.
+"""Entries of a commit of a staged run: the messages of its blocks that are left, for the journal or the store.
 
 Called by :mod:`sowctl.engine.bulk.commit` only, once the outcome of every message is known
 (:mod:`sowctl.engine.bulk.outcomes`). Memory holds one block at a time. Ruled by ``sowctl-pipeline(1)``, STAGING,
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, times_of
+from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, assign_block_times
 from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, SegmentColumns
-from sowctl.engine.fold.blocks import tombstone
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.blocks import encode_tombstone
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.topics.expiration import NO_EXPIRATION
-from sowctl.engine.writing.outcome import Lifetime, Until, expirations, flags_of
-from sowctl.identity.keyspace import part_of, words
+from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
+from sowctl.identity.keyspace import find_part, read_words
 from sowctl.journal.format import DELETE as DELETED_ENTRY
 from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY
 from sowctl.journal.group import Group
-from sowctl.store.codec import encode
+from sowctl.store.codec import encode_record
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
@@ -48,24 +48,24 @@ class StagedEntries(Struct):
         return len(self.keys)
 
 
-def entries_of(
+def build_staged_entries(
     blocks: Iterable[tuple[SegmentColumns, list[bytes]]],
     outcomes: Outcomes,
     preparer: Preparer,
     now: int,
     last_time: int,
 ) -> Iterator[StagedEntries]:
-    """What is to be written, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
+    """Build the entries, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
     at = 0
     for columns, texts in blocks:
         codes = outcomes.codes[at : at + len(columns)]
         # All messages of the block count for the times, those that are refused too: as where they were decided.
-        times, _ = times_of(columns, now, last_time)
+        times, _ = assign_block_times(columns, now, last_time)
         # A deletion of a key without a record writes no entry: the journal holds what changed something.
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
         owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
-            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer.usual)
+            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer.default_lifetime)
         # Also past messages that were refused: the times are those by which the outcomes were decided.
         at, last_time = at + len(columns), times[-1]
 
@@ -92,7 +92,7 @@ def _build_block_entries(
         # writes.
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
-    stamps = expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), usual)
+    stamps = compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), usual)
     payloads = [texts[place] for place in chosen]
     users, correlations = (
         None if column is None else [column[place] for place in chosen]
@@ -108,12 +108,12 @@ def _build_block_entries(
         )
     statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
     return StagedEntries(
-        words(columns.keys[places]),
-        words(checks.astype(">u8")),
+        read_words(columns.keys[places]),
+        read_words(checks.astype(">u8")),
         times,
         stamps,
         gone,
-        flags_of(statuses, users, correlations, None),
+        compute_entry_flags(statuses, users, correlations, None),
         payloads,
         users,
         correlations,
@@ -126,12 +126,12 @@ def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
     if not (flags & (HAS_LIFETIME | EXPIRES_AT)).any():
         return None
     return [
-        Until(value) if flag & EXPIRES_AT else value if flag & HAS_LIFETIME else None
+        ExpirationInstant(value) if flag & EXPIRES_AT else value if flag & HAS_LIFETIME else None
         for value, flag in zip(values.tolist(), flags.tolist(), strict=True)
     ]
 
 
-def group_of(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | None, sequence: int) -> Group:
+def build_staged_group(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | None, sequence: int) -> Group:
     """Entries as a part of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
     count = len(entries)
     return Group(
@@ -154,8 +154,10 @@ def group_of(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | 
     )
 
 
-def fold(overlay: Overlay, found: Iterable[StagedEntries], base: int, number: int, buckets: int) -> tuple[int, int]:
-    """The messages of one bucket into ``overlay``; returns the last txid and the payload bytes of the whole run.
+def fold_bucket(
+    memtable: Memtable, found: Iterable[StagedEntries], base: int, number: int, buckets: int
+) -> tuple[int, int]:
+    """The messages of one bucket into ``memtable``; returns the last txid and the payload bytes of the whole run.
 
     ``found`` is all that is to be written; it gets the txids behind ``base``.
     """
@@ -165,14 +167,14 @@ def fold(overlay: Overlay, found: Iterable[StagedEntries], base: int, number: in
         for place, key in enumerate(entries.keys):
             # Entries of other buckets count, too: txids are those of the run, not of the bucket.
             txid += 1
-            if part_of(key, buckets) != number:
+            if find_part(key, buckets) != number:
                 continue
             check, at = entries.checks[place], entries.times[place]
             if entries.deletes[place]:
-                overlay.delete((key,), (tombstone(key, check, txid, at),))
+                memtable.put_deletions((key,), (encode_tombstone(key, check, txid, at),))
                 continue
             texts = [c[place] if c is not None else None for c in (entries.user_keys, entries.correlation_ids)]
             payload = entries.payloads[place]
-            value = encode(key, check, txid, at, entries.expirations[place], 0, payload, *texts)
-            overlay.put((key,), (value,))
+            value = encode_record(key, check, txid, at, entries.expirations[place], 0, payload, *texts)
+            memtable.put_records((key,), (value,))
     return txid, size

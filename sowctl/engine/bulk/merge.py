@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
 from sowctl.engine.bulk.segments import (
     DELETE,
-    Order,
+    InputOrder,
     SegmentColumns,
     SegmentInfo,
     SegmentReader,
     SegmentRows,
     SegmentWriter,
 )
-from sowctl.identity.keyspace import parts_of
+from sowctl.identity.keyspace import find_parts
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
@@ -47,12 +47,12 @@ class StagedRow(NamedTuple):
     payload: bytes
 
     @property
-    def order(self) -> Order:
+    def order(self) -> InputOrder:
         """Its place in the input."""
         return self.file, self.position
 
 
-def in_order(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
+def order_segments(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
     """Segments with these messages that follow one another; those that lie across each other are merged."""
     done: list[SegmentInfo] = []
     cluster: list[SegmentInfo] = []
@@ -73,20 +73,20 @@ def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     if len(cluster) == 1:
         return cluster[0]
     # Streams are read block by block, so the merge holds a block of each segment.
-    streams = [rows_of(directory, info) for info in cluster]
-    found = written(directory, f"merged-{cluster[0].name}", heapq.merge(*streams, key=lambda row: row.order))
+    streams = [read_rows(directory, info) for info in cluster]
+    found = write_segment(directory, f"merged-{cluster[0].name}", heapq.merge(*streams, key=lambda row: row.order))
     assert found is not None
     return found
 
 
-def rows_of(directory: Path, info: SegmentInfo) -> Iterator[StagedRow]:
+def read_rows(directory: Path, info: SegmentInfo) -> Iterator[StagedRow]:
     """The messages of a segment."""
     with SegmentReader(directory, info) as reader:
-        for columns, payloads in reader.blocks():
-            yield from block_rows(columns, payloads)
+        for columns, payloads in reader.iterate_blocks():
+            yield from iterate_block_rows(columns, payloads)
 
 
-def block_rows(columns: SegmentColumns, payloads: Sequence[bytes]) -> Iterator[StagedRow]:
+def iterate_block_rows(columns: SegmentColumns, payloads: Sequence[bytes]) -> Iterator[StagedRow]:
     """The messages of a block."""
     count = len(columns)
     keys, checks = columns.keys.tobytes(), columns.checks.tobytes()
@@ -106,7 +106,7 @@ def block_rows(columns: SegmentColumns, payloads: Sequence[bytes]) -> Iterator[S
     )
 
 
-def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInfo | None:
+def write_segment(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInfo | None:
     """A segment of ``rows``; None where there are none."""
     writer = SegmentWriter(directory, name)
     try:
@@ -114,10 +114,10 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
         for row in rows:
             part.append(row)
             if len(part) == PART_ROWS:
-                writer.add(SegmentRows(*map(list, zip(*part, strict=True))))
+                writer.add_rows(SegmentRows(*map(list, zip(*part, strict=True))))
                 part = []
         if part:
-            writer.add(SegmentRows(*map(list, zip(*part, strict=True))))
+            writer.add_rows(SegmentRows(*map(list, zip(*part, strict=True))))
         # Without a message there is no segment: an empty one would have no order to be merged by.
         if writer.last == (-1, -1):
             writer.discard()
@@ -128,14 +128,14 @@ def written(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInf
         raise
 
 
-def deletions_of_rest(
+def write_rest_deletions(
     directory: Path, segments: Sequence[SegmentInfo], writer: StoreWriter, now: int
 ) -> SegmentInfo | None:
     """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
     import numpy as np
 
     def rest() -> Iterator[StagedRow]:
-        count = writer.store.meta().records + len(writer.overlay)
+        count = writer.store.read_meta().records + len(writer.memtable)
         # The topic is scanned once for each bucket; in exchange, memory holds the keys of one bucket only.
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
         for number in range(buckets):
@@ -146,7 +146,7 @@ def deletions_of_rest(
             # What has expired is not seen here and needs no deletion: it leaves the store by itself.
             for keys, _ in writer.scan(PART_ROWS, now):
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
-                mine = parts_of(numbers, buckets) == number
+                mine = find_parts(numbers, buckets) == number
                 # Records whose key the run has a message for are replaced or kept by that message; only the rest goes.
                 gone = mine & ~np.isin(numbers, kept)
                 for place in gone.nonzero()[0].tolist():
@@ -156,7 +156,7 @@ def deletions_of_rest(
 
     # Numbered as they come, bucket after bucket: a segment's rows must ascend by file and position.
     numbered = (row._replace(position=place) for place, row in enumerate(rest()))
-    return written(directory, "rest.segment", numbered)
+    return write_segment(directory, "rest.segment", numbered)
 
 
 def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
@@ -165,6 +165,6 @@ def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: 
 
     for info in segments:
         with SegmentReader(directory, info) as reader:
-            for columns in reader.columns():
+            for columns in reader.iterate_columns():
                 keys = columns.keys.astype(np.uint64)
-                yield keys[parts_of(keys, buckets) == number]
+                yield keys[find_parts(keys, buckets) == number]

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION_MASK, SegmentColumns
 from sowctl.engine.writing import outcome
-from sowctl.engine.writing.outcome import Reason, collision, too_old
-from sowctl.identity.keyspace import parts_of, words
-from sowctl.store.codec import payloads
+from sowctl.engine.writing.outcome import Reason, describe_collision, describe_too_old
+from sowctl.identity.keyspace import find_parts, read_words
+from sowctl.store.codec import extract_payloads
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import numpy
@@ -42,9 +42,9 @@ BUCKET_ENTRIES = 1 << 21
 DECIDED_KEYS_PER_PART = 10_000
 """Keys whose messages are decided at once, with their stored records."""
 
-Columned = Callable[[], Iterator[SegmentColumns]]
+ReadColumns = Callable[[], Iterator[SegmentColumns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
-Blocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
+ReadBlocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
 """Gives columns and payloads of all segments in the order of the input, once more each time."""
 
 
@@ -59,15 +59,15 @@ class Outcomes(DescribedStruct):
     reasons: dict[int, Reason] = field(default_factory=dict)
 
 
-def none() -> Outcomes:
+def build_empty_outcomes() -> Outcomes:
     """The outcomes of no messages."""
     import numpy as np
 
     return Outcomes(np.zeros(0, dtype=np.uint8), None)
 
 
-def decide(
-    read: Columned, blocks: Blocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES
+def decide_run(
+    read: ReadColumns, blocks: ReadBlocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES
 ) -> Outcomes:
     """The outcomes of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
     import numpy as np
@@ -89,30 +89,30 @@ def decide(
     return found
 
 
-def in_bucket(keys: Any, number: int, buckets: int) -> Any:
-    """Which of some keys (64-bit numbers) lie in one of ``buckets`` equal parts of the key space."""
+def mask_bucket(keys: Any, number: int, buckets: int) -> Any:
+    """Mask the keys (64-bit numbers) that lie in one of ``buckets`` equal parts of the key space."""
     # The cut of spill files, too: one function says which part a key is in.
-    return parts_of(keys, buckets) == number
+    return find_parts(keys, buckets) == number
 
 
-def times_of(columns: SegmentColumns, now: int, last: int) -> tuple[list[int], list[int]]:
+def assign_block_times(columns: SegmentColumns, now: int, last: int) -> tuple[list[int], list[int]]:
     """The times of a block's messages, and the indexes of those that are too old, behind the topic's time ``last``."""
     own = None
     if (columns.flags & HAS_TIME).any():
         flagged = zip(columns.times.tolist(), columns.flags.tolist(), strict=True)
         own = [time if flag & HAS_TIME else None for time, flag in flagged]
-    return outcome.times_of(own, len(columns), now, last)
+    return outcome.assign_times(own, len(columns), now, last)
 
 
-def _refuse_too_old(read: Columned, writer: TopicWriter, now: int, found: Outcomes) -> bool:
+def _refuse_too_old(read: ReadColumns, writer: TopicWriter, now: int, found: Outcomes) -> bool:
     """Refuse messages whose own time lies before the topic's last one; returns whether there are deletions."""
     at, last, deletes = 0, writer.last_time, False
     for columns in read():
         deletes = deletes or bool(((columns.flags & OPERATION_MASK) == DELETE).any())
-        times, older = times_of(columns, now, last)
+        times, older = assign_block_times(columns, now, last)
         for index in older:
             found.codes[at + index] = REFUSED
-            found.reasons[at + index] = too_old(times[index])
+            found.reasons[at + index] = describe_too_old(times[index])
         # The topic's time goes on from block to block, as in one long batch.
         at, last = at + len(columns), times[-1]
     return deletes
@@ -130,14 +130,14 @@ class _SortedMessages(DescribedStruct):
     deletes: numpy.ndarray[Any, Any]
     indexes: numpy.ndarray[Any, Any]
 
-    def starts(self) -> Any:
-        """Where the messages of each key begin."""
+    def find_key_starts(self) -> Any:
+        """Find the places at which the messages of each key begin."""
         import numpy as np
 
         return np.concatenate(([True], self.keys[1:] != self.keys[:-1])).nonzero()[0]
 
 
-def _read_bucket_messages(read: Columned, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
+def _read_bucket_messages(read: ReadColumns, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
     """The messages of one part of the key space that are not refused yet; their contents are the staged hashes."""
     import numpy as np
 
@@ -148,7 +148,7 @@ def _read_bucket_messages(read: Columned, number: int, buckets: int, found: Outc
         chosen = found.codes[at : at + len(columns)] != REFUSED
         keys = columns.keys.astype(np.uint64)
         if buckets > 1:
-            chosen &= in_bucket(keys, number, buckets)
+            chosen &= mask_bucket(keys, number, buckets)
         places = chosen.nonzero()[0]
         mine = keys, columns.checks, columns.hashes, (columns.flags & OPERATION_MASK) == DELETE
         for part, column in zip(parts, mine, strict=False):
@@ -172,21 +172,23 @@ def _decide_bucket(
     if not len(messages.keys):
         return
     # Cut between keys, never within one: the messages of a key are decided in one call.
-    starts = [*messages.starts().tolist(), len(messages.keys)]
+    starts = [*messages.find_key_starts().tolist(), len(messages.keys)]
     for first in range(0, len(starts) - 1, DECIDED_KEYS_PER_PART):
         some = slice(starts[first], starts[min(first + DECIDED_KEYS_PER_PART, len(starts) - 1)])
-        keys, checks = words(messages.keys[some].astype(">u8")), words(messages.checks[some].astype(">u8"))
+        keys, checks = read_words(messages.keys[some].astype(">u8")), read_words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
         # Read under the topic's lock, as publishing does: no other process changes a record between this and the
         # commit.
-        stored = writer.stored(keys, now)
+        stored = writer.read_live_values(keys, now)
         befores, same = list(map(stored.get, keys)), None
         if stored:
             # Stored payloads are made into the same kind of content as the staged ones, hash or digest, so that they
             # compare.
-            kept = dict(zip(stored, map(content_of, payloads(stored.values())), strict=True))
+            kept = dict(zip(stored, map(content_of, extract_payloads(stored.values())), strict=True))
             same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
-        statuses, removed = outcome.decide(keys, checks, contents, befores, same, deletes if True in deletes else None)
+        statuses, removed = outcome.decide_outcomes(
+            keys, checks, contents, befores, same, deletes if True in deletes else None
+        )
         indexes = messages.indexes[some]
         found.codes[indexes] = list(map(OUTCOME_CODES.__getitem__, statuses))
         for place, check in removed.items():
@@ -195,11 +197,11 @@ def _decide_bucket(
         if "collided" in statuses:
             for place, status in enumerate(statuses):
                 if status == "collided":
-                    found.reasons[int(indexes[place])] = collision(int.from_bytes(keys[place], "big"))
+                    found.reasons[int(indexes[place])] = describe_collision(int.from_bytes(keys[place], "big"))
 
 
 def _confirm_unchanged(
-    messages: _SortedMessages, blocks: Blocks, writer: TopicWriter, now: int, found: Outcomes
+    messages: _SortedMessages, blocks: ReadBlocks, writer: TopicWriter, now: int, found: Outcomes
 ) -> None:
     """Decide once more about keys with unchanged messages, by contents that are equal for equal payloads alone.
 
@@ -213,7 +215,7 @@ def _confirm_unchanged(
     # wrong.
     if not (found.codes[messages.indexes] == UNCHANGED).any():
         return
-    starts = messages.starts()
+    starts = messages.find_key_starts()
     group = np.zeros(len(messages.keys), dtype=np.int64)
     group[starts[1:]] = 1
     group = group.cumsum()
@@ -232,7 +234,7 @@ def _confirm_unchanged(
     _decide_bucket(again, writer, now, found, lambda payload: sha256(payload).digest())
 
 
-def _hash_payloads(blocks: Blocks, places: Any) -> bytes:
+def _hash_payloads(blocks: ReadBlocks, places: Any) -> bytes:
     """SHA-256 of the payloads at these places of the input, which ascend, one behind the other."""
     import numpy as np
 
@@ -245,7 +247,7 @@ def _hash_payloads(blocks: Blocks, places: Any) -> bytes:
 
 
 def _hash_stored_payload(payload: bytes) -> int:
-    """What segments have of a payload beside it: its hash."""
+    """Hash a stored payload as segments do."""
     import xxhash
 
     return xxhash.xxh3_64_intdigest(payload)

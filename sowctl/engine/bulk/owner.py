@@ -27,7 +27,7 @@ _CONNECT_TIMEOUT_SECONDS = 2.0
 
 
 def has_ended(owner: str | None, age: float) -> bool:
-    """Whether the process that a text names has ended; ``age``: seconds since the directory was changed last."""
+    """Return whether a named process has ended; ``age``: seconds since the directory was changed last."""
     # None: not known. A run must not be removed under a driver that lives, so only a proof counts, or a long time.
     gone: bool | None = None
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -50,7 +50,7 @@ def has_ended(owner: str | None, age: float) -> bool:
     return bool(gone) or (gone is None and age > UNREACHABLE_OWNER_SECONDS)
 
 
-def this_process() -> str:
+def describe_driver() -> str:
     """This process, which drives a job; others reach it at the ports of its virtual machine."""
     ports = {
         port
@@ -62,7 +62,7 @@ def this_process() -> str:
 
 
 def _refuses_connections(host: str, ports: list[int]) -> bool:
-    """Whether a machine refuses all calls at the ports at which a driver listened.
+    """Return whether a machine refuses all calls at the ports at which a driver listened.
 
     Executors on all machines of the cluster reach the driver at these ports, so a refusal proves that it has ended; no
     answer, or a name that is not known here, proves nothing.
@@ -78,7 +78,7 @@ def _refuses_connections(host: str, ports: list[int]) -> bool:
     return bool(ports)
 
 
-def driver() -> dict[str, object]:
+def find_driver_machine() -> dict[str, object]:
     """The virtual machine above this process, where the system tells."""
     pid: int | None = os.getpid()
     while pid is not None and pid > 1 and _read_process_name(pid) != "java":
@@ -89,7 +89,7 @@ def driver() -> dict[str, object]:
 
 
 def _identify_process(pid: int | None) -> dict[str, object]:
-    """What tells a process of this machine from all others; None where it is not known."""
+    """Identify a process of this machine among all others; None where it is not known."""
     started = None if pid is None else _read_start_time(pid)
     return {
         "host": socket.gethostname(),
@@ -133,7 +133,7 @@ def _find_listening_ports(pid: int) -> list[int]:
 
 
 def _is_loopback_address(address: str) -> bool:
-    """Whether an address of ``/proc/net/tcp`` is one of 127.0.0.0/8, alone or as one of version 6, or ::1."""
+    """Return whether an address of ``/proc/net/tcp`` is in 127.0.0.0/8, alone or as one of version 6, or is ::1."""
     raw = bytes.fromhex(address)
     words = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     mapped = words[:-4] in (b"", bytes(10) + b"\xff\xff")

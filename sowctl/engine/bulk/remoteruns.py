@@ -12,38 +12,38 @@ from contextlib import suppress
 
 from sowctl.engine.bulk.owner import OWNER_FILE_NAME, has_ended
 from sowctl.errors import MissingError, SowError
-from sowctl.remote import opening
+from sowctl.remote import remote_files
 from sowctl.remote.place import RemotePath
 
 RUN_DIRECTORY_PREFIXES = ("run-", "write-")
 """How names of the directories begin: of jobs, and of writes through a data source."""
 
 
-def begin(run: RemotePath, owner: str) -> None:
+def create_run(run: RemotePath, owner: str) -> None:
     """Make a run's directory, unless it is there. Raises what writing at a URL raises."""
-    if opening.size_of(run / OWNER_FILE_NAME) is None:
-        opening.write(run / OWNER_FILE_NAME, [owner.encode()])
+    if remote_files.find_size(run / OWNER_FILE_NAME) is None:
+        remote_files.write_file(run / OWNER_FILE_NAME, [owner.encode()])
 
 
-def remove(run: RemotePath) -> None:
+def remove_run(run: RemotePath) -> None:
     """Remove a run with all that its tasks have left. Raises what removing at a URL raises."""
-    opening.delete_all(run)
+    remote_files.delete_directory(run)
 
 
-def sweep(root: RemotePath) -> list[RemotePath]:
+def remove_ended_runs(root: RemotePath) -> list[RemotePath]:
     """Remove the runs of drivers that have ended; returns them. Raises what reading at a URL raises."""
     gone = []
-    for run in opening.directories(root):
+    for run in remote_files.list_directories(root):
         if not run.name.startswith(RUN_DIRECTORY_PREFIXES):
             continue
-        found = opening.listed(run, below=True)
+        found = remote_files.list_files(run, below=True)
         owner = None
         with suppress(MissingError):
-            owner = opening.read(run / OWNER_FILE_NAME).decode("utf-8", "replace")
+            owner = remote_files.read_file(run / OWNER_FILE_NAME).decode("utf-8", "replace")
         # A store that does not tell when files were written says 0 for all: then nothing counts as old.
         youngest = max((one.changed for one in found), default=0.0) or time.time()
         if has_ended(owner, time.time() - youngest):
             with suppress(SowError):
-                remove(run)
+                remove_run(run)
                 gone.append(run)
     return gone

@@ -20,10 +20,10 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from sowctl.checksum import crc32
-from sowctl.described import DescribedStruct
 from sowctl.errors import DamageError, StorageError
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import CODEC_ZSTD
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import numpy
@@ -56,7 +56,7 @@ MAX_BLOCK_ENTRIES = 4096
 MAX_BLOCK_BYTES = 4 << 20
 MAX_SEGMENT_ENTRIES = 1 << 20
 
-Order = tuple[int, int]
+InputOrder = tuple[int, int]
 """File number and position in it."""
 
 
@@ -66,8 +66,8 @@ class SegmentInfo(Struct, frozen=True):
     name: str
     entries: int
     payload_bytes: int
-    first: Order
-    last: Order
+    first: InputOrder
+    last: InputOrder
 
 
 class SegmentColumns(DescribedStruct):
@@ -106,7 +106,7 @@ class SegmentRows(Struct):
     def __len__(self) -> int:
         return len(self.keys)
 
-    def part(self, start: int, stop: int) -> SegmentRows:
+    def slice_rows(self, start: int, stop: int) -> SegmentRows:
         """Some of them."""
         return SegmentRows(*(getattr(self, name)[start:stop] for name in self.__struct_fields__))
 
@@ -116,7 +116,7 @@ class SegmentRows(Struct):
             getattr(self, name).extend(getattr(other, name))
 
 
-def pack(rows: SegmentRows) -> bytes:
+def encode_block(rows: SegmentRows) -> bytes:
     """A block with its header."""
     import numpy
     import xxhash
@@ -134,10 +134,10 @@ def pack(rows: SegmentRows) -> bytes:
     size = ENTRY_BYTES * len(rows)
     for texts in (rows.user_keys, rows.correlation_ids):
         if any(text is not None for text in texts):
-            parts.append(codec.pack_texts(texts, size))
+            parts.append(codec.pack_text_column(texts, size))
             size += len(parts[-1])
     raw_columns, raw_payloads = b"".join(parts), b"".join(rows.payloads)
-    columns, payloads = codec.compress(CODEC_ZSTD, raw_columns), codec.compress(CODEC_ZSTD, raw_payloads)
+    columns, payloads = codec.compress_part(CODEC_ZSTD, raw_columns), codec.compress_part(CODEC_ZSTD, raw_payloads)
     # Columns and payloads are compressed apart: deciding reads columns several times, and payloads hardly ever.
     sizes = len(raw_columns), len(columns), len(raw_payloads), len(payloads)
     # The header has a checksum of its own: its sizes say where the next block begins, and are used before the rest is
@@ -146,7 +146,7 @@ def pack(rows: SegmentRows) -> bytes:
     return b"".join((head, crc32(head).to_bytes(4, "little"), columns, payloads))
 
 
-def unpack(raw: memoryview, count: int) -> SegmentColumns:
+def decode_block(raw: memoryview, count: int) -> SegmentColumns:
     """The columns of a block of ``count`` entries, decompressed."""
     import numpy
 
@@ -184,15 +184,15 @@ class SegmentWriter:
         self._size = 0
         self._entries = 0
         self._bytes = 0
-        self._first: Order | None = None
-        self.last: Order = (-1, -1)
+        self._first: InputOrder | None = None
+        self.last: InputOrder = (-1, -1)
         try:
             # With x: two attempts of one name would write into one file, and must not.
             self._file: IO[bytes] = self._path.open("xb")
         except OSError as problem:
             raise _describe_unwritable(problem, self._path) from problem
 
-    def add(self, rows: SegmentRows) -> None:
+    def add_rows(self, rows: SegmentRows) -> None:
         """Add messages, in their order; ValueError where the order does not ascend."""
         orders = list(zip(rows.files, rows.positions, strict=True))
         if not orders:
@@ -213,10 +213,10 @@ class SegmentWriter:
         rows, self._rows, self._size = self._rows, SegmentRows(), 0
         try:
             for start, stop in _find_block_bounds(rows.payloads):
-                part = rows.part(start, stop)
+                part = rows.slice_rows(start, stop)
                 self._entries += len(part)
                 self._bytes += sum(map(len, part.payloads))
-                self._file.write(pack(part))
+                self._file.write(encode_block(part))
         except OSError as problem:
             raise _describe_unwritable(problem, self._path) from problem
 
@@ -248,12 +248,12 @@ class SegmentReader:
         self.path = directory / info.name
         self._file = self.path.open("rb")
 
-    def columns(self) -> Iterator[SegmentColumns]:
+    def iterate_columns(self) -> Iterator[SegmentColumns]:
         """The columns of every block; payloads are passed over."""
         for columns, _ in self._read_segment_blocks(payloads=False):
             yield columns
 
-    def blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
+    def iterate_blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
         """Columns and payloads of every block."""
         yield from self._read_segment_blocks(payloads=True)
 
@@ -267,12 +267,12 @@ class SegmentReader:
             # Proven before it is decompressed: a damaged length must not decide how much memory is taken.
             if crc32(stored) != crc[0] or len(stored) != columns:
                 raise self._describe_damage()
-            found = unpack(codec.decompress(CODEC_ZSTD, memoryview(stored), raw_columns), count)
+            found = decode_block(codec.decompress_part(CODEC_ZSTD, memoryview(stored), raw_columns), count)
             if payloads:
                 packed = self._file.read(size)
                 if crc32(packed) != crc[1] or len(packed) != size:
                     raise self._describe_damage()
-                raw = bytes(codec.decompress(CODEC_ZSTD, memoryview(packed), raw_payloads))
+                raw = bytes(codec.decompress_part(CODEC_ZSTD, memoryview(packed), raw_payloads))
                 texts = [raw[start:end] for start, end in pairwise(accumulate(found.lengths.tolist(), initial=0))]
             else:
                 # Payloads are neither read nor decompressed: the file's next block begins behind them.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from sowctl.described import DescribedStruct
 from sowctl.directories import make_directories
 from sowctl.engine.bulk.segments import DELETE, DELTA, PUBLISH, SegmentInfo
 from sowctl.engine.instance import Instance
@@ -29,6 +28,7 @@ from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.errors import DamageError, MissingError, SowError, StorageError, UsageError
 from sowctl.remote.place import Place, RemotePath
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
@@ -39,7 +39,7 @@ _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
 class StagePlan(DescribedStruct, frozen=True):
-    """What a task needs to stage messages of one topic; travels to the executors.
+    """The plan by which tasks stage messages of one topic; travels to the executors.
 
     ``place`` is the run's directory, which they share with the driver. ``now`` microseconds UTC, for all tasks.
     ``keep_rejects``: refused messages are written down, all of them. ``stop``: the first refused message ends a task's
@@ -56,8 +56,8 @@ class StagePlan(DescribedStruct, frozen=True):
     stop: bool = False
 
 
-class Staged(Struct, frozen=True):
-    """What one task attempt has staged. Of the refused messages the first few are in ``samples``.
+class StagedAttempt(Struct, frozen=True):
+    """The result of one staging attempt of a task. Of the refused messages the first few are in ``samples``.
 
     ``first`` is the order of its first message, refused or not.
     """
@@ -73,7 +73,7 @@ class Staged(Struct, frozen=True):
     first: tuple[int, int] = (-1, -1)
 
 
-def refuse_pattern(topic: TopicConfig) -> None:
+def require_loadable_topic(topic: TopicConfig) -> None:
     """Raises UsageError for a Pattern topic and the topics in it, which are not loaded in bulk."""
     if topic.pattern is not None:
         raise UsageError(
@@ -84,8 +84,8 @@ def refuse_pattern(topic: TopicConfig) -> None:
         )
 
 
-class Area(DescribedStruct):
-    """A run's staging directory, held by the driver. Made by :func:`staging`.
+class StagingArea(DescribedStruct):
+    """A run's staging directory, held by the driver. Made by :func:`hold_staging_area`.
 
     ``shared`` is the place at a URL where tasks write and read instead; then ``directory`` is the driver's alone.
     """
@@ -97,22 +97,22 @@ class Area(DescribedStruct):
 
     @property
     def place(self) -> Place:
-        """Where tasks write and read."""
+        """The place where tasks write and read."""
         return self.directory if self.shared is None else self.shared
 
-    def gather(self, staged: Iterable[Staged]) -> None:
+    def fetch_attempts(self, staged: Iterable[StagedAttempt]) -> None:
         """Bring what these attempts have left at a URL into the directory, their refused messages too.
 
         Raises DamageError ``SOW-ENG-041`` where a file is missing, and what reading at a URL raises.
         """
         if self.shared is None:
             return
-        from sowctl.remote import opening
+        from sowctl.remote import remote_files
 
         for one in staged:
             for name in [info.name for info in one.segments] + ([one.rejects] if one.rejects is not None else []):
                 try:
-                    opening.fetch(self.shared / name, self.directory / name)
+                    remote_files.download_file(self.shared / name, self.directory / name)
                 except MissingError as error:
                     if error.code != "SOW-RMT-002":
                         raise
@@ -124,7 +124,7 @@ class Area(DescribedStruct):
                         "files",
                     ) from error
 
-    def plan(
+    def build_plan(
         self,
         options: PublishOptions,
         *,
@@ -132,10 +132,10 @@ class Area(DescribedStruct):
         keep_rejects: bool = False,
         now: int | None = None,
     ) -> StagePlan:
-        """What to send to the tasks. Raises UsageError for options that do not fit the topic."""
+        """Build the plan that is sent to the tasks. Raises UsageError for options that do not fit the topic."""
         if operation not in OPERATION_FLAGS:
             raise UsageError("SOW-ENG-043", f"unknown operation {operation!r}", hint="use publish, delta or delete")
-        refuse_pattern(self.topic)
+        require_loadable_topic(self.topic)
         # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.
         if Preparer(self.instance, self.topic, options).keys.chains is not None:
             raise UsageError(
@@ -151,7 +151,9 @@ class Area(DescribedStruct):
 
 
 @contextmanager
-def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None = None) -> Iterator[Area]:
+def hold_staging_area(
+    instance: Instance, topic: TopicConfig, *, directory: Place | None = None
+) -> Iterator[StagingArea]:
     """A staging directory for one run; it is removed at the end, and so are those that dead drivers left.
 
     ``directory`` is where to make it instead of beside the instance's files, a URL perhaps; executors must be able to
@@ -159,9 +161,9 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None =
     """
     if isinstance(directory, RemotePath):
         with _open_remote_directory(directory, instance) as (shared, own):
-            yield Area(own, topic, instance, shared)
+            yield StagingArea(own, topic, instance, shared)
         return
-    root = directory if directory is not None else place_of(instance, topic)
+    root = directory if directory is not None else find_staging_path(instance, topic)
     with ExitStack() as held:
         try:
             run = held.enter_context(_open_locked_directory(root, instance))
@@ -169,11 +171,11 @@ def staging(instance: Instance, topic: TopicConfig, *, directory: Place | None =
             raise StorageError(
                 "SOW-ENG-044", f"cannot create a staging directory: {problem.strerror or problem}", place=str(root)
             ) from problem
-        yield Area(run, topic, instance)
+        yield StagingArea(run, topic, instance)
 
 
-def place_of(instance: Instance, topic: TopicConfig) -> Path:
-    """Where an instance stages: beside its journal, else beside the topic's store."""
+def find_staging_path(instance: Instance, topic: TopicConfig) -> Path:
+    """Find the staging directory of an instance: beside its journal, else beside the topic's store."""
     assert instance.config is not None
     name = f"{instance.config.name}.staging"
     if topic.journalled and instance.log is not None:
@@ -191,22 +193,22 @@ def place_of(instance: Instance, topic: TopicConfig) -> Path:
 def _open_remote_directory(root: RemotePath, instance: Instance) -> Iterator[tuple[RemotePath, Path]]:
     """A directory in a URL that names this process as its owner, and one of the driver's own; both go at the end."""
     from sowctl.engine.bulk import remoteruns
-    from sowctl.engine.bulk.owner import this_process
+    from sowctl.engine.bulk.owner import describe_driver
 
-    remoteruns.sweep(root)
+    remoteruns.remove_ended_runs(root)
     run = root / f"{_RUN}{instance.random(8).hex()}"
-    with own_directory(instance) as own:
-        remoteruns.begin(run, this_process())
+    with create_own_directory(instance) as own:
+        remoteruns.create_run(run, describe_driver())
         try:
             yield run, own
         finally:
             # The next run removes what this one cannot: the result does not depend on it.
             with suppress(SowError):
-                remoteruns.remove(run)
+                remoteruns.remove_run(run)
 
 
 @contextmanager
-def own_directory(instance: Instance) -> Iterator[Path]:
+def create_own_directory(instance: Instance) -> Iterator[Path]:
     """A temporary directory of this process; those that dead ones left are removed. Raises OSError."""
     # A lock that ends with the process keeps each from the others, as for staging on this machine.
     with _open_locked_directory(Path(tempfile.gettempdir()) / f"sowctl-{os.getuid()}.staging", instance) as own:
@@ -235,7 +237,7 @@ def _create_locked_directory(root: Path, instance: Instance, held: ExitStack) ->
     with _hold_gate(root, instance):
         # The lock of a live driver's directory is held, so only those of dead drivers go. Directory and lock are made
         # under the gate: between the two steps a directory looks like one that a dead driver left.
-        sweep(root)
+        remove_stale_runs(root)
         while True:
             run = root / f"{_RUN}{instance.random(8).hex()}"
             try:
@@ -272,7 +274,7 @@ def _hold_gate(root: Path, instance: Instance | None = None) -> Iterator[Path]:
             os.close(fd)
 
 
-def sweep(root: Path) -> list[Path]:
+def remove_stale_runs(root: Path) -> list[Path]:
     """Remove the runs of drivers that are gone; returns their directories. The gate is held."""
     gone = []
     for run in sorted(root.glob(f"{_RUN}*")):

@@ -1,8 +1,8 @@
 """One attempt of one task of a bulk write: messages in, segments out (``sowctl-pipeline(1)``, STAGING).
 
 Tasks run in processes that hold no lock and see no store: what they need is in their :class:`StagePlan`, and what they
-leave is in the run's directory and in their :class:`Staged`, which goes back to the driver. Called by the jobs and
-writers of :mod:`sowctl.spark`.
+leave is in the run's directory and in their :class:`StagedAttempt`, which goes back to the driver. Called by the jobs
+and writers of :mod:`sowctl.spark`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from sowctl.engine.bulk.segments import (
     SegmentRows,
     SegmentWriter,
 )
-from sowctl.engine.bulk.staging import OPERATION_FLAGS, Staged, StagePlan, own_directory
+from sowctl.engine.bulk.staging import OPERATION_FLAGS, StagedAttempt, StagePlan, create_own_directory
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
-from sowctl.engine.writing.outcome import Until
-from sowctl.engine.writing.prepare import Prepared, Preparer
-from sowctl.engine.writing.rejects import reject_line
-from sowctl.identity.keys import named_key
-from sowctl.remote.place import RemotePath, on_disk
+from sowctl.engine.writing.outcome import ExpirationInstant
+from sowctl.engine.writing.prepare import PreparedMessages, Preparer
+from sowctl.engine.writing.rejects import format_reject_line
+from sowctl.identity.keys import parse_sow_key
+from sowctl.remote.place import RemotePath, require_local
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class StageTask:
         # All tasks have the driver's clock: a message gets the same time whichever task prepares it, and however often.
         instance = Instance(plan.config, partial(int, plan.now))
         here = isinstance(plan.place, Path)
-        self._directory = on_disk(plan.place) if here else self._held.enter_context(own_directory(instance))
+        self._directory = (
+            require_local(plan.place) if here else self._held.enter_context(create_own_directory(instance))
+        )
         # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
         self._preparer = Preparer(instance, plan.topic, plan.options)
         self._operation = OPERATION_FLAGS[plan.operation]
@@ -79,7 +81,7 @@ class StageTask:
         self._first: tuple[int, int] | None = None
         self._rejects = self._directory / f"{attempt}.rejects" if plan.keep_rejects else None
 
-    def add(
+    def add_messages(
         self,
         payloads: Sequence[bytes],
         file: int,
@@ -111,7 +113,7 @@ class StageTask:
         """Count empty lines."""
         self._blank += count
 
-    def refuse(self, rejected: Rejected, file: int = 0) -> None:
+    def note_rejected(self, rejected: Rejected, file: int = 0) -> None:
         """Note a message of a file that was refused before it came here."""
         self._messages += 1
         self._note_position(file, rejected.offset)
@@ -122,7 +124,7 @@ class StageTask:
 
     def _prepare_messages(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None
-    ) -> tuple[Prepared, list[Refusal]]:
+    ) -> tuple[PreparedMessages, list[Refusal]]:
         # Only these keys are numbers that a deletion can name without a message; publishers' keys are texts, which are
         # prepared.
         by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
@@ -130,7 +132,9 @@ class StageTask:
             return self._preparer.prepare(payloads, envelopes)
         return _prepare_deletions([envelope.sow_key or "" for envelope in envelopes])
 
-    def _build_rows(self, ready: Prepared, file: int, positions: Sequence[int], codes: list[int] | None) -> SegmentRows:
+    def _build_rows(
+        self, ready: PreparedMessages, file: int, positions: Sequence[int], codes: list[int] | None
+    ) -> SegmentRows:
         count = len(ready.places)
         flags = [self._operation] * count if codes is None else codes
         if codes is None and ready.deltas is not None and self._operation == PUBLISH:
@@ -144,7 +148,7 @@ class StageTask:
                 flags[place] |= HAS_TIME
                 times[place] = time
         for place, lifetime in enumerate(ready.lifetimes or ()):
-            if isinstance(lifetime, Until):
+            if isinstance(lifetime, ExpirationInstant):
                 # An instant and a lifetime share a column; the flag tells them apart.
                 flags[place] |= EXPIRES_AT
                 lifetimes[place] = lifetime.at
@@ -178,7 +182,7 @@ class StageTask:
             self._close_segment()
         if self._writer is None:
             self._writer = SegmentWriter(self._directory, f"{self.attempt}-{len(self._done)}.segment")
-        self._writer.add(rows)
+        self._writer.add_rows(rows)
 
     def _close_segment(self) -> None:
         if self._writer is not None:
@@ -213,23 +217,25 @@ class StageTask:
         if self._rejects is not None:
             # Each attempt has a file of its own, so attempts that run at once do not mix their lines.
             with self._rejects.open("ab") as file:
-                file.write(b"".join(map(reject_line, found)))
+                file.write(b"".join(map(format_reject_line, found)))
         # One refused message stops the run, so what this task would still stage is never committed.
         self.stopped = self.plan.stop
 
-    def finish(self) -> Staged:
+    def finish(self) -> StagedAttempt:
         """Complete the segments; what the driver's commit wants to know of this attempt."""
         self._close_segment()
         rejects = self._rejects.name if self._rejects is not None and self._refused.count else None
         if isinstance(self.plan.place, RemotePath):
-            from sowctl.remote import opening
+            from sowctl.remote import remote_files
 
             for name in [info.name for info in self._done] + ([rejects] if rejects is not None else []):
-                opening.send(self._directory / name, self.plan.place / name)
+                remote_files.upload_file(self._directory / name, self.plan.place / name)
         # Samples travel to the driver, so they are cut; the file of rejects has them whole.
         samples = tuple(replace(one, payload=(one.payload or b"")[:4096]) for one in self._refused.samples)
         counts = self._messages, self._blank, self._refused.count
-        return Staged(self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas, self._first or (-1, -1))
+        return StagedAttempt(
+            self.attempt, tuple(self._done), *counts, samples, rejects, self._deltas, self._first or (-1, -1)
+        )
 
     def __enter__(self) -> StageTask:
         return self
@@ -245,11 +251,11 @@ class StageTask:
         self._held.close()
 
 
-def _prepare_deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]]:
+def _prepare_deletions(sow_keys: Sequence[str]) -> tuple[PreparedMessages, list[Refusal]]:
     """Deletions by SOW key as prepared messages, and those whose text is no SOW key."""
     places, digests, refused = [], [], []
     for place, text in enumerate(sow_keys):
-        key = named_key(text)
+        key = parse_sow_key(text)
         if key is not None:
             places.append(place)
             # A deletion by SOW key does not know key values, so its check word is zeros; the commit puts the record's
@@ -257,4 +263,4 @@ def _prepare_deletions(sow_keys: Sequence[str]) -> tuple[Prepared, list[Refusal]
             digests.append(key + bytes(8))
         else:
             refused.append(Refusal(place, "SOW-PUB-003", f"{text!r} is not a SOW key"))
-    return Prepared(places, [b""] * len(places), digests), refused
+    return PreparedMessages(places, [b""] * len(places), digests), refused

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import ConfigError, InputError
-from sowctl.values.compare import integer_or_double
-from sowctl.values.fields import Number, SlotValue, Values
+from sowctl.values.fields import Number, SlotValue, ValueList
+from sowctl.values.scalars import parse_decimal
 
 if TYPE_CHECKING:
     from sowctl.config.actions import FunctionConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOOKUP_LIBRARY = "udf_experimental"
 """A module whose Library has this in its name brings VALUE_LOOKUP, for the tables of its Lookup options."""
-FAILED = "SOW-EXP-031"
+FUNCTION_FAILED_CODE = "SOW-EXP-031"
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
@@ -48,7 +48,7 @@ class AddedFunctions(Mapping[str, "Function"]):
         return name in self._makers
 
 
-def functions_of(instance: Instance) -> Mapping[str, Function]:
+def load_functions(instance: Instance) -> Mapping[str, Function]:
     """The functions that an instance's modules add to expressions, by upper-case name.
 
     A user function hides one of a module; none hides a built-in one. They are looked up at every call; ask once per
@@ -57,14 +57,14 @@ def functions_of(instance: Instance) -> Mapping[str, Function]:
     top = instance.config.document.top if instance.config is not None else None
     if top is None or top.find("Modules", "UserDefinedFunctions") is None:
         return {}  # nearly every configuration: what follows would cost the start of each query its imports
-    from sowctl.engine.extensions.plugins import is_library, modules
+    from sowctl.engine.extensions.plugins import is_library, list_modules
     from sowctl.expressions.functions.legacy import LEGACY_FUNCTIONS
     from sowctl.expressions.functions.legacy import LEGACY_LIBRARY as LEGACY_LIBRARY
 
     makers: dict[str, Callable[[], Function]] = {}
-    loaded = modules(instance).values()
+    loaded = list_modules(instance).values()
     if any(is_library(module, LEGACY_LIBRARY) for module in loaded):
-        makers |= {one.name: partial(_itself, one) for one in LEGACY_FUNCTIONS}
+        makers |= {one.name: partial(_return_function, one) for one in LEGACY_FUNCTIONS}
     tables = [
         text
         for module in loaded
@@ -73,39 +73,39 @@ def functions_of(instance: Instance) -> Mapping[str, Function]:
         if tag == "Lookup"
     ]
     if tables:
-        makers["VALUE_LOOKUP"] = lambda: _lookup(instance, tables)
+        makers["VALUE_LOOKUP"] = lambda: _build_lookup(instance, tables)
     for user in instance.config.functions if instance.config is not None else ():
-        makers[user.name.upper()] = partial(user_function, user)
+        makers[user.name.upper()] = partial(load_user_function, user)
     return AddedFunctions(makers)
 
 
-def _itself(one: Function) -> Function:
+def _return_function(one: Function) -> Function:
     return one
 
 
-def _lookup(instance: Instance, tables: list[str]) -> Function:
-    from sowctl.engine.extensions.lookups import value_lookup
+def _build_lookup(instance: Instance, tables: list[str]) -> Function:
+    from sowctl.engine.extensions.lookups import build_value_lookup
 
-    return value_lookup(instance, tables)
+    return build_value_lookup(instance, tables)
 
 
-def user_function(user: FunctionConfig) -> Function:
+def load_user_function(user: FunctionConfig) -> Function:
     """The function of an entry point.
 
     Its attribute ``deterministic`` (default true) says whether equal arguments give equal results at any time. NULL
     arguments reach it as None, Strings as ``str``. Raises ConfigError ``SOW-ENG-060`` where nothing stands in for the
     module, ``SOW-ENG-061`` where that has no such symbol.
     """
-    from sowctl.engine.extensions.plugins import FUNCTIONS, entry_point
+    from sowctl.engine.extensions.plugins import FUNCTIONS_GROUP, load_entry_point
     from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 
-    library = entry_point(FUNCTIONS, user.module)
+    library = load_entry_point(FUNCTIONS_GROUP, user.module)
     if library is None:
         raise ConfigError(
             "SOW-ENG-060",
             f"function {user.name} requires module {user.module!r}, but no installed package replaces it",
             place=str(user.place),
-            hint=f"install a Python package that registers {user.module!r} in the group {FUNCTIONS}, see "
+            hint=f"install a Python package that registers {user.module!r} in the group {FUNCTIONS_GROUP}, see "
             "sowctl-plugins(7)",
         )
     call = getattr(library, user.symbol, None)
@@ -118,7 +118,7 @@ def user_function(user: FunctionConfig) -> Function:
     words = (call.__doc__ or "").strip().splitlines()
     return Function(
         name=user.name.upper(),
-        call=_guarded(user.name.upper(), call),
+        call=_guard_calls(user.name.upper(), call),
         parameters=("scalar",) * (1 if user.parameters is None else user.parameters),
         least=user.parameters or 0,
         most=UNLIMITED_ARGUMENTS if user.parameters is None else user.parameters,
@@ -131,29 +131,31 @@ def user_function(user: FunctionConfig) -> Function:
     )
 
 
-def _guarded(name: str, call: Callable[..., Any]) -> Callable[..., SlotValue]:
+def _guard_calls(name: str, call: Callable[..., Any]) -> Callable[..., SlotValue]:
     """The function over values of the language; what it raises or wrongly returns refuses the message."""
 
     def guarded(*arguments: SlotValue) -> SlotValue:
         try:
-            result = call(*map(_given, arguments))
+            result = call(*map(_encode_argument, arguments))
         except Exception as error:
-            raise InputError(FAILED, f"function {name} failed: {type(error).__name__}: {error}") from error
-        return _taken(name, result)
+            raise InputError(
+                FUNCTION_FAILED_CODE, f"function {name} failed: {type(error).__name__}: {error}"
+            ) from error
+        return _decode_result(name, result)
 
     return guarded
 
 
-def _given(value: SlotValue) -> object:
+def _encode_argument(value: SlotValue) -> object:
     """A value as user functions see it; bytes that are no UTF-8 survive the way there and back."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, Number):
         return value.value
-    return value if not isinstance(value, Values) else None
+    return value if not isinstance(value, ValueList) else None
 
 
-def _taken(name: str, result: object) -> SlotValue:
+def _decode_result(name: str, result: object) -> SlotValue:
     if isinstance(result, str):
         return result.encode("utf-8", "surrogateescape") or None
     if isinstance(result, bytes):
@@ -161,6 +163,6 @@ def _taken(name: str, result: object) -> SlotValue:
     if result is None or isinstance(result, (bool, float)):
         return result
     if isinstance(result, int):
-        return result if _LEAST <= result <= _MOST else integer_or_double(str(result))
+        return result if _LEAST <= result <= _MOST else parse_decimal(str(result))
     kind = type(result).__name__
-    raise InputError(FAILED, f"function {name} returned an unsupported type {kind}")
+    raise InputError(FUNCTION_FAILED_CODE, f"function {name} returned an unsupported type {kind}")

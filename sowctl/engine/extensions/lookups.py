@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, MissingError, SowError
-from sowctl.expressions.functions.signature import Function, function
-from sowctl.store.codec import payloads, stamps
+from sowctl.expressions.functions.signature import Function, declare_function
+from sowctl.store.codec import extract_payloads, read_stamps
+from sowctl.structs import DescribedStruct
 from sowctl.values.paths import Path, parse_path
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.expressions.environment import Environment
 
-_SCAN = 1000
-Texts = tuple[bytes | None, ...]
+_SCAN_BATCH_RECORDS = 1000
+LookupTexts = tuple[bytes | None, ...]
 
 
-class Declared(DescribedStruct, frozen=True):
+class TableDeclaration(DescribedStruct, frozen=True):
     """A table: the topic, the field that is given, the fields that are compared."""
 
     topic: TopicConfig
@@ -34,56 +34,56 @@ class Declared(DescribedStruct, frozen=True):
     fields: tuple[Path, ...]
 
 
-class _Table:
+class _LookupTable:
     """The contents of one table; ``at`` is the run that they were last seen to be true for."""
 
-    def __init__(self, instance: Instance, declared: Declared) -> None:
+    def __init__(self, instance: Instance, declared: TableDeclaration) -> None:
         self._instance = instance
         self._declared = declared
-        self._found: dict[Texts, bytes | None] = {}
+        self._found: dict[LookupTexts, bytes | None] = {}
         self._position: tuple[int, int | None] | None = None
         self._at: Environment | None = None
 
-    def get(self, environment: Environment, texts: Texts) -> bytes | None:
+    def find_text(self, environment: Environment, texts: LookupTexts) -> bytes | None:
         """The text that is found, None for NULL."""
         # An environment stands for one run over a batch: within it, all look-ups see one state of the table.
         if self._at is not environment:
-            self._refresh(environment.reading())
+            self._refresh(environment.read_clock())
             self._at = environment
         return self._found.get(texts)
 
     def _refresh(self, now: int) -> None:
-        from sowctl.engine.sources.current import open_current
+        from sowctl.engine.sources.current import open_current_source
 
         topic = self._declared.topic
         # A topic that this session writes is read through its writer: its store must not be opened twice, and its
-        # overlay has what was published before in this run.
+        # memtable has what was published before in this run.
         writer = self._instance.opened(topic)
         if writer is not None:
-            self._take(writer.last_txid, now, writer.scan(_SCAN, now))
+            self._load_batches(writer.last_txid, now, writer.scan(_SCAN_BATCH_RECORDS, now))
             return
         try:
-            with closing(open_current(self._instance, topic, now=now)) as source:
-                self._take(source.last_txid, now, source.batches(_SCAN))
+            with closing(open_current_source(self._instance, topic, now=now)) as source:
+                self._load_batches(source.last_txid, now, source.read_batches(_SCAN_BATCH_RECORDS))
         except MissingError:
             self._found, self._position = {}, None
 
-    def _take(self, last_txid: int, now: int, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> None:
+    def _load_batches(self, last_txid: int, now: int, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> None:
         """Read the topic unless it is as it was."""
         # The state follows from the last txid, and where records expire from the clock as well: equal positions need no
         # reading.
         position = last_txid, now if self._declared.topic.expiration.kind != "disabled" else None
         if position != self._position:
-            self._found, self._position = self._read(batches), position
+            self._found, self._position = self._read_batches(batches), position
 
-    def _read(self, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> dict[Texts, bytes | None]:
+    def _read_batches(self, batches: Iterable[tuple[list[bytes], list[bytes]]]) -> dict[LookupTexts, bytes | None]:
         paths = (*self._declared.fields, self._declared.returned)
-        texts_of = self._instance.type_of(self._declared.topic.message_type).key_texts(paths)
-        newest: dict[Texts, tuple[int, bytes | None]] = {}
+        texts_of = self._instance.find_message_type(self._declared.topic.message_type).build_key_extractor(paths)
+        newest: dict[LookupTexts, tuple[int, bytes | None]] = {}
         for _, values in batches:
-            rows, _ = texts_of(payloads(values))
+            rows, _ = texts_of(extract_payloads(values))
             for value, row in zip(values, rows, strict=True):
-                txid = stamps(value)[0]
+                txid = read_stamps(value)[0]
                 known = newest.get(row[:-1])
                 # Several records may have these field values: the one that was written last counts, whatever the order
                 # of keys.
@@ -92,21 +92,21 @@ class _Table:
         return {texts: found for texts, (_, found) in newest.items()}
 
 
-def value_lookup(instance: Instance, options: list[str]) -> Function:
+def build_value_lookup(instance: Instance, options: list[str]) -> Function:
     """The function over the tables that the options declare. Raises ConfigError ``SOW-ENG-062`` for a bad one."""
     tables = {}
     for text in options:
-        name, declared = _declared(instance, text)
-        tables[name.encode()] = _Table(instance, declared), len(declared.fields)
+        name, declared = _parse_declaration(instance, text)
+        tables[name.encode()] = _LookupTable(instance, declared), len(declared.fields)
 
     def look(environment: Environment, name: bytes | None, *values: bytes | None) -> bytes | None:
         table, count = tables.get(name or b"", (None, 0))
         # NULL equals nothing, so it finds nothing.
         if table is None or len(values) != count or None in values:
             return None
-        return table.get(environment, values)
+        return table.find_text(environment, values)
 
-    return function(
+    return declare_function(
         "VALUE_LOOKUP",
         look,
         "text text ...",
@@ -119,22 +119,22 @@ def value_lookup(instance: Instance, options: list[str]) -> Function:
     )
 
 
-def _declared(instance: Instance, text: str) -> tuple[str, Declared]:
+def _parse_declaration(instance: Instance, text: str) -> tuple[str, TableDeclaration]:
     parts = [part.strip() for part in text.split(";")]
     if len(parts) < 6:
-        raise _wrong(text, "the format is name;count;type;topic;returnField;lookupField...")
+        raise _build_declaration_error(text, "the format is name;count;type;topic;returnField;lookupField...")
     name, count, kind, topic, *fields = parts
     if count != str(len(fields) - 1):
-        raise _wrong(text, f"it declares {count} lookup fields, but has {len(fields) - 1}")
+        raise _build_declaration_error(text, f"it declares {count} lookup fields, but has {len(fields) - 1}")
     found = [entry for entry in instance.topics if (entry.name, entry.message_type) == (topic, kind)]
     if not found:
-        raise _wrong(text, f"topic {topic!r} of type {kind} does not exist")
+        raise _build_declaration_error(text, f"topic {topic!r} of type {kind} does not exist")
     try:
         paths = [parse_path(field) for field in fields]
     except SowError as error:
-        raise _wrong(text, error.message) from error
-    return name, Declared(found[0], paths[0], tuple(paths[1:]))
+        raise _build_declaration_error(text, error.message) from error
+    return name, TableDeclaration(found[0], paths[0], tuple(paths[1:]))
 
 
-def _wrong(text: str, why: str) -> ConfigError:
+def _build_declaration_error(text: str, why: str) -> ConfigError:
     return ConfigError("SOW-ENG-062", f"invalid Lookup {text!r}: {why}")

@@ -1,4 +1,4 @@
-"""What stands in for the libraries that a configuration's Modules name: built-in modules, and Python entry points.
+"""Substitutes for the libraries that Modules of a configuration name: built-in modules, Python entry points.
 
 A ``Library`` is machine code for another program and is never loaded. Either this program has what it does built in,
 or a Python package that is installed beside it registers an entry point under the module's Name, in the group
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from sowctl.config.actions import ModuleConfig
     from sowctl.engine.instance import Instance
 
-FUNCTIONS = "sowctl.functions"
+FUNCTIONS_GROUP = "sowctl.functions"
 
-Options = tuple[tuple[str, str], ...]
+ModuleOptions = tuple[tuple[str, str], ...]
 """Tag and text of every option, in the order of the file."""
 
 
-def modules(instance: Instance) -> dict[str, ModuleConfig]:
+def list_modules(instance: Instance) -> dict[str, ModuleConfig]:
     """The modules that the configuration loads, by name."""
     found: dict[str, ModuleConfig] = {}
     for module in instance.config.modules if instance.config is not None else ():
@@ -30,12 +30,12 @@ def modules(instance: Instance) -> dict[str, ModuleConfig]:
 
 
 def is_library(module: ModuleConfig, name: str) -> bool:
-    """Whether a module loads the library of this name, wherever it lies."""
+    """Return whether a module loads the library of this name, wherever it lies."""
     return name in module.library.rpartition("/")[2]
 
 
-def entry_point(group: str, name: str) -> object | None:
-    """What an installed package registered under this name, None for nothing.
+def load_entry_point(group: str, name: str) -> object | None:
+    """Load the object that an installed package registered under this name, None for nothing.
 
     Raises ConfigError ``SOW-ENG-048`` where it is registered and cannot be imported, ``SOW-ENG-051`` where several
     packages register it.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import DELETE_PART_RECORDS, remove_expired
-from sowctl.engine.topics.retention import Retention, extend, value_of, version_of
+from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
 from sowctl.store.changes import MIN_LISTED_KEYS
-from sowctl.store.codec import history_key_of, stamps
+from sowctl.store.codec import build_history_key, read_stamps
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 OnChange = Callable[[int, int], None]
 
 
-class Applied(Struct, frozen=True):
-    """What one transaction did: changes applied (newest per key), and expired records removed."""
+class AppliedChanges(Struct, frozen=True):
+    """Counts of one transaction: changes applied (newest per key), and expired records removed."""
 
     changes: int
     expired: int
 
 
-def apply(
+def apply_memtable(
     store: Store,
-    overlay: Overlay,
+    memtable: Memtable,
     *,
     lineage: bytes,
     upto: int,
@@ -45,8 +45,8 @@ def apply(
     remove_expired_at: int | None = None,
     sequences: dict[int, int] | None = None,
     on_change: OnChange | None = None,
-) -> Applied:
-    """Apply ``overlay`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the overlay.
+) -> AppliedChanges:
+    """Apply ``memtable`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the memtable.
 
     ``block`` is the journal's block that ends with ``upto``.
 
@@ -55,77 +55,79 @@ def apply(
     two processes may apply the same entries. ``on_change`` is told how many of how many keys are changed.
     """
 
-    def run(txn: WriteTxn) -> Applied:
+    def run(txn: WriteTxn) -> AppliedChanges:
         # A position counts within its lineage only: in another log the same txids are other entries.
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
-        if NO_LINEAGE != lineage == txn.meta.lineage and applied < overlay.base:
-            # A replay has put an older store in place since the overlay was made, which lacks the entries between the
+        if NO_LINEAGE != lineage == txn.meta.lineage and applied < memtable.base:
+            # A replay has put an older store in place since the memtable was made, which lacks the entries between the
             # two. Nothing is applied, and no position claimed: the journal has them all, and the next batch begins with
-            # what the journal holds behind this store (``StoreWriter.renew``).
-            return Applied(0, 0)
+            # what the journal holds behind this store (``StoreWriter.refresh``).
+            return AppliedChanges(0, 0)
         if upto > applied or txn.meta.lineage != lineage:
-            changes = into_store(txn, overlay, applied, rule, on_change)
+            changes = apply_to_transaction(txn, memtable, applied, rule, on_change)
             # Records and position change in one transaction: after a crash the store stands before all of it or behind.
-            txn.set_applied(lineage, max(upto, applied), block)
-            txn.raise_last_time(overlay.last_time)
+            txn.set_applied_position(lineage, max(upto, applied), block)
+            txn.raise_last_time(memtable.last_time)
             for publisher, sequence in (sequences or {}).items():
                 txn.set_sequence(publisher, sequence)
         else:
             changes = 0
         expired = 0 if remove_expired_at is None else remove_expired(txn, remove_expired_at)
-        return Applied(changes, expired)
+        return AppliedChanges(changes, expired)
 
-    done = store.write(run, pending=overlay.held)
-    # Only a transaction that was committed empties the overlay; after an error its entries are applied the next time.
-    overlay.clear(upto)
+    done = store.write(run, pending=memtable.held_bytes)
+    # Only a transaction that was committed empties the memtable; after an error its entries are applied the next time.
+    memtable.clear(upto)
     return done
 
 
-def into_store(
-    txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention | None, on_change: OnChange | None = None
+def apply_to_transaction(
+    txn: WriteTxn, memtable: Memtable, applied: int, rule: Retention | None, on_change: OnChange | None = None
 ) -> int:
-    """The overlay's changes above ``applied`` into a store's transaction; returns how many keys changed.
+    """The memtable's changes above ``applied`` into a store's transaction; returns how many keys changed.
 
-    ``on_change`` as in :func:`apply`.
+    ``on_change`` as in :func:`apply_memtable`.
     """
     if rule is None:
-        return _apply_latest(txn, overlay, applied, on_change)
-    return _apply_versions(txn, overlay, applied, rule, on_change)
+        return _apply_latest(txn, memtable, applied, on_change)
+    return _apply_versions(txn, memtable, applied, rule, on_change)
 
 
-def _apply_latest(txn: WriteTxn, overlay: Overlay, applied: int, on_change: OnChange | None) -> int:
+def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: OnChange | None) -> int:
     """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
     # In key order, so that neighbours on a page of the store are changed together.
     changes = 0
     # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
     # the change list leads on from them; of more it would know nothing in any case.
-    count, parts = overlay.memory_in_order(DELETE_PART_RECORDS)
+    count, parts = memtable.sort_memory_changes(DELETE_PART_RECORDS)
     appending = not txn.meta.records and count > MIN_LISTED_KEYS
     for keys, values in parts:
-        if applied > overlay.base:
+        if applied > memtable.base:
             # Another process has applied a part of these entries; a value of that part may be older than the store's.
-            fresh = [place for place, value in enumerate(values) if value is None or stamps(value)[0] > applied]
+            fresh = [place for place, value in enumerate(values) if value is None or read_stamps(value)[0] > applied]
             keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
         changes += len(keys)
-        if overlay.deletes:
+        if memtable.deletes:
             # A key stands once in ``current``, deleted or not, so the order of deletions and puts does not matter.
-            txn.delete([key for key, value in zip(keys, values, strict=True) if value is None])
+            txn.delete_records([key for key, value in zip(keys, values, strict=True) if value is None])
             keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
             values = [value for value in values if value is not None]
         if keys:
-            (txn.bulk_append if appending else txn.put)(keys, cast("list[bytes]", values))
+            (txn.append_records if appending else txn.put_records)(keys, cast("list[bytes]", values))
         if on_change is not None:
             on_change(changes, count)
     return changes
 
 
-def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retention, on_change: OnChange | None) -> int:
+def _apply_versions(
+    txn: WriteTxn, memtable: Memtable, applied: int, rule: Retention, on_change: OnChange | None
+) -> int:
     updates: dict[bytes, list[bytes]] = {}
-    for key, value in overlay.changes or ():
-        if stamps(value)[0] > applied:
+    for key, value in memtable.changes or ():
+        if read_stamps(value)[0] > applied:
             updates.setdefault(key, []).append(value)
     keys = sorted(updates)
-    # In parts, as above: memory holds the records and versions of one part besides the overlay.
+    # In parts, as above: memory holds the records and versions of one part besides the memtable.
     for start in range(0, len(keys), DELETE_PART_RECORDS):
         _extend_versions(txn, keys[start : start + DELETE_PART_RECORDS], updates, rule)
         if on_change is not None:
@@ -136,30 +138,30 @@ def _apply_versions(txn: WriteTxn, overlay: Overlay, applied: int, rule: Retenti
 def _extend_versions(
     txn: WriteTxn, keys: Sequence[bytes], updates: Mapping[bytes, list[bytes]], rule: Retention
 ) -> None:
-    currents = txn.get_many(keys)
+    currents = txn.read_values(keys)
     puts: list[tuple[bytes, bytes]] = []
     gone: list[bytes] = []
     stored: list[tuple[bytes, bytes]] = []
     dropped: list[bytes] = []
     for key in keys:
         # The rule runs over stored versions and the current record together, then the difference is written.
-        before = {value: version_of(value) for _, _, value in txn.versions(key)}
+        before = {value: decode_version(value) for _, _, value in txn.read_versions(key)}
         old = list(before.values())
         if key in currents:
-            old.append(version_of(currents[key]))
-        versions = extend(old, updates[key], rule)
+            old.append(decode_version(currents[key]))
+        versions = extend_versions(old, updates[key], rule)
         current = versions[-1] if not versions[-1].tombstone else None
         if current is not None:
             puts.append((key, current.value))
         elif key in currents:
             gone.append(key)
-        after = {value_of(key, version) for version in (versions if current is None else versions[:-1])}
+        after = {encode_version(key, version) for version in (versions if current is None else versions[:-1])}
         stored.extend((key, value) for value in after if value not in before)
-        dropped.extend(history_key_of(key, value) for value in before if value not in after)
+        dropped.extend(build_history_key(key, value) for value in before if value not in after)
     # a version whose flags changed is dropped and stored again under the same key: in this order
     txn.delete_versions(dropped)
     txn.put_versions(stored)
     if puts:
-        txn.put([key for key, _ in puts], [value for _, value in puts])
+        txn.put_records([key for key, _ in puts], [value for _, value in puts])
     if gone:
-        txn.delete(gone)
+        txn.delete_records(gone)

@@ -1,6 +1,6 @@
-"""Which entries of a journal block a reading asks for, and what they are as stored values.
+"""Selected entries of a journal block, and their stored values.
 
-A block holds the entries of several topics in a row of txids. Overlays, rebuilds, readers of all versions and the jobs
+A block holds the entries of several topics in a row of txids. Memtables, rebuilds, readers of all versions and the jobs
 on Spark choose among them here: by topic, by txid, by time, and without the entries that have no key. The choice comes
 in two forms with one meaning, for plain columns (no numpy is loaded for a short tail) and for numpy columns. What an
 entry does to a record is ruled by ``sow-journal(5)``, From a store's record to its column.
@@ -14,16 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.identity.keyspace import words
-from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED
-from sowctl.store.codec import KEY_CHECK_SLICE, KEY_SIZE, TOMBSTONE, encode, encode_plain, logical_topic
+from sowctl.identity.keyspace import read_words
+from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED_FLAG
+from sowctl.store.codec import (
+    KEY_CHECK_SLICE,
+    KEY_SIZE,
+    TOMBSTONE_FLAG,
+    encode_plain_records,
+    encode_record,
+    read_logical_topic,
+)
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
     from sowctl.journal.group import Group
 
-Texts = Sequence[bytes | None] | None
+TextColumn = Sequence[bytes | None] | None
 """One optional text per entry; None where no entry has one."""
 
 
@@ -37,7 +44,7 @@ class Deletions(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.keys) // KEY_SIZE
 
-    def split(self) -> tuple[list[bytes], list[bytes]]:
+    def split_keys(self) -> tuple[list[bytes], list[bytes]]:
         """Keys and check words, one by one."""
         places = range(0, len(self.keys), KEY_SIZE)
         return [self.keys[at : at + KEY_SIZE] for at in places], [self.checks[at : at + KEY_SIZE] for at in places]
@@ -52,7 +59,7 @@ def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, i
     return start, max(start, stop)
 
 
-def places_of(
+def find_entry_places(
     block: Block,
     topic: Topic,
     *,
@@ -70,7 +77,7 @@ def places_of(
     # The block's map names its topics: its columns are not decompressed for this.
     if topic not in topics:
         return ()
-    columns = block.columns()
+    columns = block.decode_columns()
     places: Sequence[int] = range(*_find_txid_span(block, after, until))
     if len(topics) > 1:
         index, column = topics.index(topic), columns.topics
@@ -83,12 +90,12 @@ def places_of(
         if max(operations, default=0) > DELETE:
             places = [place for place in places if operations[place] <= DELETE]
     # Flags have few different values: the set is tested instead of every entry.
-    elif any(flag & UNKEYED for flag in set(columns.flags)):
-        places = [place for place in places if not columns.flags[place] & UNKEYED]
+    elif any(flag & UNKEYED_FLAG for flag in set(columns.flags)):
+        places = [place for place in places if not columns.flags[place] & UNKEYED_FLAG]
     return places
 
 
-def mask_of(
+def build_entry_mask(
     block: Block,
     topics: Collection[Topic],
     *,
@@ -98,14 +105,15 @@ def mask_of(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> Any:
-    """:func:`places_of` as a numpy array of truth values, for the entries of any of ``topics``; None for all entries.
+    """:func:`find_entry_places` as a numpy array of truth values, for the entries of any of ``topics``; None for all
+    entries.
 
     ``since``: only entries of that time or later.
     """
     import numpy as np
 
     # Every test is made only where the block's header or map leaves it open: most blocks pass them all untested.
-    columns = block.numpy_columns()
+    columns = block.decode_numpy_columns()
     tests = []
     start, stop = _find_txid_span(block, after, until)
     if (start, stop) != (0, len(block)):
@@ -120,14 +128,14 @@ def mask_of(
     if at is not None and block.header.latest > at:
         tests.append(columns.times <= at)
     if not unkeyed:
-        keyed = (columns.flags & UNKEYED) == 0
+        keyed = (columns.flags & UNKEYED_FLAG) == 0
         if not keyed.all():
             tests.append(keyed)
     # None spares the caller a copy of every column.
     return np.logical_and.reduce(tests) if tests else None
 
 
-def values_of(
+def read_entry_values(
     block: Block,
     topic: Topic,
     *,
@@ -136,21 +144,23 @@ def values_of(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries of :func:`places_of`, in txid order; a deletion is a tombstone value."""
-    return values_at(block, places_of(block, topic, after=after, until=until, at=at, unkeyed=unkeyed))
+    """Keys and stored values of the entries of :func:`find_entry_places`, in txid order; a deletion is a tombstone
+    value.
+    """
+    return read_values_at(block, find_entry_places(block, topic, after=after, until=until, at=at, unkeyed=unkeyed))
 
 
-def values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`values_of`."""
+def read_values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
+    """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`read_entry_values`."""
     if not places:
         return [], []
-    columns, first = block.columns(), block.first_txid
+    columns, first = block.decode_columns(), block.first_txid
     # Copied once for the block: slices of bytes are cheaper than slices of a view.
-    raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.payloads()
+    raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.list_payloads()
     operations = bytes(columns.operations)
     keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
     texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
-    return keys, stored(
+    return keys, encode_values(
         keys,
         [raw_checks[8 * place : 8 * place + 8] for place in places],
         [first + place for place in places],
@@ -163,7 +173,7 @@ def values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], list[by
     )
 
 
-def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
+def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
     """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
 
     A deletion is a tombstone. ``winners`` are of one topic or of several: the block's topics are not looked at.
@@ -174,19 +184,19 @@ def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
     low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
     if low == high:
         return [], []
-    columns = block.numpy_columns()
+    columns = block.decode_numpy_columns()
     places = (winners[low:high] - number(first)).astype("i8")
     chosen = places.tolist()
-    keys = words(columns.keys[places])
+    keys = read_words(columns.keys[places])
     # Payloads lie one behind the other, so the sums of their lengths are where they end.
     ends = columns.lengths.cumsum(dtype="i8")
     starts = (ends - columns.lengths)[places].tolist()
-    raw = bytes(block.payload_bytes())
+    raw = bytes(block.decompress_payloads())
     gone = columns.operations[places] == DELETE
     texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
-    return keys, stored(
+    return keys, encode_values(
         keys,
-        words(columns.checks[places]),
+        read_words(columns.checks[places]),
         winners[low:high].tolist(),
         columns.times[places].tolist(),
         columns.expirations[places].tolist(),
@@ -196,7 +206,7 @@ def taken(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
     )
 
 
-def stored(
+def encode_values(
     keys: Sequence[bytes],
     checks: Sequence[bytes],
     txids: Sequence[int],
@@ -204,17 +214,17 @@ def stored(
     expirations: Sequence[int],
     gone: Sequence[bool] | None,
     payloads: Sequence[bytes],
-    user_keys: Texts = None,
-    correlation_ids: Texts = None,
-    logical_topics: Texts = None,
+    user_keys: TextColumn = None,
+    correlation_ids: TextColumn = None,
+    logical_topics: TextColumn = None,
 ) -> list[bytes]:
     """Stored values of entries, by columns of plain values; where ``gone`` says so, the tombstone of a deletion."""
     if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
         # Most topics have no optional parts: their values are packed by columns.
-        return encode_plain(keys, checks, txids, times, expirations, payloads)
+        return encode_plain_records(keys, checks, txids, times, expirations, payloads)
     if gone is not None and all(gone):
         # The blocks of a delete of many records hold nothing else.
-        return tombstones(keys, checks, txids, times)
+        return encode_tombstones(keys, checks, txids, times)
     nothing: Sequence[None] = (None,) * len(keys)
     rows = zip(
         (False,) * len(keys) if gone is None else gone,
@@ -230,31 +240,33 @@ def stored(
         strict=True,
     )
     return [
-        tombstone(key, check, txid, time) if deleted else encode(key, check, txid, time, expiration, 0, payload, *texts)
+        encode_tombstone(key, check, txid, time)
+        if deleted
+        else encode_record(key, check, txid, time, expiration, 0, payload, *texts)
         for deleted, key, check, txid, time, expiration, payload, *texts in rows
     ]
 
 
-def tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
+def encode_tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
     """The stored value that says: deleted."""
     # A deletion has a txid and a time like any entry, so that it wins over what came before it and can be dated.
-    return encode(key, check, txid, time, 0, TOMBSTONE, b"")
+    return encode_record(key, check, txid, time, 0, TOMBSTONE_FLAG, b"")
 
 
-def tombstones(
+def encode_tombstones(
     keys: Sequence[bytes], checks: Iterable[bytes], txids: Iterable[int], times: Iterable[int]
 ) -> list[bytes]:
-    """:func:`tombstone` of many deletions, by columns."""
-    return encode_plain(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE)
+    """:func:`encode_tombstone` of many deletions, by columns."""
+    return encode_plain_records(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE_FLAG)
 
 
-def deletions_of(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
+def build_deletions(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
     """Stored records as what deletes them; ``logical``: each deletion has the logical topic of its record."""
     checks = b"".join([value[KEY_CHECK_SLICE] for value in values])
-    return Deletions(b"".join(keys), checks, [logical_topic(value) for value in values] if logical else None)
+    return Deletions(b"".join(keys), checks, [read_logical_topic(value) for value in values] if logical else None)
 
 
-def deletion_group(topic: Topic, gone: Deletions, at: int) -> Group:
+def build_deletion_group(topic: Topic, gone: Deletions, at: int) -> Group:
     """The journal's group that deletes records at the instant ``at``."""
     from sowctl.journal.group import Group
 

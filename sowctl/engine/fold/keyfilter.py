@@ -1,4 +1,4 @@
-"""Which keys a store and its runs may have: a bulk load asks before it searches them for keys that are mostly new.
+"""A filter of the keys that a store and its runs may have: a bulk load asks it before it searches for new keys.
 
 One slot for each value of a key's upper bits: SOW keys are hashes, so they fall into the slots evenly. An empty slot
 proves that none of the keys is there; a filled one proves nothing. Filled by the merge that writes the store, and by
@@ -25,11 +25,11 @@ class KeyFilter:
         self._np = numpy
         self._slots = numpy.zeros(1 << FILTER_SLOT_BITS, dtype=bool)
 
-    def add(self, keys: Iterable[bytes]) -> None:
+    def add_keys(self, keys: Iterable[bytes]) -> None:
         """Note keys."""
         self._slots[self._compute_slots(keys)] = True
 
-    def may_have(self, keys: Sequence[bytes]) -> list[bytes]:
+    def select_possible(self, keys: Sequence[bytes]) -> list[bytes]:
         """Those of ``keys`` that may have been noted, in their order; all others have not been."""
         return list(compress(keys, self._slots[self._compute_slots(keys)].tolist()))
 

@@ -1,9 +1,9 @@
-"""Where the records of many keys stand: a hash table from SOW keys to row numbers, asked and filled by whole columns.
+"""A hash table from SOW keys to row numbers, asked and filled by whole columns.
 
 A dictionary takes four or five places of memory that lie anywhere for each key, one after the other; here those of a
 whole column are fetched together. In batches of 4,800, the look-ups and changes of 1,000,000 keys of which 500,000
 differ took 1.4 to 1.6 s with a dictionary and take 0.22 to 0.28, the sorting of each batch included. Made for
-:mod:`sowctl.engine.fold.unpacked`; loads numpy.
+:mod:`sowctl.engine.fold.entry_columns`; loads numpy.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class KeyTable:
         self._keys = np.zeros(1 << bits, dtype=np.uint64)
         self._rows = np.full(1 << bits, EMPTY_ROW, dtype=np.int32)
 
-    def find(self, keys: Any) -> Any:
+    def find_rows(self, keys: Any) -> Any:
         """The row of each key, :data:`EMPTY_ROW` for none."""
         if not self._count:
             return np.full(len(keys), EMPTY_ROW, dtype=np.intp)
         return self._rows[self._find_slots(keys)].astype(np.intp)
 
-    def put(self, keys: Any, rows: Any) -> None:
+    def set_rows(self, keys: Any, rows: Any) -> None:
         """Set the rows of keys, whether they are there or not."""
         if (self._count + len(keys)) * SLOTS_PER_KEY > len(self._rows):
             self._grow_table(self._count + len(keys))
@@ -58,7 +58,7 @@ class KeyTable:
             keys, rows = keys[lost], rows[lost]
             slots = self._find_slots(keys)
 
-    def items(self) -> tuple[Any, Any]:
+    def list_rows(self) -> tuple[Any, Any]:
         """All keys, in no order, and their rows."""
         taken = (self._rows != EMPTY_ROW).nonzero()[0]
         return self._keys[taken], self._rows[taken].astype(np.intp)
@@ -77,8 +77,8 @@ class KeyTable:
         return slots
 
     def _grow_table(self, count: int) -> None:
-        keys, rows = self.items()
+        keys, rows = self.list_rows()
         self._allocate_slots(max(MIN_TABLE_BITS, (count * 2 * SLOTS_PER_KEY - 1).bit_length() - 1))
         self._count = 0
         if len(keys):
-            self.put(keys, rows)
+            self.set_rows(keys, rows)

@@ -1,4 +1,4 @@
-"""How much an overlay holds in memory, and when it goes into its store in place, into a run, or into a new store.
+"""Limits of a memtable in memory, and the choice between applying in place, a run, and a new store.
 
 The figures, each with what was measured, stand together in :class:`Limits`; tests set smaller ones. Asked by writers
 (:mod:`sowctl.engine.writing.topicwriter`).
@@ -18,7 +18,7 @@ class Limits(Struct):
     """The figures."""
 
     changes: int = 320_000
-    """Keys that an overlay holds in memory at most: a bulk load of 6,000,000 stays below 400 MiB with them."""
+    """Keys that a memtable holds in memory at most: a bulk load of 6,000,000 stays below 400 MiB with them."""
     bytes: int = 72 << 20
     """Bytes of values that it holds; more where the store is as good as empty:"""
     first_bytes: int = 80 << 20
@@ -65,8 +65,8 @@ class Limits(Struct):
 MEMTABLE_LIMITS = Limits()
 
 
-def in_place(file_bytes: int) -> tuple[int, int]:
-    """How many random keys may be changed at once in a store of this size, and how many bytes of values held for it.
+def compute_in_place_limits(file_bytes: int) -> tuple[int, int]:
+    """Compute how many random keys, and bytes of values, may change at once in a store of this size.
 
     n keys of a store of P pages change about P (1 - exp(-n / P)) of them.
     """
@@ -83,37 +83,37 @@ def in_place(file_bytes: int) -> tuple[int, int]:
     return min(known.changes, int(-pages * math.log1p(-dirty / pages))), held
 
 
-def in_memory() -> tuple[int, int]:
-    """The same where an overlay goes into a run, and no page of the store is changed."""
+def compute_run_limits() -> tuple[int, int]:
+    """The same where a memtable goes into a run, and no page of the store is changed."""
     return MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes
 
 
-def in_columns(*, first: bool) -> tuple[int, int]:
+def compute_column_limits(*, first: bool) -> tuple[int, int]:
     """The same where all that is in memory waits as columns, and goes into a run, or as the ``first`` into a store."""
     known = MEMTABLE_LIMITS
     return (known.first_changes, known.first_columns) if first else (known.columned_changes, known.columned_bytes)
 
 
-def is_columned(count: int, changed: int) -> bool:
-    """Whether a batch of so many messages is decided by columns, behind so many changes of its session."""
+def uses_columns(count: int, changed: int) -> bool:
+    """Return whether a batch of so many messages is decided by columns, behind so many changes of its session."""
     return count >= MEMTABLE_LIMITS.columned and changed >= MEMTABLE_LIMITS.columned_after
 
 
-def is_bulk(changed: int, records: int, *, history: bool = False) -> bool:
-    """Whether a session that changed so many keys of a store is to go on with runs.
+def needs_runs(changed: int, records: int, *, history: bool = False) -> bool:
+    """Return whether a session that changed so many keys of a store is to go on with runs.
 
     ``records``, here and below: with ``history``, together with the versions.
     """
     return changed * (MEMTABLE_LIMITS.history_share if history else MEMTABLE_LIMITS.bulk_share) >= records
 
 
-def is_to_be_merged(changes: int, records: int) -> bool:
-    """Whether runs and memory hold enough ``changes`` to be merged with a store of so many records."""
+def needs_merge(changes: int, records: int) -> bool:
+    """Return whether runs and memory hold enough ``changes`` to be merged with a store of so many records."""
     return changes >= records * MEMTABLE_LIMITS.merge_share
 
 
-def to_be_joined(sizes: Sequence[int]) -> int:
-    """How many of the newest of runs with so many changes, from the oldest on, are to become one; 0 for none."""
+def count_runs_to_compact(sizes: Sequence[int]) -> int:
+    """Count the newest runs to compact into one, by the changes of each from the oldest on; 0 for none."""
     count = largest = 0
     for size in reversed(sizes):
         # One that is much larger was made of several before: it is written again when there are as many of its size.
@@ -123,6 +123,6 @@ def to_be_joined(sizes: Sequence[int]) -> int:
     return count if count >= MEMTABLE_LIMITS.fan else 0
 
 
-def is_small(changes: int, records: int) -> bool:
-    """Whether the runs beside a store are so small that merging them would cost more than they do."""
+def are_runs_small(changes: int, records: int) -> bool:
+    """Return whether the runs beside a store are so small that merging them would cost more than they do."""
     return changes * MEMTABLE_LIMITS.bulk_share < records and changes + records > MEMTABLE_LIMITS.small_records

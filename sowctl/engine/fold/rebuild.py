@@ -1,6 +1,6 @@
 """Stores from journals: a new store is filled, made up to date, and put in the place of the old one.
 
-:mod:`sowctl.engine.fold.folding` fills it, or a job that folds on Spark. Called by ``replay``, and by readers and
+:mod:`sowctl.engine.fold.journal_fold` fills it, or a job that folds on Spark. Called by ``replay``, and by readers and
 writers that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and principle
 1.
 """
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.fold.apply import into_store
-from sowctl.engine.fold.folding import EntrySpan, RecordCheck, fold
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.apply import apply_to_transaction
+from sowctl.engine.fold.journal_fold import EntrySpan, RecordCheck, fold_journal
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import remove_runs
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.topics.positions import definition_of
-from sowctl.engine.topics.retention import Retention, retention
-from sowctl.store.builder import StoreBuilder, build
+from sowctl.engine.topics.positions import build_definition
+from sowctl.engine.topics.retention import Retention, build_retention
+from sowctl.store.builder import StoreBuilder, build_store
 from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 
-CheckOf = Callable[["TopicConfig"], RecordCheck]
+RecordCheckFactory = Callable[["TopicConfig"], RecordCheck]
 """Makes the check of one topic's records."""
 
 
-class Rebuilt(DescribedStruct, frozen=True):
-    """What one topic's rebuild did: journal entries folded, records and versions made, position reached."""
+class RebuildResult(DescribedStruct, frozen=True):
+    """The result of one topic's rebuild: journal entries folded, records and versions made, position reached."""
 
     topic: TopicConfig
     entries: int
@@ -44,9 +44,9 @@ class Rebuilt(DescribedStruct, frozen=True):
     applied: int
     digest: int
 
-    def report(self, action: str, **facts: object) -> ReplayReport:
-        """What a replay says of it; ``facts`` are further fields of the report."""
-        return ReplayReport.of(
+    def build_report(self, action: str, **facts: object) -> ReplayReport:
+        """Build the report of a replay; ``facts`` are further fields of it."""
+        return ReplayReport.for_topic(
             self.topic,
             action,
             entries=self.entries,
@@ -58,7 +58,7 @@ class Rebuilt(DescribedStruct, frozen=True):
         )
 
 
-def rebuild(
+def rebuild_stores(
     instance: Instance,
     log: Journal,
     topics: list[TopicConfig],
@@ -67,8 +67,8 @@ def rebuild(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
-    check_of: CheckOf | None = None,
-) -> list[Rebuilt]:
+    check_of: RecordCheckFactory | None = None,
+) -> list[RebuildResult]:
     """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
 
     ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
@@ -77,40 +77,40 @@ def rebuild(
     """
     # The end is fixed before anything is read: all topics are folded up to the same entry, whatever is appended
     # meanwhile.
-    end = min(until if until is not None else log.last_txid(), log.last_txid())
+    end = min(until if until is not None else log.read_last_txid(), log.read_last_txid())
     done = []
     for topic in topics:
         start = (after or {}).get((topic.name, topic.message_type), 0)
-        done.append(assemble(instance, log, topic, EntrySpan(start, end, at), writer=writer, check_of=check_of))
+        done.append(assemble_store(instance, log, topic, EntrySpan(start, end, at), writer=writer, check_of=check_of))
     return done
 
 
-Fill = Callable[[StoreBuilder, RecordCheck | None], tuple[int, int, int]]
+FillFunction = Callable[[StoreBuilder, RecordCheck | None], tuple[int, int, int]]
 """Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
 one's time and txid."""
 
 
-def assemble(
+def assemble_store(
     instance: Instance,
     log: Journal,
     topic: TopicConfig,
     span: EntrySpan,
     *,
     writer: JournalWriter | None = None,
-    fill: Fill | None = None,
-    check_of: CheckOf | None = None,
-) -> Rebuilt:
+    fill: FillFunction | None = None,
+    check_of: RecordCheckFactory | None = None,
+) -> RebuildResult:
     """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
 
-    ``writer`` and ``check_of`` as in :func:`rebuild`.
+    ``writer`` and ``check_of`` as in :func:`rebuild_stores`.
     """
     assert topic.file is not None
     assert instance.config is not None
-    rule = retention(topic.history)
-    definition = definition_of(instance.config.name, topic)
+    rule = build_retention(topic.history)
+    definition = build_definition(instance.config.name, topic)
     # The new store has a name of its own until it is complete. A crash leaves the old one in place, and a reader of the
     # old one is not disturbed.
-    with build(
+    with build_store(
         topic.file,
         definition,
         seam=instance.seam,
@@ -123,7 +123,7 @@ def assemble(
         if fill is not None:
             entries, last_time, last_txid = fill(builder, check)
         else:
-            entries, last_time, last_txid = fold(builder, log, topic, span, rule, check, instance.watch)
+            entries, last_time, last_txid = fold_journal(builder, log, topic, span, rule, check, instance.watch)
         if check is not None:
             # Before the store is put in place: a record under a key of another definition stops the rebuild with
             # nothing changed.
@@ -133,24 +133,24 @@ def assemble(
             txn.raise_last_time(last_time)
             if span.at is not None:
                 # Entries of a later time were left out: no position behind the last one that was taken would be true.
-                txn.set_applied(log.lineage, last_txid)
+                txn.set_applied_position(log.lineage, last_txid)
             else:
-                txn.set_applied(log.lineage, span.until, log.block_ending_with(span.until))
+                txn.set_applied_position(log.lineage, span.until, log.find_block_ending_at(span.until))
 
         builder.flush()
         # Up to an instant, only the fold can say which entry was the last one; so the position is set behind it.
-        builder.change(position)
+        builder.run_transaction(position)
         if writer is None:
-            builder.put_in_place(wait=instance.lock_wait)
+            builder.install(wait=instance.lock_wait)
         else:
             # Under the journal's lock nothing is appended, so the store is complete when it takes the old one's place.
-            with writer.lock():
+            with writer.hold_lock():
                 _append_late_entries(builder, log, topic, span.until, rule)
-                builder.put_in_place(wait=instance.lock_wait)
+                builder.install(wait=instance.lock_wait)
                 # The new store has everything: runs beside the old one lead nowhere any more.
                 remove_runs(topic.file, builder.meta, log.lineage)
         meta = builder.meta
-    return Rebuilt(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
+    return RebuildResult(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
 
 
 def _append_late_entries(
@@ -159,17 +159,17 @@ def _append_late_entries(
     """Entries that were appended while the store was built."""
     ref = topic.name, topic.message_type
     # Few entries, mostly none: the long fold runs without the lock, and writers wait only for what came during it.
-    overlay = Overlay(history=rule is not None, base=reached)
-    for block in log.blocks(after=reached, topic=ref):
-        overlay.fold(block, ref, reached)
-    last = log.last_txid()
+    memtable = Memtable(history=rule is not None, base=reached)
+    for block in log.iter_blocks(after=reached, topic=ref):
+        memtable.fold_block(block, ref, reached)
+    last = log.read_last_txid()
 
     def catch_up(txn: WriteTxn) -> None:
-        into_store(txn, overlay, reached, rule)
-        txn.raise_last_time(overlay.last_time)
+        apply_to_transaction(txn, memtable, reached, rule)
+        txn.raise_last_time(memtable.last_time)
         # The block's identity is noted with the position: it tells a copy of this journal that goes on by itself apart.
-        txn.set_applied(log.lineage, last, log.block_ending_with(last))
+        txn.set_applied_position(log.lineage, last, log.find_block_ending_at(last))
 
     # Also where no entry is of this topic: the position says that the journal was looked at up to here.
     if last > reached:
-        builder.change(catch_up, pending=overlay.size)
+        builder.run_transaction(catch_up, pending=memtable.added_bytes)

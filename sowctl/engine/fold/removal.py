@@ -1,4 +1,4 @@
-"""What is over at a clock leaves a store: records whose stamp has passed, versions outside of their topic's window.
+"""Removal from a store at a clock: records whose stamp has passed, versions outside of their topic's window.
 
 Nothing is journalled, and reads do not see these anyway; so they may go in as many transactions as memory asks for, and
 a crash between two of them is no harm. Called by :mod:`sowctl.engine.fold.apply` for what a writer clears away besides
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.spill import Spool
-from sowctl.engine.topics.retention import Retention, Version, prune, version_of
-from sowctl.identity.keyspace import words
-from sowctl.store.codec import HISTORY_KEY_SIZE, history_key_of
+from sowctl.engine.topics.retention import Retention, Version, decode_version, prune_versions
+from sowctl.identity.keyspace import read_words
+from sowctl.store.codec import HISTORY_KEY_SIZE, build_history_key
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
@@ -44,13 +44,13 @@ def remove_expired(txn: WriteTxn, now: int) -> int:
     """Remove records whose stamp is not after ``now``, the oldest :data:`MAX_PIGGYBACK_EXPIRED_RECORDS` at most;
     returns how many."""
     # In key order: neighbours lie on one page.
-    return _remove_expired_keys(sorted(islice(txn.expired(now), MAX_PIGGYBACK_EXPIRED_RECORDS)), now, txn)
+    return _remove_expired_keys(sorted(islice(txn.iter_expired_keys(now), MAX_PIGGYBACK_EXPIRED_RECORDS)), now, txn)
 
 
 def remove_all_expired(store: Store, now: int) -> int:
     """Remove all records whose stamp is not after ``now``; returns how many. The caller holds the store's lock."""
-    with store.snapshot() as snapshot:
-        gone = snapshot.expired(now)
+    with store.open_snapshot() as snapshot:
+        gone = snapshot.iter_expired_keys(now)
         few = sorted(islice(gone, MAX_PIGGYBACK_EXPIRED_RECORDS))
         # The usual run finds few, and loads no numpy for them.
         if len(few) == MAX_PIGGYBACK_EXPIRED_RECORDS:
@@ -59,7 +59,7 @@ def remove_all_expired(store: Store, now: int) -> int:
     if len(few) < MAX_PIGGYBACK_EXPIRED_RECORDS:
         return store.write(partial(_remove_expired_keys, few, now))
     for start in range(0, len(keys), step):
-        part = words(keys[start : start + step].astype(">u8"))
+        part = read_words(keys[start : start + step].astype(">u8"))
         store.write(partial(_remove_expired_keys, part, now))
     return len(keys)
 
@@ -77,11 +77,11 @@ def _sort_key_numbers(keys: Iterator[bytes]) -> Any:
 
 
 def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
-    """How many of ``count`` expired records go in one transaction, in key order, by the pages that it changes."""
-    records, index = snapshot.leaf_pages()
+    """Return how many of ``count`` expired records go in one transaction, by the pages changed in key order."""
+    records, index = snapshot.count_leaf_pages()
     # A page of which everything goes is free within the transaction, and used again for the next one that changes.
     # Measured on pages of 15 records: of nine records in ten, 42 % of the pages are left, of 97 in a hundred, 16 %.
-    left = records * min(1.0, 4 * (1 - count / snapshot.count))
+    left = records * min(1.0, 4 * (1 - count / snapshot.record_count))
 
     def pages(several: int) -> float:
         # In key order the records are neighbours; their entries in the expiry index are anywhere.
@@ -96,7 +96,7 @@ def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
 def _remove_expired_keys(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
     """Remove records, by their keys in order, that have expired at ``now``; returns how many."""
     for start in range(0, len(gone), DELETE_PART_RECORDS):
-        txn.delete(gone[start : start + DELETE_PART_RECORDS])
+        txn.delete_records(gone[start : start + DELETE_PART_RECORDS])
     if gone:
         # What the store held before this clock can no longer be told from it alone: past states look at this mark.
         txn.set_removal_mark(now)
@@ -111,7 +111,7 @@ def remove_unreachable(store: Store, rule: Retention, now: int) -> int:
     count = 0
     with Spool(Path(store.path).parent) as gone:
         # All are found first: a store is not written while it is read.
-        with store.snapshot() as snapshot:
+        with store.open_snapshot() as snapshot:
             keys = _find_unreachable_versions(snapshot, rule, now)
             while raw := b"".join(islice(keys, MAX_REMOVED_VERSIONS)):
                 gone.add((raw,))
@@ -129,8 +129,8 @@ def _drop_versions(raw: bytes, now: int, txn: WriteTxn) -> None:
 
 
 def count_unreachable(timelines: Iterable[tuple[bytes, Sequence[Version]]], rule: Retention, now: int) -> int:
-    """How many of the versions of ``timelines`` are outside the window at ``now``."""
-    return sum(len(versions) - len(prune(versions, now, rule.window)) for _, versions in timelines)
+    """Count the versions of ``timelines`` that are outside the window at ``now``."""
+    return sum(len(versions) - len(prune_versions(versions, now, rule.window)) for _, versions in timelines)
 
 
 def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
@@ -141,9 +141,9 @@ def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Ite
         for key, value in zip(*batch, strict=True)
     )
     for key, group in groupby(rows, key=lambda row: row[0][:8]):
-        stored = [version_of(value) for _, value in group]
-        current = [version_of(value) for value in reader.get_many([key]).values()]
-        kept = prune([*stored, *current], now, rule.window)
+        stored = [decode_version(value) for _, value in group]
+        current = [decode_version(value) for value in reader.read_values([key]).values()]
+        kept = prune_versions([*stored, *current], now, rule.window)
         # what is kept are the latest ones: versions leave oldest first
         for version in stored[: len(stored) + len(current) - len(kept)]:
-            yield history_key_of(key, version.value)
+            yield build_history_key(key, version.value)

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold import limits
-from sowctl.engine.fold.inorder import Layer, Sorted, all_in_key_order
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.memtable import Memtable
+from sowctl.engine.fold.merge_layers import Layer, MemoryLayer, sort_all_changes
 from sowctl.engine.topics.positions import check_position, open_log
 from sowctl.store.meta import StoreMeta
 from sowctl.store.sortedrun import (
-    EVERY,
-    NEWEST,
+    EVERY_CHANGE_KIND,
+    NEWEST_CHANGES_KIND,
     BadRun,
     Changes,
     SortedRun,
-    distinct,
+    build_runs_directory,
+    count_distinct_keys,
+    find_run_files,
     is_being_written,
-    runs_beside,
-    runs_directory,
     write_run,
 )
 
@@ -63,14 +63,14 @@ def find_runs(
     ``every``: those that have every change, which a topic with History needs, else those with the newest. ``until``:
     only runs that lead no further than to this txid.
     """
-    last = min(log.last_txid(), log.last_txid() if until is None else until)
+    last = min(log.read_last_txid(), log.read_last_txid() if until is None else until)
     found: list[SortedRun] = []
     for _ in range(MAX_FIND_ATTEMPTS):
-        there = runs_beside(store)
+        there = find_run_files(store)
         try:
             while run := _find_next_run(instance, there, meta, log, after, last, every):
                 found.append(run)
-                after = run.upto
+                after = run.last_txid
             break
         except FileNotFoundError:
             # A writer has joined it with others, or merged it into the store: other names lead on now, or none.
@@ -98,16 +98,16 @@ def _find_next_run(
         except BadRun as problem:
             if not path.exists():
                 raise FileNotFoundError(path) from None
-            tell_unused(instance, path, str(problem))
+            report_unused_run(instance, path, str(problem))
             continue
         # A topic may have had History when the run was written, or got it since.
-        if (run.base, run.upto, run.every) == (after, upto, every) and _belongs_to_store(run, meta, log):
+        if (run.base, run.last_txid, run.every) == (after, upto, every) and _belongs_to_store(run, meta, log):
             return run
     return None
 
 
 def _belongs_to_store(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
-    """Whether a run is of this store's definition and of this journal, and not of another copy of it."""
+    """Return whether a run is of this store's definition and of this journal, and not of another copy of it."""
     state = run.state
     if state.definition != meta.definition or state.lineage != log.lineage or state.block is None:
         return False
@@ -115,86 +115,90 @@ def _belongs_to_store(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
     return log.has_block(state.block, state.applied)
 
 
-def tell_unused(instance: Instance, path: Path, reason: str) -> None:
+def report_unused_run(instance: Instance, path: Path, reason: str) -> None:
     """Say, once in a run, that a file is passed over."""
     instance.notify_once(
         f"run {path}", f"the sorted run {path} is ignored ({reason}); its entries are read from the journal"
     )
 
 
-def refolding(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMeta) -> Refold:
-    """What folds the entries of a damaged run of ``topic`` again; ``meta`` is that of the store.
+def build_refold(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMeta) -> Refold:
+    """Build the function that folds the entries of a damaged run of ``topic`` again, for a store with ``meta``.
 
     It raises DamageError where the journal does not have them any more.
     """
 
     def again(run: SortedRun) -> Layer:
-        tell_unused(instance, run.path, "a damaged value")
+        report_unused_run(instance, run.path, "a damaged value")
         ref = topic.name, topic.message_type
-        overlay = Overlay(history=run.every)
-        with open_log(instance, acknowledged=run.upto) as log:
+        memtable = Memtable(history=run.every)
+        with open_log(instance, acknowledged=run.last_txid) as log:
             # Proven as for a store that stands where the run begins.
-            check_position(meta.changed(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
-            log.need_proven(run.base)
-            for block in log.blocks(after=run.base, until=run.upto, topic=ref):
-                overlay.fold(block, ref, run.base, run.upto)
-        return Sorted(overlay.current, overlay.changes)
+            check_position(meta.replace_parts(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
+            log.require_proven_after(run.base)
+            for block in log.iter_blocks(after=run.base, until=run.last_txid, topic=ref):
+                memtable.fold_block(block, ref, run.base, run.last_txid)
+        return MemoryLayer(memtable.current_changes, memtable.changes)
 
     return again
 
 
-def extend(
-    overlay: Overlay, log: Journal, ref: Topic, let_go: Callable[[int, AppliedBlock], None], until: int | None = None
+def extend_memtable(
+    memtable: Memtable, log: Journal, ref: Topic, let_go: Callable[[int, AppliedBlock], None], until: int | None = None
 ) -> None:
-    """Fold what the journal holds behind the runs of an overlay, up to the txid ``until``.
+    """Fold what the journal holds behind the runs of a memtable, up to the txid ``until``.
 
     ``let_go`` is called where memory is full, with the last txid and the block that ends with it: it makes a run of
     what is held. So memory is bounded also where a process has died behind the sync of a very large delete.
     """
-    after = overlay.begins
-    keys, size = limits.in_memory()
-    for block in log.blocks(after=after, until=until, topic=ref):
-        overlay.fold(block, ref, after, until)
-        if (overlay.in_memory >= keys or overlay.held >= size) and (until is None or block.last_txid <= until):
+    after = memtable.memory_start_txid
+    keys, size = limits.compute_run_limits()
+    for block in log.iter_blocks(after=after, until=until, topic=ref):
+        memtable.fold_block(block, ref, after, until)
+        if (memtable.memory_change_count >= keys or memtable.held_bytes >= size) and (
+            until is None or block.last_txid <= until
+        ):
             let_go(block.last_txid, block.identity)
 
 
-def flush(
+def flush_memtable(
     instance: Instance,
     topic: TopicConfig,
     store: Store,
-    overlay: Overlay,
+    memtable: Memtable,
     lineage: bytes,
     upto: int,
     block: AppliedBlock,
 ) -> None:
-    """What ``overlay`` holds in memory into a run; it leads to ``upto``, where the journal's ``block`` ends.
+    """Write the changes of ``memtable`` in memory into a run, up to ``upto``, where the journal's ``block`` ends.
 
-    The journal's lock is held. Raises StorageError; the overlay is as it was then.
+    The journal's lock is held. Raises StorageError; the memtable is as it was then.
     """
     _write_memtable_run(
-        instance, topic, (Path(store.path), store.meta()), Path(store.path), overlay, lineage, upto, block
+        instance, topic, (Path(store.path), store.read_meta()), Path(store.path), memtable, lineage, upto, block
     )
 
 
-def flush_aside(
+def flush_unnamed_run(
     instance: Instance,
     topic: TopicConfig,
     store: Path,
     meta: StoreMeta,
-    overlay: Overlay,
+    memtable: Memtable,
     lineage: bytes,
     upto: int,
     block: AppliedBlock,
 ) -> None:
-    """As :func:`flush`, for a reader, which writes nothing beside the store with ``meta``: the run has no name."""
+    """As :func:`flush_memtable`, for a reader, which writes nothing beside the store with ``meta``: the run has no
+    name.
+    """
     import tempfile  # with shutil and random; most readers have no such tail
 
     with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
         aside = Path(place) / store.name
         aside.touch(mode=0o600)
-        # It is open when its directory goes, and stays readable for as long as the overlay has it.
-        _write_memtable_run(instance, topic, (store, meta), aside, overlay, lineage, upto, block)
+        # It is open when its directory goes, and stays readable for as long as the memtable has it.
+        _write_memtable_run(instance, topic, (store, meta), aside, memtable, lineage, upto, block)
 
 
 def _write_memtable_run(
@@ -202,60 +206,63 @@ def _write_memtable_run(
     topic: TopicConfig,
     origin: tuple[Path, StoreMeta],
     beside: Path,
-    overlay: Overlay,
+    memtable: Memtable,
     lineage: bytes,
     upto: int,
     block: AppliedBlock,
 ) -> None:
     path, meta = origin
-    state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=overlay.last_time, block=block)
-    kind = NEWEST if overlay.changes is None else EVERY
-    if overlay.changes is None:
-        count, parts = overlay.memory_in_order(PART_CHANGES)
+    state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=memtable.last_time, block=block)
+    kind = NEWEST_CHANGES_KIND if memtable.changes is None else EVERY_CHANGE_KIND
+    if memtable.changes is None:
+        count, parts = memtable.sort_memory_changes(PART_CHANGES)
     else:
-        count, parts = len(overlay.changes), cast("Iterator[Changes]", all_in_key_order(overlay.changes, PART_CHANGES))
-    written = write_run(beside, state, overlay.begins, count, parts, instance.seam, kind)
+        count, parts = (
+            len(memtable.changes),
+            cast("Iterator[Changes]", sort_all_changes(memtable.changes, PART_CHANGES)),
+        )
+    written = write_run(beside, state, memtable.memory_start_txid, count, parts, instance.seam, kind)
     # Opened as a reader would: what is taken from memory must be there.
-    overlay.moved(SortedRun(written), refolding(instance, topic, path, meta))
+    memtable.append_run(SortedRun(written), build_refold(instance, topic, path, meta))
     # From here on every batch is looked up in all runs.
-    for run in overlay.runs:
+    for run in memtable.runs:
         run.arrays = True
 
 
-def join(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[SortedRun]) -> SortedRun:
+def compact_runs(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[SortedRun]) -> SortedRun:
     """One run with the changes of several that follow one another. No lock is needed: they do not change.
 
     Raises StorageError.
     """
     path, last = Path(store.path), runs[-1].state
-    again = refolding(instance, topic, path, store.meta())
+    again = build_refold(instance, topic, path, store.read_meta())
     every = runs[0].every
-    overlay = Overlay(history=every, base=runs[0].base, runs=runs, again=again)
-    parts = _read_all_parts(overlay) if every else _read_newest_parts(overlay)
-    count = len(overlay) if every else distinct(runs)
+    memtable = Memtable(history=every, base=runs[0].base, runs=runs, again=again)
+    parts = _read_all_parts(memtable) if every else _read_newest_parts(memtable)
+    count = len(memtable) if every else count_distinct_keys(runs)
     latest = max(run.state.last_time for run in runs)
-    kind = EVERY if every else NEWEST
-    state = last.changed(last_time=latest)
+    kind = EVERY_CHANGE_KIND if every else NEWEST_CHANGES_KIND
+    state = last.replace_parts(last_time=latest)
     joined = SortedRun(write_run(path, state, runs[0].base, count, parts, instance.seam, kind))
     joined.arrays = True
     return joined
 
 
-def _read_newest_parts(overlay: Overlay) -> Iterator[Changes]:
-    for _, window in overlay.in_order(COMPACTION_WINDOW_CHANGES).upto(None):
+def _read_newest_parts(memtable: Memtable) -> Iterator[Changes]:
+    for _, window in memtable.select_newest(COMPACTION_WINDOW_CHANGES).read_upto(None):
         keys = sorted(window)
         yield keys, [window[key] for key in keys]
 
 
-def _read_all_parts(overlay: Overlay) -> Iterator[Changes]:
-    for _, window in overlay.all_in_order(COMPACTION_WINDOW_CHANGES).upto(None):
+def _read_all_parts(memtable: Memtable) -> Iterator[Changes]:
+    for _, window in memtable.select_all(COMPACTION_WINDOW_CHANGES).read_upto(None):
         pairs = [(key, value) for key in sorted(window) for value in window[key]]
         yield [key for key, _ in pairs], [value for _, value in pairs]
 
 
-def drop_joined(overlay: Overlay, runs: Sequence[SortedRun], joined: SortedRun) -> None:
+def replace_runs(memtable: Memtable, runs: Sequence[SortedRun], joined: SortedRun) -> None:
     """Put a run in the place of those of which it was made, and remove their files; the journal's lock is held."""
-    if overlay.take_joined(runs, joined):
+    if memtable.install_run(runs, joined):
         for run in runs:
             with suppress(OSError):
                 run.path.unlink()
@@ -266,12 +273,12 @@ def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
 
     The journal's lock is held. A run that leads on stays, and so does one that is being written.
     """
-    directory = runs_directory(store)
+    directory = build_runs_directory(store)
     try:
         paths = list(directory.iterdir())
     except OSError:
         return  # the usual case: there are none
-    there = {path: upto for (_, upto), path in runs_beside(store).items()}
+    there = {path: upto for (_, upto), path in find_run_files(store).items()}
     for path in paths:
         if path not in there and is_being_written(path):
             continue

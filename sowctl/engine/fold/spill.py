@@ -20,14 +20,14 @@ from types import TracebackType
 from typing import IO, Any, Protocol
 
 from sowctl.errors import StorageError
-from sowctl.identity.keyspace import shares, stable_order, words
+from sowctl.identity.keyspace import compute_stable_order, iterate_parts, read_words
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
 
 _PART_HEADER = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
-WRITE_BYTES = 1 << 20
+WRITE_BUFFER_BYTES = 1 << 20
 MAX_BUCKET_FILE_BYTES = 48 << 20
 """A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
 than one of them is held while one follows the other, and each holds back what it has not written yet."""
@@ -43,7 +43,7 @@ class Readable(Protocol):
         ...
 
 
-def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
+def encode_part(keys: bytes, values: Sequence[bytes]) -> bytes:
     """A part of a file of pairs: its head, the keys of 8 bytes back to back, the lengths of the values, the values."""
     import numpy as np
 
@@ -51,8 +51,8 @@ def packed(keys: bytes, values: Sequence[bytes]) -> bytes:
     return b"".join((_PART_HEADER.pack(len(values), int(lengths.sum(dtype="u8"))), keys, lengths.tobytes(), *values))
 
 
-def parts_in(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
-    """What :func:`packed` has made, part by part: keys back to back, and values. Raises EOFError where it is cut."""
+def read_parts(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Iterate over the parts of a file of pairs: keys back to back, and values. Raises EOFError where it is cut."""
     import numpy as np
 
     while head := file.read(_PART_HEADER.size):
@@ -67,7 +67,7 @@ def parts_in(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
         yield keys, [raw[start:end] for start, end in pairwise(ends)]
 
 
-class Buckets:
+class SortBuckets:
     """Keys and values in, the same in key order out; up to ``limit`` of the ``expected`` bytes stay in memory."""
 
     def __init__(self, directory: Path, expected: int, limit: int) -> None:
@@ -82,7 +82,7 @@ class Buckets:
         self._stack = ExitStack()
         self._directory = directory
 
-    def __enter__(self) -> Buckets:
+    def __enter__(self) -> SortBuckets:
         if self._count > 1:
             self._files = [
                 # Beside the new store, where room for the store itself must be; without a name, so that a crash leaves
@@ -97,7 +97,7 @@ class Buckets:
     ) -> None:
         self._stack.close()
 
-    def add(self, keys: bytes, values: list[bytes]) -> None:
+    def add_values(self, keys: bytes, values: list[bytes]) -> None:
         """Add values; ``keys`` are theirs, of 8 bytes each, back to back."""
         # All fits into one bucket: nothing is divided, and nothing is written.
         if self._count == 1:
@@ -107,30 +107,30 @@ class Buckets:
         numbers = self._np.frombuffer(keys, dtype=">u8")
         # Within a bucket the order of arrival stays, in memory as in the file: with a stable sort behind it, values of
         # one key come out in txid order.
-        for bucket, places in shares(numbers.astype(self._np.uint64), self._count):
+        for bucket, places in iterate_parts(numbers.astype(self._np.uint64), self._count):
             chosen = [values[place] for place in places.tolist()]
             self._keys[bucket].append(numbers[places].tobytes())
             self._values[bucket] += chosen
             self._sizes[bucket] += sum(map(len, chosen))
             # Each bucket writes when it holds this much: writes are large, and no bucket holds much more than that in
             # memory.
-            if self._sizes[bucket] >= WRITE_BYTES:
+            if self._sizes[bucket] >= WRITE_BUFFER_BYTES:
                 self._spill_bucket(bucket)
 
-    def sorted(self, size: int) -> Iterator[Pairs]:
+    def iterate_sorted(self, size: int) -> Iterator[Pairs]:
         """Everything in key order, in parts of at most ``size`` pairs."""
         # Buckets are ascending ranges of keys, so sorting one after the other sorts everything.
         for bucket in range(self._count):
             raw, values = self._load_bucket(bucket)
             keys = self._np.frombuffer(raw, dtype=">u8")
-            order = stable_order(keys.astype(self._np.uint64))
+            order = compute_stable_order(keys.astype(self._np.uint64))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
-                yield words(keys[part]), [values[place] for place in part.tolist()]
+                yield read_words(keys[part]), [values[place] for place in part.tolist()]
 
     def _spill_bucket(self, bucket: int) -> None:
         try:
-            self._files[bucket].write(packed(b"".join(self._keys[bucket]), self._values[bucket]))
+            self._files[bucket].write(encode_part(b"".join(self._keys[bucket]), self._values[bucket]))
         except OSError as problem:
             raise _describe_write_failure(problem, self._directory) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
@@ -142,7 +142,7 @@ class Buckets:
         if self._count > 1:
             file = self._files[bucket]
             file.seek(0)
-            for raw, part in parts_in(file):
+            for raw, part in read_parts(file):
                 keys.append(raw)
                 values += part
             file.close()
@@ -218,14 +218,14 @@ class PartFiles:
         with suppress(OSError):
             self._stack.close()
 
-    def add(self, part: int, value: object) -> None:
+    def add_value(self, part: int, value: object) -> None:
         """Add a value to a part. Raises StorageError ``SOW-ENG-040``."""
         try:
             pickle.dump(value, self._files[part], pickle.HIGHEST_PROTOCOL)
         except OSError as problem:
             raise _describe_write_failure(problem, self._directory or Path(tempfile.gettempdir())) from problem
 
-    def values(self, part: int) -> Iterator[Any]:
+    def read_values(self, part: int) -> Iterator[Any]:
         """The values of a part. Raises StorageError ``SOW-ENG-040``."""
         file = self._files[part]
         try:

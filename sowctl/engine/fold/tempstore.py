@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def aside(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
+def open_temporary_topic(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
     """``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with what is in it."""
     import tempfile  # with shutil and random; most commands make no such store
 

@@ -29,7 +29,9 @@ REWRITE_MIN_BYTES = 1 << 16
 
 
 class ChainBlock(Struct, frozen=True):
-    """What one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of ``lineage``."""
+    """The links that one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of
+    ``lineage``.
+    """
 
     identity: tuple[str, ...]
     lineage: bytes
@@ -38,14 +40,14 @@ class ChainBlock(Struct, frozen=True):
     end: int = 0
 
 
-def read(path: Path, seam: Seam) -> list[ChainBlock] | None:
+def read_blocks(path: Path, seam: Seam) -> list[ChainBlock] | None:
     """The whole blocks of a file, None where there is no file. Raises StorageError ``SOW-ENG-055``."""
     try:
         raw: bytes = seam.call("file.read", path.read_bytes)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise trouble(path, error) from error
+        raise build_file_error(path, error) from error
     return list(_parse_chain_blocks(raw, path))
 
 
@@ -69,7 +71,7 @@ def _parse_chain_blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
             raise DamageError("SOW-ENG-056", "the file is not a file of chains", place=str(path)) from error
 
 
-def append(
+def append_block(
     path: Path, block: ChainBlock, keep: int, seam: Seam, *, whole: Iterable[tuple[bytes, bytes]], shared: bool
 ) -> int:
     """Add a block behind the first ``keep`` bytes and sync it; returns where it ends.
@@ -100,11 +102,11 @@ def append(
                 sync_directory(path.parent, seam)
             return keep + len(content)
     except OSError as error:
-        raise trouble(path, error) from error
+        raise build_file_error(path, error) from error
 
 
 def _find_whole_end(path: Path, seam: Seam) -> int:
-    found = read(path, seam)
+    found = read_blocks(path, seam)
     return found[-1].end if found else 0
 
 
@@ -167,6 +169,6 @@ def _encode_chain_block(block: ChainBlock) -> bytes:
     return _BLOCK_HEADER.pack(len(body), crc32(body)) + body
 
 
-def trouble(path: Path, error: OSError) -> StorageError:
-    """What the operating system refused."""
+def build_file_error(path: Path, error: OSError) -> StorageError:
+    """Build the error for a refusal of the operating system."""
     return StorageError("SOW-ENG-055", f"file of chains: {error.strerror or error}", place=str(path))

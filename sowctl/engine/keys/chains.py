@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.keys.chainfile import ChainBlock, append, read
-from sowctl.engine.keys.keymaker import MISSING_KEY, ChainKeeper, Keys, generator_error
+from sowctl.engine.fold.blocks import read_entry_values
+from sowctl.engine.keys.chainfile import ChainBlock, append_block, read_blocks
+from sowctl.engine.keys.keymaker import MISSING_KEY_CODE, ChainKeeper, Keys, build_generator_error
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import DamageError, MissingError, SowError
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.messages.base import KeyTexts
-from sowctl.store.codec import KEY_CHECK_SLICE, TOMBSTONE, payloads
+from sowctl.store.codec import KEY_CHECK_SLICE, TOMBSTONE_FLAG, extract_payloads
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
 
-TWO_CHAINS = "SOW-PUB-017"
+TWO_CHAINS_CODE = "SOW-PUB-017"
 NO_LINEAGE = bytes(16)
 NO_DIGEST = bytes(16)
 """The digest of a message that gets none."""
@@ -51,14 +51,14 @@ class ChainOptions(Struct, frozen=True):
     validation: bool
 
 
-class ChainedKeys:
+class ChainKeys:
     """Hands on the texts of primary and secondary fields; the keys follow under the locks."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
-        self._texts = kind.key_texts((options.primary, *options.secondary))
+        self._texts = kind.build_key_extractor((options.primary, *options.secondary))
         self.chains: ChainKeeper | None = Chains(instance, topic, kind, options)
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """The texts of primary and secondary fields, with empty digests: keys follow under the locks."""
@@ -68,19 +68,19 @@ class ChainedKeys:
 
 
 class Chains:
-    """What is known of the chains of one topic. ``links`` maps a value to the digest of its chain."""
+    """The known chains of one topic. ``links`` maps a value to the digest of its chain."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
         self.links: dict[bytes, bytes] = {}
         self._instance = instance
         self._topic = topic
         self._options = options
-        self._prefix = prefix(topic.key_domain)
+        self._prefix = build_domain_prefix(topic.key_domain)
         # Of published messages only the primary value is learnt: a secondary value names a chain and does not become
         # part of it.
-        self._texts = kind.key_texts((options.primary,))
+        self._texts = kind.build_key_extractor((options.primary,))
         self._identity = (topic.name, topic.message_type, str(options.primary), *map(str, options.secondary))
-        self.path = file_of_chains(instance, topic, options)
+        self.path = find_chain_file(instance, topic, options)
         self._position = 0
         self._lineage = NO_LINEAGE
         self._end = -1
@@ -118,11 +118,12 @@ class Chains:
         if first and self._options.validation:
             self._validate_chains(topic)
 
-    def name(
+    def assign_digests(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
         """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and what gets none."""
-        # What this batch would teach; it becomes a part of the chains only in :meth:`learn`, when the batch is written.
+        # What this batch would teach; it becomes a part of the chains only in :meth:`learn_links`, when the batch is
+        # written.
         self._pending = {}
         known, fresh = self.links, dict[bytes, bytes]()
         digests, refused = [NO_DIGEST] * len(texts), []
@@ -140,45 +141,45 @@ class Chains:
                         found.setdefault(digest, value)
             if len(found) > 1:
                 values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
-                refused.append(Refusal(places[index], TWO_CHAINS, f"it belongs to two chains: {values}"))
+                refused.append(Refusal(places[index], TWO_CHAINS_CODE, f"it belongs to two chains: {values}"))
                 continue
             # A head needs a primary value: the key is made of it.
             if not found and primary is None:
                 text = f"key field {self._options.primary} is missing or empty, and no chain has its other keys"
-                refused.append(Refusal(places[index], MISSING_KEY, text))
+                refused.append(Refusal(places[index], MISSING_KEY_CODE, text))
                 continue
             # A new chain has the key that its head's primary value makes.
-            digests[index] = next(iter(found)) if found else key_digest(self._prefix, (primary,))
+            digests[index] = next(iter(found)) if found else compute_key_digest(self._prefix, (primary,))
             if primary is not None and primary not in known and primary not in fresh:
                 fresh[primary] = digests[index]
                 # Not known yet: a message that is refused later must not leave its value in a chain.
                 self._pending[places[index]] = primary, digests[index]
         return digests, refused
 
-    def linked(self, places: Iterable[int]) -> set[int]:
+    def find_new_links(self, places: Iterable[int]) -> set[int]:
         """Those of ``places`` whose messages would be the first of their value in a chain."""
         return {place for place in places if place in self._pending}
 
-    def learn(self, places: Iterable[int], last_txid: int) -> None:
+    def learn_links(self, places: Iterable[int], last_txid: int) -> None:
         """The messages at these places of the batch are written, up to ``last_txid``."""
         for place in places:
             if place in self._pending:
                 self._add_link(*self._pending[place])
         self._position, self._moved = last_txid, True
 
-    def saved(self, lineage: bytes) -> int:
+    def find_saved_txid(self, lineage: bytes) -> int:
         """The txid up to which the file knows the chains of the journal of ``lineage``."""
         self._load_file_blocks(None)
         return self._position if self._lineage == lineage else 0
 
-    def save(self) -> None:
+    def save_links(self) -> None:
         """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
         if self.path is None or not (self._fresh or self._moved):
             return
         # The block says up to which txid it knows the topic, so that the next reader goes on in the journal from there.
         block = ChainBlock(self._identity, self._lineage, self._position, list(self._fresh.items()))
         keep, shared = max(self._end, 0), self._topic.journalled
-        self._end = append(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
+        self._end = append_block(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
         self._fresh, self._moved = {}, False
 
     def _add_link(self, value: bytes, digest: bytes) -> None:
@@ -189,7 +190,7 @@ class Chains:
     def _load_file_blocks(self, until: int | None) -> None:
         """The file's blocks, as far as they are of these chains and not behind ``until``."""
         self._end, self._position, self.links, self._fresh = -1, 0, {}, {}
-        blocks = read(self.path, self._instance.seam) if self.path is not None else None
+        blocks = read_blocks(self.path, self._instance.seam) if self.path is not None else None
         if blocks is None:
             return
         self._end = 0
@@ -209,7 +210,7 @@ class Chains:
             self._position, self._end = max(self._position, block.applied), block.end
 
     def _has_file_changed(self) -> bool:
-        """Whether another process has written the file."""
+        """Return whether another process has written the file."""
         try:
             return self.path is not None and self.path.stat().st_size != max(self._end, 0)
         except OSError:
@@ -225,12 +226,12 @@ class Chains:
             if self._lineage != log.lineage:
                 self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
             # Pruned between this question and the walk, a chain would be forgotten, and its next message get a new key.
-            log.need_all(self._position)
+            log.require_files_after(self._position)
             # The journals do not reach back to the topic's first entry; the records tell at least the primary values.
-            if self._position == 0 and not log.covers(ref):
+            if self._position == 0 and not log.covers_topic(ref):
                 self._learn_from_records(topic)
-            for block in log.blocks(after=self._position, topic=ref):
-                keys, values = values_of(block, ref, after=self._position)
+            for block in log.iter_blocks(after=self._position, topic=ref):
+                keys, values = read_entry_values(block, ref, after=self._position)
                 self._learn_from_values(keys, values)
                 self._position, self._moved = block.last_txid, True
         self._position = max(self._position, topic.last_txid)
@@ -242,8 +243,8 @@ class Chains:
     def _learn_from_values(self, keys: list[bytes], values: list[bytes]) -> None:
         """Learn from published messages and the keys that they got."""
         # A deletion ends a record and not its chain: a later message of the chain gets the same key again.
-        live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE]
-        texts, _ = self._texts(payloads(values[place] for place in live))
+        live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE_FLAG]
+        texts, _ = self._texts(extract_payloads(values[place] for place in live))
         for place, (primary,) in zip(live, texts, strict=True):
             if primary is not None:
                 self._add_link(primary, keys[place] + values[place][KEY_CHECK_SLICE])
@@ -259,7 +260,7 @@ class Chains:
     def _validate_chains(self, topic: OpenTopic) -> None:
         """Compare every record's primary value with its chain."""
         for keys, values in topic.scan(_SCAN_BATCH_RECORDS, self._instance.now):
-            texts, _ = self._texts(payloads(values))
+            texts, _ = self._texts(extract_payloads(values))
             for key, value, (primary,) in zip(keys, values, texts, strict=True):
                 if primary is not None and self.links.get(primary, b"") != key + value[KEY_CHECK_SLICE]:
                     raise DamageError(
@@ -273,7 +274,7 @@ class Chains:
                     )
 
 
-def chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> ChainOptions:
+def parse_chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> ChainOptions:
     """The options of the generator: Primary (or the first Key), Secondary (or further Keys), FileName, Validation.
 
     Raises ConfigError ``SOW-ENG-052``.
@@ -286,28 +287,28 @@ def chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> Cha
     secondary = secondary + keys
     unknown = [tag for tag, _ in options if tag not in ("Primary", "Secondary", "Key", "FileName", "Validation")]
     if unknown:
-        raise generator_error(
+        raise build_generator_error(
             topic, f"unknown option {unknown[0]}; the options are Primary Secondary Key FileName Validation"
         )
     if len(primary) != 1 or not secondary:
-        raise generator_error(
+        raise build_generator_error(
             topic, "one Primary (or first Key) and at least one Secondary (or further Key) are required"
         )
     values = {tag: text for tag, text in options if tag in ("FileName", "Validation")}
     validation = values.get("Validation", "false").lower()
     if validation not in ("true", "false", "enabled", "disabled"):
-        raise generator_error(topic, f"Validation must be true or false, not {validation!r}")
+        raise build_generator_error(topic, f"Validation must be true or false, not {validation!r}")
     try:
         paths = [parse_path(text) for text in primary + secondary]
     except SowError as error:
-        raise generator_error(topic, error.message) from error
+        raise build_generator_error(topic, error.message) from error
     return ChainOptions(paths[0], tuple(paths[1:]), values.get("FileName"), validation in ("true", "enabled"))
 
 
-def file_of_chains(instance: Instance, topic: TopicConfig, options: ChainOptions) -> Path | None:
-    """Where the chains of a topic are kept: the option FileName as a topic's FileName, else beside the store."""
+def find_chain_file(instance: Instance, topic: TopicConfig, options: ChainOptions) -> Path | None:
+    """Find the file of a topic's chains: the option FileName as a topic's FileName, else beside the store."""
     if options.file_name and instance.config is not None:
-        from sowctl.config.model import file_of
+        from sowctl.config.model import format_file_name
 
-        return instance.config.root / file_of(options.file_name, topic.name, topic.message_type)
+        return instance.config.root / format_file_name(options.file_name, topic.name, topic.message_type)
     return topic.file.with_name(topic.file.name + ".chains") if topic.file is not None else None

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from sowctl.config.actions import CHAINING, KEY_GENERATORS
-from sowctl.engine.extensions.plugins import Options, entry_point, is_library, modules
-from sowctl.engine.keys.keymaker import KeyMaker, Keys, generator_error
+from sowctl.config.actions import ID_CHAINING_GENERATOR, KEY_GENERATOR_GROUP
+from sowctl.engine.extensions.plugins import ModuleOptions, is_library, list_modules, load_entry_point
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, build_generator_error
 from sowctl.errors import ConfigError, SowError, UsageError
-from sowctl.identity.keys import given_text, key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest, encode_key_text
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path, parse_path
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
 
-NO_KEY = "SOW-PUB-016"
+NO_KEY_CODE = "SOW-PUB-016"
 
 
 class Generator(Protocol):
-    """What a registered factory returns. ``fields`` are paths as configurations write them."""
+    """A key generator, as a registered factory returns it. ``fields`` are paths as configurations write them."""
 
     fields: Sequence[str]
 
@@ -38,17 +38,17 @@ class Generator(Protocol):
         ...
 
 
-class GeneratedKeys:
+class GeneratorKeys:
     """Keys that a registered generator makes."""
 
     chains = None
 
     def __init__(self, topic: TopicConfig, kind: MessageType, generator: Generator, paths: Sequence[Path]) -> None:
-        self._prefix = prefix(topic.key_domain)
+        self._prefix = build_domain_prefix(topic.key_domain)
         self._generator = generator
-        self._texts = kind.key_texts(paths) if paths else None
+        self._texts = kind.build_key_extractor(paths) if paths else None
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """Keys of the texts that the generator gives; refused with SOW-PUB-016 where it gives none."""
@@ -64,16 +64,16 @@ class GeneratedKeys:
             try:
                 identity = self._generate_identity(texts[index], payload)
             except _NoKeyError as error:
-                refused[index] = Refusal(index, NO_KEY, str(error))
+                refused[index] = Refusal(index, NO_KEY_CODE, str(error))
                 continue
-            digests[index], own[index] = key_digest(self._prefix, (identity,)), (identity,)
+            digests[index], own[index] = compute_key_digest(self._prefix, (identity,)), (identity,)
         return Keys(digests, None, own)
 
     def _generate_identity(self, texts: Sequence[bytes | None], payload: bytes) -> bytes:
         try:
             identity = self._generator.key(texts, payload)
             if isinstance(identity, str):
-                identity = given_text(identity)
+                identity = encode_key_text(identity)
         except UsageError as error:
             raise _NoKeyError(f"the key generator returned no key: {error.message}") from error
         except ValueError as error:
@@ -90,7 +90,7 @@ class _NoKeyError(Exception):
     """Why a message has no key."""
 
 
-def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) -> KeyMaker:
+def build_generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) -> KeyMaker:
     """The keys of a topic with a KeyGenerator.
 
     Raises ConfigError: ``SOW-PUB-010`` where nothing stands in for its module, ``SOW-ENG-052`` for options that the
@@ -98,34 +98,35 @@ def generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) ->
     """
     assert topic.key_generator is not None
     name = topic.key_generator.module
-    module = modules(instance).get(name)
+    module = list_modules(instance).get(name)
     options = (*(module.options if module is not None else ()), *topic.key_generator.options)
     # An installed package comes before what is built in: it was installed for this module's name.
-    factory = entry_point(KEY_GENERATORS, name)
+    factory = load_entry_point(KEY_GENERATOR_GROUP, name)
     if factory is not None:
         generator = _create_generator(topic, factory, options)
-        return GeneratedKeys(topic, kind, generator, _parse_key_paths(topic, generator.fields))
-    if module is not None and is_library(module, CHAINING):
-        from sowctl.engine.keys.chains import ChainedKeys, chain_options
+        return GeneratorKeys(topic, kind, generator, _parse_key_paths(topic, generator.fields))
+    if module is not None and is_library(module, ID_CHAINING_GENERATOR):
+        from sowctl.engine.keys.chains import ChainKeys, parse_chain_options
 
-        return ChainedKeys(instance, topic, kind, chain_options(topic, options))
+        return ChainKeys(instance, topic, kind, parse_chain_options(topic, options))
     raise ConfigError(
         "SOW-PUB-010",
         f"topic {topic.name!r} has a key generator with module {name!r}, but no installed package replaces it",
         place=str(topic.key_generator.place),
-        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATORS}, see sowctl-plugins(7)",
+        hint=f"install a Python package that registers {name!r} in the group {KEY_GENERATOR_GROUP},"
+        " see sowctl-plugins(7)",
     )
 
 
-def _create_generator(topic: TopicConfig, factory: object, options: Options) -> Generator:
+def _create_generator(topic: TopicConfig, factory: object, options: ModuleOptions) -> Generator:
     try:
-        generator = cast("Callable[[Options], Any]", factory)(options)
+        generator = cast("Callable[[ModuleOptions], Any]", factory)(options)
     except Exception as error:
-        raise generator_error(topic, f"{type(error).__name__}: {error}") from error
+        raise build_generator_error(topic, f"{type(error).__name__}: {error}") from error
     if not hasattr(generator, "fields"):
-        raise generator_error(topic, "the object returned by its factory has no fields")
+        raise build_generator_error(topic, "the object returned by its factory has no fields")
     if not callable(getattr(generator, "key", None)):
-        raise generator_error(topic, "the object returned by its factory has no method key(texts, payload)")
+        raise build_generator_error(topic, "the object returned by its factory has no method key(texts, payload)")
     return cast(Generator, generator)
 
 
@@ -133,4 +134,4 @@ def _parse_key_paths(topic: TopicConfig, fields: Sequence[str]) -> list[Path]:
     try:
         return [parse_path(field) for field in fields]
     except SowError as error:
-        raise generator_error(topic, error.message) from error
+        raise build_generator_error(topic, error.message) from error

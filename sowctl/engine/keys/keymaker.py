@@ -1,4 +1,4 @@
-"""What the other rooms know of keys: the keys of a batch, what makes them, and what is asked of chains.
+"""The interfaces of keys: the keys of a batch, what makes them, and what is asked of chains.
 
 Three kinds of topics make keys, each by a module of its own: :mod:`~sowctl.engine.keys.modes` (key fields, or the
 publisher's choice), :mod:`~sowctl.engine.keys.generators` (a registered generator) and
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sowctl.errors import ConfigError, UsageError
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.messages.base import KeyTexts
 from sowctl.values.fields import Refusal
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import OpenTopic
     from sowctl.messages.framing.envelope import Envelope
 
-MISSING_KEY = "SOW-PUB-002"
+MISSING_KEY_CODE = "SOW-PUB-002"
 
 
 class Keys(NamedTuple):
@@ -40,8 +40,8 @@ class Keys(NamedTuple):
 class ChainKeeper(Protocol):
     """The chains of one topic, which name keys in the order in which messages are published.
 
-    For each batch, with the topic's locks held: :meth:`catch_up`, :meth:`name`, and :meth:`learn` once the entries of
-    the batch are written.
+    For each batch, with the topic's locks held: :meth:`catch_up`, :meth:`assign_digests`, and :meth:`learn_links` once
+    the entries of the batch are written.
     """
 
     @property
@@ -51,22 +51,22 @@ class ChainKeeper(Protocol):
     def catch_up(self, topic: OpenTopic) -> None:
         """Learn what others have published; ``topic`` is up to date."""
 
-    def name(
+    def assign_digests(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
         """The digests of the messages ``keep``, whose places in the batch are ``places``, and which get none."""
 
-    def linked(self, places: Iterable[int]) -> set[int]:
+    def find_new_links(self, places: Iterable[int]) -> set[int]:
         """Those of ``places`` whose messages would be the first of their value in a chain."""
 
-    def learn(self, places: Iterable[int], last_txid: int) -> None:
+    def learn_links(self, places: Iterable[int], last_txid: int) -> None:
         """The messages at these places of the batch are written, up to ``last_txid``."""
 
-    def saved(self, lineage: bytes) -> int:
+    def find_saved_txid(self, lineage: bytes) -> int:
         """The txid up to which what is kept on disk knows the journal of ``lineage``."""
         ...
 
-    def save(self) -> None:
+    def save_links(self) -> None:
         """Put what is new into the file."""
 
 
@@ -75,37 +75,37 @@ class KeyMaker(Protocol):
 
     @property
     def chains(self) -> ChainKeeper | None:
-        """What is known of chains."""
+        """The known chains, None for keys that do not depend on them."""
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """The keys of ``payloads``; messages without one are added to ``refused``."""
 
 
-def logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
+def derive_logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
     """The digests of messages whose keys are made, under the domains of their logical topics.
 
     Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
     for a key that another logical topic holds is refused as a collision.
     """
     # One prefix for each logical topic of the batch: many messages share few names.
-    prefixes = {name: prefix(name.decode()) for name in set(names)}
+    prefixes = {name: build_domain_prefix(name.decode()) for name in set(names)}
     texts = keys.texts if keys.texts is not None else [(key,) for key in keys.user_keys or ()]
-    own = [key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
+    own = [compute_key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
     if not topic.shares_domain:
         return own
     return [shared[:8] + digest[8:] for shared, digest in zip(keys.digests, own, strict=True)]
 
 
-def without_keys(topic: TopicConfig, hint: str | None = None) -> UsageError:
+def build_keyless_error(topic: TopicConfig, hint: str | None = None) -> UsageError:
     """The error where a key is meant of a topic that only the transaction log names."""
     return UsageError(
         "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint=hint, topic=topic.name
     )
 
 
-def generator_error(topic: TopicConfig, why: str) -> ConfigError:
+def build_generator_error(topic: TopicConfig, why: str) -> ConfigError:
     """The error for a key generator that cannot be made of its options."""
     assert topic.key_generator is not None
     return ConfigError(

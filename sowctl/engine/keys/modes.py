@@ -1,7 +1,7 @@
 """From messages to SOW keys, by the one mode of their topic: key fields, the publisher's choice, or a key generator.
 
-:func:`key_maker` chooses; publishing, bulk writes, ``key`` and ``replay --rekey`` all ask it, for whole batches and
-before any lock is taken. Only a chaining generator has to know what the topic holds: it hands on the texts of its
+:func:`build_key_maker` chooses; publishing, bulk writes, ``key`` and ``replay --rekey`` all ask it, for whole batches
+and before any lock is taken. Only a chaining generator has to know what the topic holds: it hands on the texts of its
 fields and names the keys under the locks (:mod:`sowctl.engine.keys.chains`). Ruled by ``behaviour`` 1.1 and
 ``sow-store(5)``, SOW key.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.keys.keymaker import MISSING_KEY, KeyMaker, Keys, without_keys
+from sowctl.engine.keys.keymaker import MISSING_KEY_CODE, KeyMaker, Keys, build_keyless_error
 from sowctl.errors import ConfigError, UsageError
-from sowctl.identity.keys import batch_digester, given_text, is_user_key, user_key_digest
+from sowctl.identity.keys import build_batch_digester, compute_user_key_digest, encode_key_text, is_user_key
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class FieldKeys:
     def __init__(self, topic: TopicConfig, kind: MessageType, *, null: bool) -> None:
         self._paths = topic.keys
         self._null = null
-        self._texts = kind.key_texts(topic.keys)
-        self._digest = batch_digester(topic.key_domain, len(topic.keys))
+        self._texts = kind.build_key_extractor(topic.keys)
+        self._digest = build_batch_digester(topic.key_domain, len(topic.keys))
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """Keys of the texts of the Key fields; refused with SOW-PUB-002 where one is missing."""
@@ -51,7 +51,7 @@ class FieldKeys:
             if None in parts and not self._null and index not in refused:
                 missing = [str(path) for path, text in zip(self._paths, parts, strict=True) if text is None]
                 words = f"key field {missing[0]} is" if len(missing) == 1 else f"key fields {', '.join(missing)} are"
-                refused[index] = Refusal(index, MISSING_KEY, f"{words} missing or empty")
+                refused[index] = Refusal(index, MISSING_KEY_CODE, f"{words} missing or empty")
         return Keys(self._digest(texts, null=True), None, texts)
 
 
@@ -63,7 +63,7 @@ class UserKeys:
     def __init__(self, default: str | None) -> None:
         self._default = default
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """Keys of the texts that publishers chose; refused with SOW-PUB-003 where one is missing, or outside the Base64
@@ -72,7 +72,7 @@ class UserKeys:
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
         # One key for all messages is encoded once.
-        encoded = [given_text(key or "") for key in given or (default,)]
+        encoded = [encode_key_text(key or "") for key in given or (default,)]
         keys = encoded if given else encoded * len(payloads)
         for index, key in enumerate(keys):
             if not is_user_key(key):
@@ -83,7 +83,7 @@ class UserKeys:
                     else "the topic requires a SOW key with every message"
                 )
                 refused.setdefault(index, Refusal(index, "SOW-PUB-003", text))
-        return Keys([user_key_digest(key) for key in keys], list(keys))
+        return Keys([compute_user_key_digest(key) for key in keys], list(keys))
 
 
 class NoKeys:
@@ -91,15 +91,15 @@ class NoKeys:
 
     chains = None
 
-    def make(
+    def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
         """Zeros for every message: the topic has no records, and so no keys."""
         return Keys([bytes(16)] * len(payloads))
 
 
-def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options: PublishOptions) -> KeyMaker:
-    """What makes the keys of a topic.
+def build_key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options: PublishOptions) -> KeyMaker:
+    """Build the key maker of a topic.
 
     Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
     a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own, ``SOW-PUB-025`` for key
@@ -107,7 +107,7 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
     """
     if topic.key_mode == "none":
         if options.sow_key is not None:
-            raise without_keys(topic, hint="remove --sow-key")
+            raise build_keyless_error(topic, hint="remove --sow-key")
         return NoKeys()
     if topic.key_mode == "user":
         return UserKeys(options.sow_key)
@@ -127,9 +127,9 @@ def key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options
         )
     if topic.key_mode == "fields":
         return FieldKeys(topic, kind, null=options.allow_null_key)
-    from sowctl.engine.keys.generators import generated_keys
+    from sowctl.engine.keys.generators import build_generated_keys
 
-    maker = generated_keys(instance, topic, kind)
+    maker = build_generated_keys(instance, topic, kind)
     if maker.chains is not None and topic.pattern is not None:
         raise ConfigError(
             "SOW-PUB-023",

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
-from sowctl.engine.keys.modes import key_maker
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, derive_logical_keys
+from sowctl.engine.keys.modes import build_key_maker
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics.positions import other_keys
-from sowctl.identity.keys import user_key_digest
-from sowctl.store.codec import KEY_CHECK_SLICE, USER_KEY, decode, logical_topic, payloads
+from sowctl.engine.topics.positions import make_other_keys_error
+from sowctl.identity.keys import compute_user_key_digest
+from sowctl.store.codec import KEY_CHECK_SLICE, USER_KEY_FLAG, decode_record, extract_payloads, read_logical_topic
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -40,41 +40,43 @@ class PresentKeys:
     def __init__(self, instance: Instance, topic: TopicConfig) -> None:
         self.topic = topic
         self._instance = instance
-        self._kind = instance.type_of(topic.message_type)
+        self._kind = instance.find_message_type(topic.message_type)
         # The key was made of the message before Enrichment, and stored is the one behind it.
         by_fields = topic.key_mode == "fields" and self._kind.filterable and not _is_key_enriched(topic)
         self.known = topic.key_mode == "user" or by_fields
 
     @cached_property
     def maker(self) -> KeyMaker:
-        """What makes keys of messages; raises what :func:`~sowctl.engine.keys.modes.key_maker` raises."""
+        """The key maker of the topic; raises what :func:`~sowctl.engine.keys.modes.build_key_maker` raises."""
         # A record may have been published with a NULL key on purpose: it must not count as one under a wrong key.
-        return key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
+        return build_key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
 
     @cached_property
     def _strict_key_maker(self) -> KeyMaker:
-        return key_maker(self._instance, self.topic, self._kind, PublishOptions())
+        return build_key_maker(self._instance, self.topic, self._kind, PublishOptions())
 
-    def digests(self, keys: Sequence[bytes], values: Sequence[bytes], *, null: bool = True) -> list[bytes | None]:
+    def compute_digests(
+        self, keys: Sequence[bytes], values: Sequence[bytes], *, null: bool = True
+    ) -> list[bytes | None]:
         """The digests of stored values, None where there is no key: the message cannot be read, or has no user key.
 
         A missing field counts as NULL, or without ``null`` as no key.
         """
         without: set[int] = set()
         if self.topic.key_mode == "user":
-            texts = [decode(key, value).user_key for key, value in zip(keys, values, strict=True)]
+            texts = [decode_record(key, value).user_key for key, value in zip(keys, values, strict=True)]
             without = {place for place, text in enumerate(texts) if text is None}
-            made = Keys([user_key_digest(text or b"") for text in texts], [text or b"" for text in texts])
+            made = Keys([compute_user_key_digest(text or b"") for text in texts], [text or b"" for text in texts])
         else:
             refused: dict[int, Refusal] = {}
-            made = (self.maker if null else self._strict_key_maker).make(payloads(values), None, refused)
+            made = (self.maker if null else self._strict_key_maker).make_keys(extract_payloads(values), None, refused)
             without = set(refused)
         digests = made.digests
         if self.topic.pattern is not None:
-            digests = logical_keys(self.topic, made, [logical_topic(value) or b"" for value in values])
+            digests = derive_logical_keys(self.topic, made, [read_logical_topic(value) or b"" for value in values])
         return [None if place in without else digest for place, digest in enumerate(digests)]
 
-    def others(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+    def find_misplaced(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
         """Places of the records that stand under another key than theirs; none where that is not known.
 
         A record without the key that a publisher would have had to choose is one of them.
@@ -85,8 +87,10 @@ class PresentKeys:
         absent = self.topic.key_mode == "user"
         return [
             place
-            for place, (key, value, digest) in enumerate(zip(keys, values, self.digests(keys, values), strict=True))
-            if (absent and not value[0] & USER_KEY if digest is None else digest != key + value[KEY_CHECK_SLICE])
+            for place, (key, value, digest) in enumerate(
+                zip(keys, values, self.compute_digests(keys, values), strict=True)
+            )
+            if (absent and not value[0] & USER_KEY_FLAG if digest is None else digest != key + value[KEY_CHECK_SLICE])
         ]
 
 
@@ -98,7 +102,7 @@ class KeyCheck:
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
 
-    def see(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def sample_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at some of the records that come from one place, spread over them."""
         step = -(-len(keys) // SAMPLE_RECORDS) or 1
         # Spread over the block, so that not only the messages of its beginning are looked at.
@@ -108,31 +112,33 @@ class KeyCheck:
         if len(self._keys) >= CHECK_BATCH_RECORDS:
             self.finish()
 
-    def watching(self, parts: Iterable[tuple[list[bytes], list[bytes]]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def watch_parts(
+        self, parts: Iterable[tuple[list[bytes], list[bytes]]]
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """``parts`` as they come, looked at."""
         for keys, values in parts:
-            self.see(keys, values)
+            self.sample_records(keys, values)
             yield keys, values
 
     def finish(self) -> None:
         """Compare what was gathered."""
         keys, values = self._keys, self._values
         self._keys, self._values = [], []
-        for place in self._present.others(keys, values):
+        for place in self._present.find_misplaced(keys, values):
             # One is enough: the rebuild ends before the new store is put in place.
-            raise other_keys(self._present.topic, int.from_bytes(keys[place], "big"))
+            raise make_other_keys_error(self._present.topic, int.from_bytes(keys[place], "big"))
 
 
 def _is_key_enriched(topic: TopicConfig) -> bool:
-    """Whether Enrichment writes a key field, or something that a key field lies in."""
+    """Return whether Enrichment writes a key field, or something that a key field lies in."""
     if not topic.enrichment:
         return False
-    from sowctl.config.texts import definition
+    from sowctl.config.expression_texts import parse_definition
 
     keys = [str(key) for key in topic.keys]
-    for section in topic.node.all("Enrichment"):
-        for field in section.all("Field"):
-            found = definition(field, projection=False)
+    for section in topic.node.find_all("Enrichment"):
+        for field in section.find_all("Field"):
+            found = parse_definition(field, projection=False)
             written = str(found.destination) if found is not None else ""
             if written and any(key == written or key.startswith(written + "/") for key in keys):
                 return True

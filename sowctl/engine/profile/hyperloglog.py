@@ -15,36 +15,36 @@ from collections.abc import Iterable
 
 import numpy as np
 
-BITS = 12
-COUNTERS = 1 << BITS
-ERROR = 1.04 / math.sqrt(COUNTERS)
+INDEX_BITS = 12
+COUNTER_COUNT = 1 << INDEX_BITS
+STANDARD_ERROR = 1.04 / math.sqrt(COUNTER_COUNT)
 """The standard error, as a part of the number."""
-_REST = 64 - BITS
+_REMAINING_BITS = 64 - INDEX_BITS
 
 
 class HyperLogLog:
     """Counts what is added to it; the same hash counts once."""
 
     def __init__(self) -> None:
-        self._counters = np.zeros(COUNTERS, np.uint8)
+        self._counters = np.zeros(COUNTER_COUNT, np.uint8)
 
-    def add(self, hashes: Iterable[int]) -> None:
+    def add_hashes(self, hashes: Iterable[int]) -> None:
         """Take values by their 64-bit hashes."""
         found = np.fromiter(hashes, np.uint64)
-        places = (found >> np.uint64(_REST)).astype(np.int64)
-        rest = found & np.uint64((1 << _REST) - 1)
+        places = (found >> np.uint64(_REMAINING_BITS)).astype(np.int64)
+        rest = found & np.uint64((1 << _REMAINING_BITS) - 1)
         # 52 bits are exact as a double, whose exponent is the number of bits up to the first that is set.
         lengths = np.frexp(rest.astype(np.float64))[1]
-        np.maximum.at(self._counters, places, (_REST + 1 - lengths).astype(np.uint8))
+        np.maximum.at(self._counters, places, (_REMAINING_BITS + 1 - lengths).astype(np.uint8))
 
-    def estimate(self) -> int:
-        """How many different values there were, about."""
-        counts = np.bincount(self._counters, minlength=_REST + 2).tolist()
-        found = COUNTERS * _tau(1 - counts[_REST + 1] / COUNTERS)
-        for place in range(_REST, 0, -1):
+    def estimate_distinct(self) -> int:
+        """Estimate the number of different values."""
+        counts = np.bincount(self._counters, minlength=_REMAINING_BITS + 2).tolist()
+        found = COUNTER_COUNT * _tau(1 - counts[_REMAINING_BITS + 1] / COUNTER_COUNT)
+        for place in range(_REMAINING_BITS, 0, -1):
             found = 0.5 * (found + counts[place])
-        found += COUNTERS * _sigma(counts[0] / COUNTERS)
-        return 0 if math.isinf(found) else round(COUNTERS * COUNTERS / (2 * math.log(2) * found))
+        found += COUNTER_COUNT * _sigma(counts[0] / COUNTER_COUNT)
+        return 0 if math.isinf(found) else round(COUNTER_COUNT * COUNTER_COUNT / (2 * math.log(2) * found))
 
 
 def _sigma(part: float) -> float:

@@ -1,4 +1,4 @@
-"""What was seen of messages as a JSON Schema (draft 2020-12), which all of these messages satisfy.
+"""The JSON Schema (draft 2020-12) of profiled messages, which all of them satisfy.
 
 Called by the command ``schema``.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sowctl.engine.profile.shape import PathProfile
+    from sowctl.engine.profile.path_profile import PathProfile
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+DIALECT_URL = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema(root: PathProfile, title: str) -> dict[str, Any]:
+def build_json_schema(root: PathProfile, title: str) -> dict[str, Any]:
     """The schema of the messages below ``root``. A member is required where no object lacked it."""
-    return {"$schema": DIALECT, "title": title, **_of(root)}
+    return {"$schema": DIALECT_URL, "title": title, **_build_path_schema(root)}
 
 
-def _of(shape: PathProfile) -> dict[str, Any]:
+def _build_path_schema(shape: PathProfile) -> dict[str, Any]:
     types = [name for name, count in shape.types.items() if count]
     if "integer" in types and "number" in types:
         # There a number may be an integer.
@@ -28,10 +28,10 @@ def _of(shape: PathProfile) -> dict[str, Any]:
         return {"type": "string", "contentEncoding": "base64"}
     found: dict[str, Any] = {"type": types[0] if len(types) == 1 else types} if types else {}
     if shape.members:
-        found["properties"] = {name: _of(member) for name, member in shape.members.items()}
-        required = [name for name, member in shape.members.items() if not member.missing]
+        found["properties"] = {name: _build_path_schema(member) for name, member in shape.members.items()}
+        required = [name for name, member in shape.members.items() if not member.missing_count]
         if required:
             found["required"] = required
     if shape.elements is not None:
-        found["items"] = _of(shape.elements)
+        found["items"] = _build_path_schema(shape.elements)
     return found

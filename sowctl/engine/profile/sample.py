@@ -15,28 +15,28 @@ from msgspec import Struct
 
 from sowctl.engine.records import RecordBatch
 
-BATCH = 1000
-TOGETHER = 4 << 20
+LOWEST_BATCH_RECORDS = 1000
+MAX_BATCH_BYTES = 4 << 20
 """Bytes of payloads that are handed on together. What is known of a path is brought up to date once for each time, so
 that of 1,000 paths few payloads cost as much as many; as trees they take about ten times as much memory."""
-_ALL = 1 << 64
+_HASH_RANGE = 1 << 64
 
 
 class SampleShare(Struct, frozen=True):
-    """What is looked at: ``most`` records, or each one with the probability ``part``; None, None: all of them."""
+    """The size of a sample: ``most`` records, or each with the probability ``part``; None, None: all."""
 
     most: int | None = None
     part: float | None = None
 
     @property
     def is_all(self) -> bool:
-        """Whether no record is left out."""
+        """True if no record is left out."""
         return self.most is None and self.part is None
 
 
-class Sampled:
+class PayloadSample:
     """Iterate for the payloads of a sample of one topic's ``batches``, at most ``most`` at a time and bytes as
-    :data:`TOGETHER` says; ``seen`` and ``taken`` count meanwhile."""
+    :data:`MAX_BATCH_BYTES` says; ``seen`` and ``taken`` count meanwhile."""
 
     def __init__(self, batches: Iterable[RecordBatch], share: SampleShare, most: int | None = None) -> None:
         self.seen = 0
@@ -46,48 +46,48 @@ class Sampled:
         self._most = most
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        found = self._lowest(self._share.most) if self._share.most is not None else self._each()
+        found = self._iterate_lowest(self._share.most) if self._share.most is not None else self._iterate_share()
         held: list[bytes] = []
         size = 0
         for payloads in found:
             self.taken += len(payloads)
             held += payloads
             size += sum(map(len, payloads))
-            if size > TOGETHER or (self._most is not None and len(held) >= self._most):
+            if size > MAX_BATCH_BYTES or (self._most is not None and len(held) >= self._most):
                 yield held
                 held, size = [], 0
         if held:
             yield held
 
-    def _each(self) -> Iterator[list[bytes]]:
-        limit = _ALL if self._share.part is None else int(self._share.part * _ALL)
+    def _iterate_share(self) -> Iterator[list[bytes]]:
+        limit = _HASH_RANGE if self._share.part is None else int(self._share.part * _HASH_RANGE)
         for batch in self._batches:
             self.seen += len(batch)
-            if limit == _ALL:
+            if limit == _HASH_RANGE:
                 yield list(batch.payloads)
                 continue
-            places = [at for at, key in enumerate(batch.keys) if _hash(key) < limit]
+            places = [at for at, key in enumerate(batch.keys) if _hash_key(key) < limit]
             if places:
                 # Payloads are cut out of the stored values when they are asked for: only what is taken is.
                 payloads = batch.payloads
                 yield [payloads[at] for at in places]
 
-    def _lowest(self, most: int) -> Iterator[list[bytes]]:
+    def _iterate_lowest(self, most: int) -> Iterator[list[bytes]]:
         # A heap with the highest hash on top. The second number is the place in the result; no two are alike.
         kept: list[tuple[int, int, bytes]] = []
         for batch in self._batches:
             payloads = batch.payloads
             for at, key in enumerate(batch.keys, self.seen):
-                rank = -_hash(key)
+                rank = -_hash_key(key)
                 if len(kept) < most:
                     heappush(kept, (rank, at, payloads[at - self.seen]))
                 elif kept and rank > kept[0][0]:
                     heappushpop(kept, (rank, at, payloads[at - self.seen]))
             self.seen += len(batch)
         kept.sort(key=lambda one: one[1])
-        for start in range(0, len(kept), BATCH):
-            yield [payload for _, _, payload in kept[start : start + BATCH]]
+        for start in range(0, len(kept), LOWEST_BATCH_RECORDS):
+            yield [payload for _, _, payload in kept[start : start + LOWEST_BATCH_RECORDS]]
 
 
-def _hash(key: bytes) -> int:
+def _hash_key(key: bytes) -> int:
     return xxhash.xxh3_64_intdigest(key)

@@ -1,11 +1,11 @@
 """The values of one path, and how often each occurs: all of them as long as there is room, estimates beyond.
 
-The paths of a question share a :class:`Room`. Where their values outgrow it, the path with the most values keeps a
-sketch of them instead: HyperLogLog for their number, and for the most frequent ones the counters of Misra and Gries
+The paths of a question share a :class:`TallyBudget`. Where their values outgrow it, the path with the most values keeps
+a sketch of them instead: HyperLogLog for their number, and for the most frequent ones the counters of Misra and Gries
 (1982), whose counts are too low by a known number at most. Values are equal where the language has them equal as
 numbers or as texts: 1 and 1.0 are one value, 1 and ``"1"`` two. TRUE and FALSE are counted apart from numbers.
 
-Called by :mod:`sowctl.engine.profile.shape` and the verb ``stats``.
+Called by :mod:`sowctl.engine.profile.path_profile` and the verb ``stats``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Sequence
 import xxhash
 from msgspec import Struct
 
-from sowctl.engine.profile.hyperloglog import ERROR, HyperLogLog
+from sowctl.engine.profile.hyperloglog import STANDARD_ERROR, HyperLogLog
 
-HELD = 500_000
+MAX_HELD_VALUES = 500_000
 """Values that all paths of a question hold together: about 60 MB."""
-TOP = 256
+MAX_FREQUENT_VALUES = 256
 """Counters for the most frequent values of a path whose values are not all held."""
-LONGEST = 100
+MAX_TEXT_CHARACTERS = 100
 """Characters of a text that are held; longer texts are told apart by their hashes of 128 bits."""
 
-Value = str | int | float
+ScalarValue = str | int | float
 
 
 class ClippedText(Struct, frozen=True):
@@ -35,17 +35,17 @@ class ClippedText(Struct, frozen=True):
     hashed: bytes
 
 
-class Distinct(Struct, frozen=True):
-    """How many different values there are; ``error`` is the standard error of an estimate, 0 where it is exact."""
+class DistinctCount(Struct, frozen=True):
+    """The number of different values; ``error`` is the standard error of an estimate, 0 where it is exact."""
 
     count: int
     error: float
 
 
-class Frequent(Struct, frozen=True):
+class FrequentValue(Struct, frozen=True):
     """A value (of a long text the beginning and ``...``) that occurs ``count`` times, and ``missed`` more at most."""
 
-    value: Value | bool
+    value: ScalarValue | bool
     count: int
     missed: int
 
@@ -53,10 +53,10 @@ class Frequent(Struct, frozen=True):
 class Tally:
     """Counts the values of one path. ``top``: also which are the most frequent ones, when not all can be held."""
 
-    def __init__(self, room: Room, *, top: bool = False) -> None:
+    def __init__(self, room: TallyBudget, *, top: bool = False) -> None:
         self.booleans = [0, 0]
-        self.held: Counter[Value | ClippedText] = Counter()
-        self.examples: list[Value | bool] = []
+        self.held: Counter[ScalarValue | ClippedText] = Counter()
+        self.examples: list[ScalarValue | bool] = []
         self._top = top
         self._missed = 0
         self._sketch: HyperLogLog | None = None
@@ -64,7 +64,7 @@ class Tally:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all different values are held."""
+        """True if all different values are held."""
         return self._sketch is None
 
     def add_booleans(self, values: Sequence[bool]) -> None:
@@ -73,76 +73,80 @@ class Tally:
         self.booleans[True] += true
         self.booleans[False] += len(values) - true
         if len(self.examples) < 3:
-            self._note(dict.fromkeys(values))
+            self._count_values(dict.fromkeys(values))
 
-    def add(self, values: Sequence[Value]) -> None:
+    def add_values(self, values: Sequence[ScalarValue]) -> None:
         """Count numbers or texts, all of ``values`` of one kind."""
         if not values:
             return
-        keys: Sequence[Value | ClippedText] = values
-        if type(values[0]) is str and max(map(len, values)) > LONGEST:  # type: ignore[arg-type]  # all are texts
-            keys = [_cut(value) if len(value) > LONGEST else value for value in values]  # type: ignore[arg-type]
+        keys: Sequence[ScalarValue | ClippedText] = values
+        if type(values[0]) is str and max(map(len, values)) > MAX_TEXT_CHARACTERS:  # type: ignore[arg-type]  # all are texts
+            keys = [_clip_text(value) if len(value) > MAX_TEXT_CHARACTERS else value for value in values]  # type: ignore[arg-type]
         if len(self.examples) < 3:
-            self._note(dict.fromkeys(keys))
+            self._count_values(dict.fromkeys(keys))
         if self._sketch is None:
             self.held.update(keys)
             return
         counts = Counter(keys)
-        self._sketch.add(map(_hash, counts))
+        self._sketch.add_hashes(map(_hash_value, counts))
         if self._top:
             self.held.update(counts)
-            self._thin()
+            self._drop_rare_values()
 
-    def _note(self, values: dict[Value | ClippedText, None] | dict[bool, None]) -> None:
+    def _count_values(self, values: dict[ScalarValue | ClippedText, None] | dict[bool, None]) -> None:
         for value in values:
-            shown = _shown(value)
+            shown = _format_value(value)
             if len(self.examples) < 3 and not any(
                 shown == known and type(shown) is type(known) for known in self.examples
             ):
                 self.examples.append(shown)
 
-    def sketch(self) -> None:
+    def switch_to_sketch(self) -> None:
         """Let go of the values, and estimate from now on."""
         self._sketch = HyperLogLog()
-        self._sketch.add(map(_hash, self.held))
+        self._sketch.add_hashes(map(_hash_value, self.held))
         if self._top:
-            self._thin()
+            self._drop_rare_values()
         else:
             self.held = Counter()
 
-    def _thin(self) -> None:
-        """Keep the :data:`TOP` most frequent values: what the next one has is taken from the count of each."""
-        if len(self.held) <= TOP:
+    def _drop_rare_values(self) -> None:
+        """Keep the :data:`MAX_FREQUENT_VALUES` most frequent values: what the next one has is taken from the count
+        of each.
+        """
+        if len(self.held) <= MAX_FREQUENT_VALUES:
             return
-        ranked = self.held.most_common(TOP + 1)
+        ranked = self.held.most_common(MAX_FREQUENT_VALUES + 1)
         # The law of Misra and Gries, as Agarwal and others (2012) merge such summaries: no count is too low by more
         # than all that was taken so far, and what is gone was never more frequent than that.
-        less = ranked[TOP][1]
+        less = ranked[MAX_FREQUENT_VALUES][1]
         self._missed += less
-        self.held = Counter({value: count - less for value, count in ranked[:TOP] if count > less})
+        self.held = Counter({value: count - less for value, count in ranked[:MAX_FREQUENT_VALUES] if count > less})
 
-    def distinct(self) -> Distinct:
-        """How many different values there are."""
+    def count_distinct(self) -> DistinctCount:
+        """Return the number of different values."""
         truths = sum(map(bool, self.booleans))
         if self._sketch is None:
-            return Distinct(len(self.held) + truths, 0.0)
-        return Distinct(self._sketch.estimate() + truths, ERROR)
+            return DistinctCount(len(self.held) + truths, 0.0)
+        return DistinctCount(self._sketch.estimate_distinct() + truths, STANDARD_ERROR)
 
-    def frequent(self, count: int) -> list[Frequent]:
+    def list_frequent(self, count: int) -> list[FrequentValue]:
         """The most frequent values, those that came first before others as frequent."""
-        found = [Frequent(_shown(value), number, self._missed) for value, number in self.held.most_common(count)]
-        found += [Frequent(truth, self.booleans[truth], 0) for truth in (True, False) if self.booleans[truth]]
+        found = [
+            FrequentValue(_format_value(value), number, self._missed) for value, number in self.held.most_common(count)
+        ]
+        found += [FrequentValue(truth, self.booleans[truth], 0) for truth in (True, False) if self.booleans[truth]]
         return sorted(found, key=lambda one: -one.count)[:count]
 
 
-class Room:
-    """What the tallies of one question may hold together."""
+class TallyBudget:
+    """The memory bound of all tallies of one question."""
 
-    def __init__(self, held: int = HELD) -> None:
+    def __init__(self, held: int = MAX_HELD_VALUES) -> None:
         self.limit = held
         self.tallies: list[Tally] = []
 
-    def settle(self) -> None:
+    def enforce(self) -> None:
         """Make room where there is none left. Called after each batch."""
         exact = [tally for tally in self.tallies if tally.is_exact]
         held = sum(len(tally.held) for tally in exact)
@@ -151,18 +155,18 @@ class Room:
             if held <= self.limit:
                 return
             held -= len(tally.held)
-            tally.sketch()
+            tally.switch_to_sketch()
 
 
-def _cut(text: str) -> ClippedText:
-    return ClippedText(text[:LONGEST], xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")))
+def _clip_text(text: str) -> ClippedText:
+    return ClippedText(text[:MAX_TEXT_CHARACTERS], xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")))
 
 
-def _shown(value: Value | ClippedText | bool) -> Value | bool:
+def _format_value(value: ScalarValue | ClippedText | bool) -> ScalarValue | bool:
     return f"{value.begins}..." if isinstance(value, ClippedText) else value
 
 
-def _hash(value: Value | ClippedText) -> int:
+def _hash_value(value: ScalarValue | ClippedText) -> int:
     if isinstance(value, ClippedText):
         return xxhash.xxh3_64_intdigest(value.hashed, 1)
     if isinstance(value, str):

@@ -6,17 +6,18 @@
 * ``recovery``: where a queue begins, and its state made anew from the journal.
 * ``fairness``: how messages are shared among those who ask.
 * ``barriers``: messages that wait for all before them and hold up all behind them.
-* ``settling``: how a message leaves the queue or returns to it; the entries that say so.
+* ``settlement``: how a message leaves the queue or returns to it; the entries that say so.
 * ``handles``: what names a message and its lease.
 * ``leases``: leasing, acknowledging, cancelling, renewing.
-* ``bodies``: the payloads of messages, from the blocks in which they lie.
-* ``returning``: leases, delays and lifetimes that end.
+* ``message_reader``: the payloads of messages, from the blocks in which they lie.
+* ``returns``: leases, delays and lifetimes that end.
 * ``presence``: which workers live.
-* ``turn``, ``turns``: one change of a queue: locks, catching up, what fell due, the change, its journal entries.
+* ``queue_change``, ``change_runner``: one change of a queue: locks, catching up, what fell due, the change, its journal
+  entries.
 * ``queue``: an opened queue; what commands and the Python API call.
-* ``reading``: what is not leased, as a source for queries and views.
-* ``figures``: depth, rates and holders, as reports.
-* ``outlook``: what ``info`` says of a queue without changing anything.
+* ``queue_source``: what is not leased, as a source for queries and views.
+* ``reports``: depth, rates and holders, as reports.
+* ``summary``: what ``info`` says of a queue without changing anything.
 * ``verification``: the state against the journal, for ``check``.
 * ``worker``: processes that run a command for each message.
 

@@ -10,17 +10,25 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from sowctl.config.matching import topic_matches
-from sowctl.engine.queues.settling import DEADLY, QueueEntry, apply_entry, count_end, earlier, finish, spot_of
+from sowctl.config.topic_patterns import topic_matches
+from sowctl.engine.queues.settlement import (
+    DEAD_REASONS,
+    QueueEntry,
+    apply_entry,
+    choose_earlier,
+    count_settled,
+    find_pending,
+    finish_message,
+)
 from sowctl.engine.search.matcher import evaluate_places, name_entry
 from sowctl.journal.block import Position
-from sowctl.journal.blockcodec import LOGICAL_TOPICS
+from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS, REQUEUE
 from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
 from sowctl.store.queue.values import Barrier
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
     from sowctl.engine.queues.expressions import QueueExpressions
     from sowctl.expressions.environment import Header
     from sowctl.journal.block import Block
@@ -29,12 +37,12 @@ if TYPE_CHECKING:
     from sowctl.store.queue.rows import StateRows
 
 T = TypeVar("T")
-AT_ONCE = 50_000
+MAX_CHANGE_MESSAGES = 50_000
 """Messages that one change takes in at most: a long journal is read in several, and no lock is held for long."""
 
 
 class Backlog:
-    """What of the journal belongs to one queue. ``owner`` is the instance's publisher id; ``expressions`` compiles."""
+    """The journal's new entries for one queue. ``owner`` is the instance's publisher id; ``expressions`` compiles."""
 
     def __init__(self, queue: Queue, expressions: Callable[[], QueueExpressions], owner: int, *, regex: bool) -> None:
         self._queue = queue
@@ -63,16 +71,16 @@ class Backlog:
             return True
         taken = 0
         start = Position(*state.position) if state.position is not None else None
-        for block in log.blocks(after=state.applied, until=last, start=start):
-            if taken >= AT_ONCE:
+        for block in log.iter_blocks(after=state.applied, until=last, start=start):
+            if taken >= MAX_CHANGE_MESSAGES:
                 return False
             room = None
             if self._queue.target_queue_depth is not None:
-                room = self._queue.target_queue_depth - state.pending
+                room = self._queue.target_queue_depth - state.pending_count
                 if room <= 0:
                     state.whole = False
                     return True
-            taken += self._take(rows, block, now, room)
+            taken += self._take_block(rows, block, now, room)
             rows.flush()
             if state.applied < block.last_txid:
                 state.whole = False
@@ -80,28 +88,28 @@ class Backlog:
         # Behind the last group there may be txids that an aborted one has used up, or that a restore has passed over.
         # The block that ends with them is another one then, or none: the last one would not be found under this txid.
         if state.applied < last:
-            state.applied, state.block = last, log.block_ending_with(last)
+            state.applied, state.block = last, log.find_block_ending_at(last)
         state.whole = True
         return True
 
-    def is_taken(self, name: str) -> bool:
-        """Whether messages of a topic belong to the queue."""
+    def takes_topic(self, name: str) -> bool:
+        """Return whether messages of a topic belong to the queue."""
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = topic_matches(self._queue.underlying, name, self._regex)
         return found
 
-    def _take(self, rows: StateRows, block: Block, now: int, room: int | None) -> int:
+    def _take_block(self, rows: StateRows, block: Block, now: int, room: int | None) -> int:
         """The entries of one block, ``room`` messages at most; how many messages there were."""
         state = rows.state
         after, until = state.applied, block.last_txid
-        places = self._passing(block, self._places(block, after))
+        places = self._filter_places(block, self._find_message_places(block, after))
         if room is not None and len(places) > room:
             # What comes later stays unread: acknowledgements too, or one could come before its message.
             until = block.first_txid + places[room] - 1
             places = places[:room]
         if places:
-            self._enter(rows, block, places, now)
+            self._add_pending(rows, block, places, now)
         self._apply_entries(rows, block, after, until)
         state.applied = until
         whole = until == block.last_txid
@@ -110,17 +118,17 @@ class Backlog:
         state.block = (block.start.number, block.start.offset, block.header.crc) if whole else None
         return len(places)
 
-    def _places(self, block: Block, after: int) -> Sequence[int]:
+    def _find_message_places(self, block: Block, after: int) -> Sequence[int]:
         """The places of the messages of the queue's topics behind the txid ``after``."""
         kind = self._queue.message_type
-        wanted = {index for index, (name, type_) in enumerate(block.topics) if type_ == kind and self.is_taken(name)}
+        wanted = {index for index, (name, type_) in enumerate(block.topics) if type_ == kind and self.takes_topic(name)}
         others: set[int] = set()
         # Columns are decompressed only for a block that has messages of the queue, or of logical topics.
-        if block.header.flags & LOGICAL_TOPICS:
+        if block.header.flags & LOGICAL_TOPICS_FLAG:
             others = {index for index, (_, type_) in enumerate(block.topics) if type_ == kind} - wanted
         if not wanted and not others:
             return ()
-        columns = block.columns()
+        columns = block.decode_columns()
         logical = columns.logical_topics if others else None
         if not wanted and logical is None:
             return ()
@@ -139,46 +147,46 @@ class Backlog:
         return found
 
     def _is_logical(self, name: bytes | None) -> bool:
-        return name is not None and self.is_taken(name.decode("utf-8", "replace"))
+        return name is not None and self.takes_topic(name.decode("utf-8", "replace"))
 
-    def _passing(self, block: Block, places: Sequence[int]) -> Sequence[int]:
+    def _filter_places(self, block: Block, places: Sequence[int]) -> Sequence[int]:
         """Of these places those of messages that pass the Filter."""
         if not places or not self._queue.filter:
             return places
-        return [places[index] for index in self._evaluate(self._expressions.matching, block, places)]
+        return [places[index] for index in self._evaluate(self._expressions.find_matching, block, places)]
 
     def _evaluate(
         self, evaluate: Callable[[Sequence[bytes], Sequence[Header] | None], T], block: Block, places: Sequence[int]
     ) -> T:
         """Evaluate an expression of the queue over messages; an error of it names the record that it is about."""
-        payloads, headers = self._read(block, places)
+        payloads, headers = self._read_messages(block, places)
         return evaluate_places(
             lambda part: evaluate(payloads[part], headers and headers[part]),
             len(places),
             lambda error, at: name_entry(error, block, places[at]),
         )
 
-    def _read(self, block: Block, places: Sequence[int]) -> tuple[list[bytes], list[Header] | None]:
-        payloads = block.payloads()
+    def _read_messages(self, block: Block, places: Sequence[int]) -> tuple[list[bytes], list[Header] | None]:
+        payloads = block.list_payloads()
         chosen = payloads if len(places) == len(payloads) else [payloads[place] for place in places]
         if not self._expressions.uses_header:
             return chosen, None
-        return chosen, _headers(block, places, chosen)
+        return chosen, _build_headers(block, places, chosen)
 
-    def _enter(self, rows: StateRows, block: Block, places: Sequence[int], now: int) -> None:
+    def _add_pending(self, rows: StateRows, block: Block, places: Sequence[int], now: int) -> None:
         """Make the messages at these places pending."""
-        columns, first = block.columns(), block.first_txid
+        columns, first = block.decode_columns(), block.first_txid
         made: dict[str, Sequence[int]] = {}
         if self._expressions.has_priority or self._queue.barrier:
             if self._expressions.has_priority:
-                made["priorities"] = self._evaluate(self._expressions.priorities, block, places)
-            barriers = self._evaluate(self._expressions.barriers, block, places)
+                made["priorities"] = self._evaluate(self._expressions.compute_priorities, block, places)
+            barriers = self._evaluate(self._expressions.find_barriers, block, places)
             if barriers:
                 made["states"] = bytes(BARRIER if index in barriers else READY for index in range(len(places)))
                 for index in barriers:
                     rows.put_barrier(first + places[index], Barrier())
         if self._queue.expiration_us is not None or any(columns.expirations):
-            made["expirations"] = self._expirations(columns, places)
+            made["expirations"] = self._compute_expirations(columns, places)
         if any(who != NO_PUBLISHER for who in columns.publishers):
             known = [number for number, _ in block.publishers]
             who = columns.publishers
@@ -188,27 +196,29 @@ class Backlog:
             named = [((one, sequence), first + place) for one, sequence, place in pairs if sequence]
             rows.put_names([name for name, _ in named], [txid for _, txid in named])
         txids = array("Q", [first + place for place in places])
-        self._append(rows, block, txids, made)
+        self._append_messages(rows, block, txids, made)
         state = rows.state
         state.entered += len(places)
-        state.minute(now).entered += len(places)
-        if rows.has_deferred():
+        state.open_minute(now).entered += len(places)
+        if rows.has_deferrals():
             self._settle_deferred(rows, block, txids, made, now)
 
-    def _append(self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]]) -> None:
+    def _append_messages(
+        self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]]
+    ) -> None:
         place = block.start.number, block.start.offset, block.start.txid
-        last = rows.last_page()
+        last = rows.find_last_page()
         at = 0
         while at < len(txids):
-            page = last[1] if last is not None and len(last[1]) < PAGE_MESSAGES else rows.make_page(txids[at])
+            page = last[1] if last is not None and len(last[1]) < PAGE_MESSAGES else rows.create_page(txids[at])
             stop = min(len(txids), at + PAGE_MESSAGES - len(page))
             part = {name: column[at:stop] for name, column in made.items()}
-            page.extend(txids[at:stop], place, **part)
+            page.append_messages(txids[at:stop], place, **part)
             for expiration in part.get("expirations", ()):
-                page.alarm = earlier(page.alarm, expiration)
+                page.alarm = choose_earlier(page.alarm, expiration)
             at, last = stop, None
 
-    def _expirations(self, columns: Columns, places: Sequence[int]) -> list[int]:
+    def _compute_expirations(self, columns: Columns, places: Sequence[int]) -> list[int]:
         """The end of each message's time in the queue, 0 for never (``behaviour`` 5.4, ExpirationModel)."""
         model, lifetime = self._queue.expiration_model, self._queue.expiration_us
         found = []
@@ -220,7 +230,7 @@ class Backlog:
             elif model == "default":
                 found.append(stamp)
             elif model == "earliest":
-                found.append(earlier(stamp, own))
+                found.append(choose_earlier(stamp, own))
             else:
                 # A queue without Expiration keeps messages for ever, which is later than any instant.
                 found.append(max(stamp, own) if own else 0)
@@ -230,27 +240,27 @@ class Backlog:
         self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]], now: int
     ) -> None:
         """Finish the messages whose acknowledgements came before them."""
-        times, first = block.columns().times, block.first_txid
+        times, first = block.decode_columns().times, block.first_txid
         nothing = (0,) * len(txids)
         named = zip(txids, made.get("publishers", nothing), made.get("sequences", nothing), strict=True)
         for txid, publisher, sequence in named:
             name = (publisher, sequence) if sequence else (self._owner, txid)
-            until = rows.deferred(name)
+            until = rows.find_deferral(name)
             if until is None:
                 continue
-            rows.undefer(name)
-            spot = spot_of(rows, txid)
+            rows.drop_deferral(name)
+            spot = find_pending(rows, txid)
             # One that came too late is delivered like any other (DeferredAckExpiration).
             if spot is not None and until > times[txid - first]:
-                finish(rows, spot)
-                count_end(rows, QueueEntry(ACK, name), now)
+                finish_message(rows, spot)
+                count_settled(rows, QueueEntry(ACK, name), now)
 
     def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:
-        """What entries about the queue itself say, in their order."""
+        """Apply the entries about the queue itself, in their order."""
         ref = self._queue.name, self._queue.message_type
         if ref not in block.topics:
             return
-        columns, first = block.columns(), block.first_txid
+        columns, first = block.decode_columns(), block.first_txid
         own = block.topics.index(ref)
         keys, checks = bytes(columns.keys), bytes(columns.checks)
         for place in range(max(0, after + 1 - first), until + 1 - first):
@@ -263,16 +273,16 @@ class Backlog:
             entry = QueueEntry(operation, name, (reason or b"").decode("ascii", "replace"))
             # Its own entries a state has done already. What they did may be undone since: a message that died and was
             # requeued is leased by now, perhaps. Acknowledgements are for ever, and done again where they are missing.
-            if first + place <= rows.told and (operation == REQUEUE or entry.reason in DEADLY):
+            if first + place <= rows.written_txid and (operation == REQUEUE or entry.reason in DEAD_REASONS):
                 continue
             apply_entry(rows, self._owner, entry, columns.times[place], self._queue.deferred_ack_expiration_us)
 
 
-def _headers(block: Block, places: Sequence[int], payloads: Sequence[bytes]) -> list[Header]:
-    """What message functions ask of messages in the journal."""
+def _build_headers(block: Block, places: Sequence[int], payloads: Sequence[bytes]) -> list[Header]:
+    """Build the headers that message functions read, for messages in the journal."""
     from sowctl.expressions.environment import Header
 
-    columns = block.columns()
+    columns = block.decode_columns()
     found = []
     for place, payload in zip(places, payloads, strict=True):
         logical = columns.logical_topics[place] if columns.logical_topics is not None else None

@@ -1,19 +1,19 @@
-"""Which queue is meant, and what of its configuration decides what is in it."""
+"""Finding a queue by its name, and the digest of what its configuration decides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.config.derived import Queue
-from sowctl.engine.topics.queuestates import queues_of
+from sowctl.config.derived_entries import Queue
+from sowctl.engine.topics.queuestates import list_configured_queues
 from sowctl.engine.topics.targets import split_target
 from sowctl.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-_SHOWN = 8
+_MAX_LISTED_QUEUES = 8
 """Names of queues that a message lists at most."""
 
 
@@ -24,14 +24,16 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
     without a TransactionLog.
     """
     name, message_type = split_target(text, message_type)
-    found = [one for one in queues_of(instance) if one.name == name and message_type in (None, one.message_type)]
+    found = [
+        one for one in list_configured_queues(instance) if one.name == name and message_type in (None, one.message_type)
+    ]
     if len(found) > 1:
         forms = ", ".join(f"[{one.message_type}].[{name}]" for one in found)
         raise UsageError(
             "SOW-ENG-030", f"{name!r} is ambiguous: it exists with several message types", hint=f"write one of {forms}"
         )
     if not found:
-        hint = _nearest(name, queues_of(instance))
+        hint = _format_queue_hint(name, list_configured_queues(instance))
         of = f" of type {message_type}" if message_type is not None else ""
         raise MissingError(
             "SOW-QUE-001",
@@ -45,8 +47,8 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
     return found[0]
 
 
-def _nearest(name: str, queues: Sequence[Queue]) -> str:
-    """What to say to a name that no queue has: those that are spelled like it, or which there are."""
+def _format_queue_hint(name: str, queues: Sequence[Queue]) -> str:
+    """Return the hint for a name that no queue has: queues of similar names, or all of them."""
     from difflib import get_close_matches
 
     names = [queue.name for queue in queues]
@@ -56,11 +58,15 @@ def _nearest(name: str, queues: Sequence[Queue]) -> str:
         return f"did you mean {' or '.join(near)}?"
     if not names:
         return "the configuration has no queues"
-    return f"the queues are: {', '.join(names)}" if len(names) <= _SHOWN else "sowctl queue list lists the queues"
+    return (
+        f"the queues are: {', '.join(names)}"
+        if len(names) <= _MAX_LISTED_QUEUES
+        else "sowctl queue list lists the queues"
+    )
 
 
-def digest_of(queue: Queue) -> bytes:
-    """What of a configuration decides which messages are in a queue and in which order; other digest, other state.
+def compute_definition_digest(queue: Queue) -> bytes:
+    """Return a digest of what decides the messages of a queue and their order; another one, another state.
 
     Limits, LeasePeriod, Leasing and FairnessModel are not part of it: they count when they are asked for.
     """

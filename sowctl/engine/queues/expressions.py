@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.values.compare import number_of
+from sowctl.values.scalars import to_number
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
     from sowctl.engine.instance import Instance
-    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.compiler import Filter
     from sowctl.expressions.environment import Environment, Header
-    from sowctl.expressions.rows.program import Value
+    from sowctl.expressions.rows.program import CompiledValue
     from sowctl.messages.base import Extractor
     from sowctl.values.fields import Refusal, Row, SlotValue
 
-HIGHEST = (1 << 64) - 1
+MAX_PRIORITY = (1 << 64) - 1
 
 
 class QueueExpressions:
@@ -24,21 +24,21 @@ class QueueExpressions:
 
     def __init__(self, instance: Instance, queue: Queue) -> None:
         self.needed = bool(queue.filter or queue.priority or queue.barrier)
-        self._type = instance.type_of(queue.message_type)
+        self._type = instance.find_message_type(queue.message_type)
         self._filter: Filter | None = None
         self._barrier: Filter | None = None
-        self._priority: Value | None = None
+        self._priority: CompiledValue | None = None
         self._readers: dict[int, Extractor] = {}
         if not self.needed:
             return
-        from sowctl.engine.search.matcher import environment_of
+        from sowctl.engine.search.matcher import build_environment
 
-        self._environment: Environment = environment_of(instance, endless=True)
-        from sowctl.engine.extensions.functions import functions_of
-        from sowctl.expressions.compile import compile_filter, compile_value
+        self._environment: Environment = build_environment(instance, endless=True)
+        from sowctl.engine.extensions.functions import load_functions
+        from sowctl.expressions.compiler import compile_filter, compile_value
         from sowctl.expressions.context import Context
 
-        extra = functions_of(instance)
+        extra = load_functions(instance)
         if queue.filter:
             self._filter = compile_filter(queue.filter, Context.QUEUE_FILTER, extra)
         if queue.barrier:
@@ -48,57 +48,61 @@ class QueueExpressions:
 
     @property
     def uses_header(self) -> bool:
-        """Whether an expression asks for more than fields of the message."""
+        """True if an expression reads more than fields of the message."""
         compiled = (self._filter, self._barrier, self._priority)
         return any(one is not None and one.uses_header for one in compiled)
 
     @property
     def has_priority(self) -> bool:
-        """Whether messages are delivered in an order of their own."""
+        """True if messages are delivered in an order of their own."""
         return self._priority is not None
 
-    def matching(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> Sequence[int]:
+    def find_matching(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> Sequence[int]:
         """The indexes of the messages that pass the Filter. One that cannot be read does not."""
-        return self._true(self._filter, payloads, headers)
+        return self._find_true(self._filter, payloads, headers)
 
-    def barriers(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> frozenset[int]:
+    def find_barriers(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> frozenset[int]:
         """The indexes of the messages that are barriers."""
         if self._barrier is None:
             return frozenset()
-        return frozenset(self._true(self._barrier, payloads, headers))
+        return frozenset(self._find_true(self._barrier, payloads, headers))
 
-    def priorities(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> list[int]:
+    def compute_priorities(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> list[int]:
         """The priority of each message, 0 to 2**64 - 1. NULL, NaN, and what is no number or cannot be read is 0."""
         assert self._priority is not None
-        rows, refused = self._read(self._priority, payloads)
-        values = self._priority.values(rows, self._environment, headers)
-        found = [_unsigned(value) for value in values]
+        rows, refused = self._read_slots(self._priority, payloads)
+        values = self._priority.compute_values(rows, self._environment, headers)
+        found = [_convert_to_unsigned(value) for value in values]
         for refusal in refused:
             found[refusal.index] = 0
         return found
 
-    def _true(self, test: Filter | None, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> Sequence[int]:
+    def _find_true(
+        self, test: Filter | None, payloads: Sequence[bytes], headers: Sequence[Header] | None
+    ) -> Sequence[int]:
         if test is None:
             return range(len(payloads))
-        rows, refused = self._read(test, payloads)
-        found = test.matches(rows, self._environment, headers)
+        rows, refused = self._read_slots(test, payloads)
+        found = test.find_matches(rows, self._environment, headers)
         if not refused:
             return found
         unread = {refusal.index for refusal in refused}
         return [index for index in found if index not in unread]
 
-    def _read(self, compiled: Filter | Value, payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
+    def _read_slots(
+        self, compiled: Filter | CompiledValue, payloads: Sequence[bytes]
+    ) -> tuple[list[Row], list[Refusal]]:
         if not compiled.slots:
             return [()] * len(payloads), []
         reader = self._readers.get(id(compiled))
         if reader is None:
-            reader = self._readers[id(compiled)] = self._type.extractor(compiled.slots)
+            reader = self._readers[id(compiled)] = self._type.build_extractor(compiled.slots)
         return reader(payloads)
 
 
-def _unsigned(value: SlotValue) -> int:
+def _convert_to_unsigned(value: SlotValue) -> int:
     """A value as an unsigned long: below zero is lowest, a fraction is cut off."""
-    number = number_of(value)
+    number = to_number(value)
     if number is None or number != number or number <= 0:
         return 0
-    return min(int(number), HIGHEST) if number < HIGHEST else HIGHEST
+    return min(int(number), MAX_PRIORITY) if number < MAX_PRIORITY else MAX_PRIORITY

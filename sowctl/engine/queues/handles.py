@@ -1,4 +1,4 @@
-"""What names a message of a queue and its lease, and what became of an act on it."""
+"""Handles of messages and their leases, and the outcome of an act on one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lease(Struct, frozen=True):
 
 
 class MessageHandle(Struct, frozen=True):
-    """Which message is meant: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
+    """A reference to a message: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
 
     name: tuple[int, int]
     token: int | None = None

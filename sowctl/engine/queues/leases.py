@@ -16,114 +16,116 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.engine.queues.barriers import Barriers
-from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.queues.fairness import LeaseCandidate, compute_share
 from sowctl.engine.queues.handles import Lease, MessageHandle, Outcome
-from sowctl.engine.queues.returning import return_one
-from sowctl.engine.queues.settling import (
-    DEFERRED,
-    FORCED,
-    Ends,
+from sowctl.engine.queues.returns import return_message
+from sowctl.engine.queues.settlement import (
+    DEFERRED_REASON,
+    FORCED_REASON,
+    PageMessage,
     QueueEntry,
-    Spot,
-    bury,
-    earlier,
-    name_of,
-    revive,
-    spot_of,
-    txid_of,
+    SettlementBatch,
+    choose_earlier,
+    find_pending,
+    find_txid,
+    read_bookmark,
+    remove_dead,
+    revive_dead,
 )
 from sowctl.journal.format import ACK, EXPIRE, REQUEUE
 from sowctl.store.queue.page import DELAYED, LEASED, MAX_COUNTER, NEVER_MICROS, READY, Page
 
 if TYPE_CHECKING:
-    from sowctl.engine.queues.turn import Turn
-    from sowctl.store.queue.rows import Name
+    from sowctl.engine.queues.queue_change import QueueChange
+    from sowctl.store.queue.rows import BookmarkName
     from sowctl.store.queue.values import Holder
 
-HUNGRY = 2_000_000
+MAX_ASK_AGE_MICROS = 2_000_000
 """Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
 
 
-def lease(turn: Turn, number: int, wanted: int) -> list[Lease]:
+def lease_messages(turn: QueueChange, number: int, wanted: int) -> list[Lease]:
     """Lease up to ``wanted`` messages to a holder, in the order of delivery; what its room and fairness leave of that.
 
     Under at-most-once they leave the queue with it: what is returned was journalled before.
     """
     rows, queue = turn.rows, turn.queue
     rows.verify_leases_of_holder(number)
-    holder = rows.holder(number)
+    holder = rows.load_holder(number)
     assert holder is not None
     holder.seen = turn.now
     barriers = Barriers(turn)
-    if (due := barriers.due(number)) is not None:
-        return [_barrier_lease(due)]
+    if (due := barriers.take_due_barrier(number)) is not None:
+        return [_build_barrier_lease(due)]
     free = min(wanted, holder.room - holder.in_flight) if holder.worker else wanted
-    taken = _take(turn, number, _fair(turn, number, holder, free, barriers.limit), barriers.limit)
+    taken = _take_ready(turn, number, _compute_fair_count(turn, number, holder, free, barriers.limit), barriers.limit)
     holder.in_flight += len(taken)
     if queue.semantics == "at-most-once":
-        ended = Ends(rows, turn.owner, ACK, "")
+        ended = SettlementBatch(rows, turn.owner, ACK, "")
         for one in taken:
-            spot = spot_of(rows, one.txid)
+            spot = find_pending(rows, one.txid)
             assert spot is not None
             ended.add(spot)
-        turn.journal_all(ended.entries)
-        ended.count(turn.now)
+        turn.add_entries(ended.entries)
+        ended.update_counters(turn.now)
         # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
         taken = [replace(one, token=0, until=NEVER_MICROS) for one in taken]
     holder.delivered += len(taken)
     holder.asked = 0 if len(taken) >= free else turn.now
     state = rows.state
     state.delivered += len(taken)
-    state.minute(turn.now).delivered += len(taken)
+    state.open_minute(turn.now).delivered += len(taken)
     if taken:
         state.turn = number
     return taken
 
 
-def _barrier_lease(spot: tuple[Page, int, Name]) -> Lease:
+def _build_barrier_lease(spot: tuple[Page, int, BookmarkName]) -> Lease:
     page, index, name = spot
-    place = page.place_of(index)
+    place = page.find_block_place(index)
     at = place.number, place.offset, place.before
     return Lease(
         page.txids[index], name, 0, NEVER_MICROS, page.deliveries[index], page.cancels[index], at, barrier=True
     )
 
 
-def _fair(turn: Turn, number: int, holder: Holder, free: int, limit: int | None) -> int:
-    """How many messages the holder gets."""
+def _compute_fair_count(turn: QueueChange, number: int, holder: Holder, free: int, limit: int | None) -> int:
+    """Return how many messages the holder gets."""
     rows, queue = turn.rows, turn.queue
     if free <= 0:
         return 0
-    available = rows.state.ready if limit is None else _before(turn, limit)
+    available = rows.state.ready if limit is None else _count_ready_before(turn, limit)
     if queue.max_backlog is not None:
         available = min(available, queue.max_backlog - rows.state.leased)
     if available <= 0:
         return 0
     others = [
-        Seat(other, one.in_flight, one.room)
-        for other, one in sorted(rows.holders().items())
-        if other != number and one.worker and one.asked and turn.now - one.asked <= HUNGRY
+        LeaseCandidate(other, one.in_flight, one.room)
+        for other, one in sorted(rows.list_holders().items())
+        if other != number and one.worker and one.asked and turn.now - one.asked <= MAX_ASK_AGE_MICROS
     ]
     if not others:
         return min(free, available)
-    seats = sorted([*others, Seat(number, holder.in_flight, holder.in_flight + free)], key=lambda seat: seat.number)
+    seats = sorted(
+        [*others, LeaseCandidate(number, holder.in_flight, holder.in_flight + free)], key=lambda seat: seat.number
+    )
     if holder.worker:
-        seats = [Seat(s.number, s.leased, holder.room) if s.number == number else s for s in seats]
-    return min(free, share(queue.fairness, seats, number, available, rows.state.turn))
+        seats = [LeaseCandidate(s.number, s.leased, holder.room) if s.number == number else s for s in seats]
+    return min(free, compute_share(queue.fairness, seats, number, available, rows.state.turn))
 
 
-def _before(turn: Turn, limit: int) -> int:
-    """How many messages are ready before a barrier, counted up to a few thousand."""
+def _count_ready_before(turn: QueueChange, limit: int) -> int:
+    """Count the messages that are ready before a barrier, up to a few thousand."""
     found = 0
-    for _, first in turn.rows.ready():
+    for _, first in turn.rows.iter_ready_pages():
         if first >= limit or found > 10_000:
             break
-        page = turn.rows.page(first)
+        page = turn.rows.load_page(first)
         found += sum(1 for txid, state in zip(page.txids, page.states, strict=True) if state == READY and txid < limit)
     return found
 
 
-def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease]:
+def _take_ready(turn: QueueChange, number: int, wanted: int, limit: int | None) -> list[Lease]:
     """Take the first ``wanted`` ready messages, those before the txid ``limit``."""
     rows, queue, now = turn.rows, turn.queue, turn.now
     period = queue.lease_period_us
@@ -131,39 +133,39 @@ def _take(turn: Turn, number: int, wanted: int, limit: int | None) -> list[Lease
     taken: list[Lease] = []
     if wanted <= 0:
         return taken
-    for priority, first in rows.ready():
+    for priority, first in rows.iter_ready_pages():
         if limit is not None and first >= limit:
             break
-        page = rows.page(first)
-        for start, stop in _ready(page, priority, limit, wanted - len(taken)):
+        page = rows.load_page(first)
+        for start, stop in _find_ready_runs(page, priority, limit, wanted - len(taken)):
             taken += _lease_run(turn, page, start, stop, number, until)
         if until != NEVER_MICROS:
-            page.alarm = earlier(page.alarm, until)
+            page.alarm = choose_earlier(page.alarm, until)
         if len(taken) == wanted:
             break
     return taken
 
 
-def _lease_run(turn: Turn, page: Page, start: int, stop: int, number: int, until: int) -> Iterable[Lease]:
+def _lease_run(turn: QueueChange, page: Page, start: int, stop: int, number: int, until: int) -> Iterable[Lease]:
     """Lease the messages from ``start`` to ``stop`` (exclusive), which lie in one block."""
     count = stop - start
-    tokens = turn.tokens(count)
+    tokens = turn.create_tokens(count)
     page.states[start:stop] = bytes((LEASED,)) * count
     page.holders[start:stop] = array("I", (number,)) * count
     page.tokens[start:stop] = array("Q", tokens)
     page.until[start:stop] = array("q", (until,)) * count
     deliveries = [min(delivered + 1, MAX_COUNTER) for delivered in page.deliveries[start:stop]]
     page.deliveries[start:stop] = array("H", deliveries)
-    place = page.place_of(start)
+    place = page.find_block_place(start)
     txids = page.txids[start:stop]
-    names: Iterable[Name] = zip(repeat(turn.owner), txids)
+    names: Iterable[BookmarkName] = zip(repeat(turn.owner), txids)
     if turn.rows.has_names:
-        names = [name_of(page, index, turn.owner) for index in range(start, stop)]
+        names = [read_bookmark(page, index, turn.owner) for index in range(start, stop)]
     at = repeat((place.number, place.offset, place.before))
     return map(Lease, txids, names, tokens, repeat(until), deliveries, page.cancels[start:stop], at)
 
 
-def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> Iterator[tuple[int, int]]:
+def _find_ready_runs(page: Page, priority: int, limit: int | None, wanted: int) -> Iterator[tuple[int, int]]:
     """The first ``wanted`` ready messages of a priority as runs of indexes (stop exclusive), each within one block."""
     states = page.states
     ranked = page.ranked
@@ -181,39 +183,39 @@ def _ready(page: Page, priority: int, limit: int | None, wanted: int) -> Iterato
         start = states.find(READY, stop, last)
 
 
-def acknowledge(
-    turn: Turn, handles: Sequence[MessageHandle], client: int | None, *, expire: bool = False
+def acknowledge_messages(
+    turn: QueueChange, handles: Sequence[MessageHandle], client: int | None, *, expire: bool = False
 ) -> list[Outcome]:
     """Finish messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
 
     A bookmark of a message that is not there yet is remembered (DeferredAckExpiration).
     """
     outcomes: list[Outcome] = []
-    ended = Ends(turn.rows, turn.owner, EXPIRE if expire else ACK, FORCED if expire else "")
+    ended = SettlementBatch(turn.rows, turn.owner, EXPIRE if expire else ACK, FORCED_REASON if expire else "")
     place = 0
     while place < len(handles):
         handle = handles[place]
-        spot, outcome = _meant(turn, handle, client)
+        spot, outcome = _find_pending(turn, handle, client)
         count = 1
         if spot is None:
-            outcomes.append(outcome if expire or outcome != "unknown" else _late(turn, handle))
+            outcomes.append(outcome if expire or outcome != "unknown" else _acknowledge_absent(turn, handle))
         elif handle.token is None or turn.rows.has_names:
             ended.add(spot)
             outcomes.append("done")
         else:
             # Messages that were leased together are acknowledged together: they stand in a row.
             _, page, index = spot
-            count = _run(handles, place, page, index, turn.owner)
+            count = _count_lease_run(handles, place, page, index, turn.owner)
             ended.add_run(page, index, index + count)
             outcomes += ["done"] * count
         place += count
-    turn.journal_all(ended.entries)
-    ended.count(turn.now)
+    turn.add_entries(ended.entries)
+    ended.update_counters(turn.now)
     return outcomes
 
 
-def _run(handles: Sequence[MessageHandle], place: int, page: Page, index: int, owner: int) -> int:
-    """How many leases in a row, from that at ``index`` on, are those that the handles from ``place`` on name."""
+def _count_lease_run(handles: Sequence[MessageHandle], place: int, page: Page, index: int, owner: int) -> int:
+    """Count the leases in a row, from ``index`` on, that the handles from ``place`` on name."""
     most = min(len(handles) - place, len(page) - index)
     count = 1
     columns = zip(page.txids[index + 1 :], page.tokens[index + 1 :], page.states[index + 1 :], strict=True)
@@ -227,37 +229,39 @@ def _run(handles: Sequence[MessageHandle], place: int, page: Page, index: int, o
     return count
 
 
-def _late(turn: Turn, handle: MessageHandle) -> Outcome:
+def _acknowledge_absent(turn: QueueChange, handle: MessageHandle) -> Outcome:
     """An acknowledgement of what is not pending: dead, done before, or not there yet."""
     rows, name = turn.rows, handle.name
-    txid = txid_of(rows, turn.owner, name)
+    txid = find_txid(rows, turn.owner, name)
     if handle.token is not None:
         return "stale"
-    if txid is not None and rows.dead_one(txid) is not None:
-        turn.journal(QueueEntry(ACK, name))
-        bury(rows, txid)
+    if txid is not None and rows.read_dead_message(txid) is not None:
+        turn.add_entry(QueueEntry(ACK, name))
+        remove_dead(rows, txid)
         return "done"
-    if name[0] == turn.owner and not turn.log.highest_sequence(turn.owner):
+    if name[0] == turn.owner and not turn.log.find_highest_sequence(turn.owner):
         past = name[1] <= rows.state.applied
     else:
-        past = name[1] <= turn.log.highest_sequence(name[0]) and rows.state.whole
+        past = name[1] <= turn.log.find_highest_sequence(name[0]) and rows.state.whole
     if past:
         return "unknown"
-    turn.journal(QueueEntry(ACK, name, DEFERRED))
-    rows.defer(name, turn.now + turn.queue.deferred_ack_expiration_us)
+    turn.add_entry(QueueEntry(ACK, name, DEFERRED_REASON))
+    rows.put_deferral(name, turn.now + turn.queue.deferred_ack_expiration_us)
     return "deferred"
 
 
-def cancel(turn: Turn, handles: Iterable[MessageHandle], client: int | None, *, started: bool = True) -> list[Outcome]:
+def cancel_leases(
+    turn: QueueChange, handles: Iterable[MessageHandle], client: int | None, *, started: bool = True
+) -> list[Outcome]:
     """Return leased messages to the queue; ``started`` False: untouched, which is no delivery and no cancel."""
     outcomes: list[Outcome] = []
     for handle in handles:
-        spot, outcome = _leased(turn, handle, client)
+        spot, outcome = _find_leased(turn, handle, client)
         if spot is None:
             outcomes.append(outcome)
             continue
         _, page, index = spot
-        holder = turn.rows.holder(page.holders[index])
+        holder = turn.rows.load_holder(page.holders[index])
         if holder is not None:
             if started:
                 holder.cancelled += 1
@@ -265,43 +269,43 @@ def cancel(turn: Turn, handles: Iterable[MessageHandle], client: int | None, *, 
                 holder.returned += 1
                 holder.delivered -= 1
                 turn.rows.state.delivered -= 1
-        reason = return_one(turn, spot, delay_us=handle.delay_us, cancelled=started, started=started)
+        reason = return_message(turn, spot, delay_us=handle.delay_us, cancelled=started, started=started)
         outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons of return_one are outcomes
     return outcomes
 
 
-def renew(turn: Turn, handles: Iterable[MessageHandle], client: int | None) -> list[Outcome]:
+def renew_leases(turn: QueueChange, handles: Iterable[MessageHandle], client: int | None) -> list[Outcome]:
     """Let leases last for another LeasePeriod from now on."""
     period = turn.queue.lease_period_us
     until = NEVER_MICROS if period is None else turn.now + period
     outcomes: list[Outcome] = []
     for handle in handles:
-        spot, outcome = _leased(turn, handle, client)
+        spot, outcome = _find_leased(turn, handle, client)
         if spot is not None:
             _, page, index = spot
             page.until[index] = until
             # Where LeasePeriod has become shorter, or the clock went back, it ends before the page was to be looked at.
             if until != NEVER_MICROS:
-                page.alarm = earlier(page.alarm, until)
+                page.alarm = choose_earlier(page.alarm, until)
         outcomes.append("done" if spot is not None else outcome)
     return outcomes
 
 
-def requeue(turn: Turn, names: Sequence[Name]) -> list[Outcome]:
+def requeue_messages(turn: QueueChange, names: Sequence[BookmarkName]) -> list[Outcome]:
     """Make delayed messages ready, and dead ones pending again with their counters at 0."""
     rows = turn.rows
     outcomes: list[Outcome] = []
     for name in names:
-        txid = txid_of(rows, turn.owner, name)
-        spot = None if txid is None else spot_of(rows, txid)
+        txid = find_txid(rows, turn.owner, name)
+        spot = None if txid is None else find_pending(rows, txid)
         if spot is not None and spot[1].states[spot[2]] == DELAYED:
             spot[1].states[spot[2]], spot[1].until[spot[2]] = READY, 0
             outcomes.append("done")
         elif spot is not None:
             outcomes.append("leased" if spot[1].states[spot[2]] == LEASED else "done")
-        elif txid is not None and rows.dead_one(txid) is not None:
-            turn.journal(QueueEntry(REQUEUE, name))
-            revive(rows, txid)
+        elif txid is not None and rows.read_dead_message(txid) is not None:
+            turn.add_entry(QueueEntry(REQUEUE, name))
+            revive_dead(rows, txid)
             rows.state.requeued += 1
             outcomes.append("done")
         else:
@@ -309,12 +313,12 @@ def requeue(turn: Turn, names: Sequence[Name]) -> list[Outcome]:
     return outcomes
 
 
-def _meant(turn: Turn, handle: MessageHandle, client: int | None) -> tuple[Spot | None, Outcome]:
+def _find_pending(turn: QueueChange, handle: MessageHandle, client: int | None) -> tuple[PageMessage | None, Outcome]:
     """The pending message that may be finished: None, and why, where there is none."""
     rows, name = turn.rows, handle.name
     # The usual bookmark is that of the instance: its number is the txid.
-    txid = name[1] if name[0] == turn.owner and not rows.has_names else txid_of(rows, turn.owner, name)
-    spot = None if txid is None else spot_of(rows, txid)
+    txid = name[1] if name[0] == turn.owner and not rows.has_names else find_txid(rows, turn.owner, name)
+    spot = None if txid is None else find_pending(rows, txid)
     if spot is None:
         return None, "stale" if handle.token is not None else "unknown"
     _, page, index = spot
@@ -328,18 +332,28 @@ def _meant(turn: Turn, handle: MessageHandle, client: int | None) -> tuple[Spot 
     return spot, "done"
 
 
-def _leased(turn: Turn, handle: MessageHandle, client: int | None) -> tuple[Spot | None, Outcome]:
+def _find_leased(turn: QueueChange, handle: MessageHandle, client: int | None) -> tuple[PageMessage | None, Outcome]:
     """The leased message that is meant."""
-    spot, outcome = _meant(turn, handle, client)
+    spot, outcome = _find_pending(turn, handle, client)
     if spot is not None and spot[1].states[spot[2]] != LEASED:
         return None, "not leased"
     return spot, outcome
 
 
-def pages_of(turn: Turn) -> Iterable[tuple[int, Page]]:
+def iterate_pages(turn: QueueChange) -> Iterable[tuple[int, Page]]:
     """All pages, in the order of txids."""
-    for first in list(turn.rows.firsts()):
-        yield first, turn.rows.page(first)
+    for first in list(turn.rows.iter_first_txids()):
+        yield first, turn.rows.load_page(first)
 
 
-__all__ = ["Lease", "MessageHandle", "Outcome", "acknowledge", "cancel", "lease", "pages_of", "renew", "requeue"]
+__all__ = [
+    "Lease",
+    "MessageHandle",
+    "Outcome",
+    "acknowledge_messages",
+    "cancel_leases",
+    "iterate_pages",
+    "lease_messages",
+    "renew_leases",
+    "requeue_messages",
+]

@@ -1,4 +1,4 @@
-"""Whether workers live: each holds the lock of a file of its own, which ends with its process.
+"""Lock files of live workers: each holds the lock of its own file, which ends with its process.
 
 A lock tells more than a process id: it counts in other containers of the machine, and no other process gets it later.
 The commands of a worker hold the lock, too. So what a worker leaves beside its lock, the files with messages for its
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.seam import Seam
 
 
-class Presence:
+class WorkerPresence:
     """The files of the workers of the queue whose state file is ``path``."""
 
     def __init__(self, path: Path, seam: Seam) -> None:
@@ -28,48 +28,48 @@ class Presence:
         self._own: dict[int, FileLock] = {}
         self._messages = 0
 
-    def _path(self, number: int) -> Path:
+    def _build_path(self, number: int) -> Path:
         return self._directory / f"{number}.lock"
 
-    def enter(self, number: int) -> bool:
+    def register_worker(self, number: int) -> bool:
         """From here on this process is the worker of this number; False where another one has it. Raises OSError."""
         if number in self._own:
             return True  # a change that is made again
         make_directories(self._directory, self._seam)
-        lock = FileLock(self._path(number), self._seam)
+        lock = FileLock(self._build_path(number), self._seam)
         if not lock.acquire(exclusive=True, wait=0):
             return False
         self._own[number] = lock
         return True
 
-    def leave(self, number: int) -> None:
+    def unregister_worker(self, number: int) -> None:
         """The worker of this number ends."""
         lock = self._own.pop(number, None)
         if lock is not None:
-            self._remove(number)
+            self._remove_files(number)
             lock.release()
 
-    def alone(self) -> bool:
-        """Whether this process is now the one that does what one at a time does; :meth:`leave` 0 ends it."""
-        return self.enter(0)
+    def try_exclusive_role(self) -> bool:
+        """Try to make this process the only one that does tasks done one at a time; leaving 0 ends it."""
+        return self.register_worker(0)
 
-    def descriptor(self, number: int) -> int:
+    def get_lock_descriptor(self, number: int) -> int:
         """The descriptor of the lock of a worker of this process."""
         return self._own[number].fd
 
-    def message_file(self, number: int, content: bytes) -> MessageFile:
+    def create_message_file(self, number: int, content: bytes) -> MessageFile:
         """A file for a command of this worker. Raises OSError."""
         self._messages += 1
         return MessageFile(self._directory.absolute() / f"{number}.message-{self._messages}", content)
 
-    def lives(self, number: int) -> bool:
-        """Whether the worker of this number lives. The files of one that does not are removed."""
+    def is_alive(self, number: int) -> bool:
+        """Return whether the worker of this number lives. The files of one that does not are removed."""
         held = self._own.get(number)
         if held is not None and held.pid == os.getpid():
             return True
-        if not self._path(number).exists():
+        if not self._build_path(number).exists():
             return False
-        lock = FileLock(self._path(number), self._seam)
+        lock = FileLock(self._build_path(number), self._seam)
         try:
             if not lock.acquire(exclusive=True, wait=0):
                 return True
@@ -77,12 +77,12 @@ class Presence:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             return self._is_held(lock)
-        self._remove(number)
+        self._remove_files(number)
         lock.release()
         return False
 
     def _is_held(self, lock: FileLock) -> bool:
-        """Whether a worker has its lock, for a process that may not write the file; True where it may not read it."""
+        """Return whether a worker has its lock, without writing; True where the file may not be read."""
         try:
             if not lock.acquire(exclusive=False, wait=0):
                 return True
@@ -91,18 +91,18 @@ class Presence:
         lock.release()
         return False
 
-    def sweep(self) -> None:
+    def remove_dead_files(self) -> None:
         """Remove the files of all workers that have ended, also of those that no state file knows of."""
         if self._directory.is_dir():
             for path in list(self._directory.glob("*.lock")):
                 if path.stem.isdecimal():
-                    self.lives(int(path.stem))
+                    self.is_alive(int(path.stem))
 
-    def _remove(self, number: int) -> None:
+    def _remove_files(self, number: int) -> None:
         # The lock's name goes last: as long as it is there, somebody will look here again.
         for path in self._directory.glob(f"{number}.message-*"):
             path.unlink(missing_ok=True)
-        self._path(number).unlink(missing_ok=True)
+        self._build_path(number).unlink(missing_ok=True)
 
 
 class MessageFile:

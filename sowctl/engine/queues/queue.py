@@ -10,26 +10,35 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.queues.bodies import Bodies
+from sowctl.engine.queues.change_runner import ChangeRunner
 from sowctl.engine.queues.handles import Lease, MessageHandle, Outcome
-from sowctl.engine.queues.settling import FORCED, GONE, QueueEntry, bury, count_end, finish, name_of, spot_of
-from sowctl.engine.queues.turn import Turn
-from sowctl.engine.queues.turns import Turns
+from sowctl.engine.queues.message_reader import MessageReader
+from sowctl.engine.queues.queue_change import QueueChange
+from sowctl.engine.queues.settlement import (
+    FORCED_REASON,
+    GONE_REASON,
+    QueueEntry,
+    count_settled,
+    find_pending,
+    finish_message,
+    read_bookmark,
+    remove_dead,
+)
 from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER_MICROS, READY
-from sowctl.store.queue.values import Holder, damaged
+from sowctl.store.queue.values import Holder, damaged_queue_error
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
     from sowctl.engine.instance import Instance
-    from sowctl.engine.queues.bodies import Body
+    from sowctl.engine.queues.message_reader import MessageBody
     from sowctl.store.queue.page import Page
-    from sowctl.store.queue.rows import Name
+    from sowctl.store.queue.rows import BookmarkName
 
-MOST_CLIENTS = 100
+MAX_IDLE_CLIENTS = 100
 """Clients without a lease that are remembered: every lease goes through all holders."""
-STATES = {READY: "ready", LEASED: "leased", DELAYED: "delayed", BARRIER: "ready"}
+STATE_NAMES = {READY: "ready", LEASED: "leased", DELAYED: "delayed", BARRIER: "ready"}
 
 
 class QueueMessage(Struct, frozen=True):
@@ -61,11 +70,11 @@ class QueueMessage(Struct, frozen=True):
 
     @property
     def bookmark(self) -> str:
-        """What acknowledgements name it by."""
+        """The bookmark by which the message is acknowledged."""
         return f"{self.name[0]}|{self.name[1]}|"
 
 
-class SeenMessage(Struct, frozen=True):
+class MessageSummary(Struct, frozen=True):
     """A message as a change saw it, without its payload."""
 
     txid: int
@@ -89,8 +98,8 @@ class OpenQueue:
     def __init__(self, instance: Instance, queue: Queue) -> None:
         self.instance = instance
         self.queue = queue
-        self.turns = Turns(instance, queue)
-        self._bodies: Bodies | None = None
+        self.turns = ChangeRunner(instance, queue)
+        self._bodies: MessageReader | None = None
         # Workers of this process: name, slots, room.
         self._workers: dict[int, tuple[str, int, int]] = {}
         self.next_due = 0
@@ -109,64 +118,68 @@ class OpenQueue:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a journal that messages can be in."""
+        """True if there is a journal that messages can be in."""
         return self.turns.has_log
 
-    def takes(self, topic: str, message_type: str) -> bool:
-        """Whether messages that are published to a topic come into this queue, as far as their names say."""
-        return message_type == self.queue.message_type and self.turns.backlog.is_taken(topic)
+    def takes_topic(self, topic: str, message_type: str) -> bool:
+        """Return whether messages published to a topic come into this queue, as far as their names say."""
+        return message_type == self.queue.message_type and self.turns.backlog.takes_topic(topic)
 
     # Leasing; its module is loaded when it is used, as a look at a queue needs none of it
 
-    def lease(self, count: int, client: str) -> list[QueueMessage]:
+    def lease_for_client(self, count: int, client: str) -> list[QueueMessage]:
         """Lease up to ``count`` messages to a client by name, as its process need not live on (``behaviour`` 11.64)."""
         from sowctl.engine.queues import leases
 
         if not self.exists:
             return []
-        configured = self.queue.node.value("MaxPerSubscriptionBacklog")
+        configured = self.queue.node.find_text("MaxPerSubscriptionBacklog")
 
-        def act(turn: Turn) -> list[Lease]:
-            number = client_of(turn, client)
-            holder = turn.rows.holder(number)
+        def act(turn: QueueChange) -> list[Lease]:
+            number = find_client(turn, client)
+            holder = turn.rows.load_holder(number)
             assert holder is not None
             # The default of 1 holds for the slots of workers; a client asks for as many as it wants.
             limit = self.queue.max_per_subscription_backlog - holder.in_flight if configured else count
-            return leases.lease(turn, number, min(count, limit))
+            return leases.lease_messages(turn, number, min(count, limit))
 
-        return self.messages(self.turns.make(act, journals=self._journals))
+        return self.read_leased_messages(self.turns.run_change(act, journals=self._journals_leases))
 
-    def lease_to(self, number: int, count: int) -> list[QueueMessage]:
+    def lease_for_worker(self, number: int, count: int) -> list[QueueMessage]:
         """Lease up to ``count`` messages to a worker that entered."""
         from sowctl.engine.queues import leases
 
-        def act(turn: Turn) -> list[Lease]:
-            if turn.rows.holder(number) is None:
+        def act(turn: QueueChange) -> list[Lease]:
+            if turn.rows.load_holder(number) is None:
                 # The state was made anew; what was leased to this worker is no more, but it lives on.
-                turn.rows.add_holder(number, self._entered(turn, number, *self._workers[number]))
+                turn.rows.add_holder(number, self._add_worker(turn, number, *self._workers[number]))
                 turn.rows.state.holder = max(turn.rows.state.holder, number)
-            self.next_due = turn.rows.next_alarm()
-            return leases.lease(turn, number, count)
+            self.next_due = turn.rows.find_next_alarm()
+            return leases.lease_messages(turn, number, count)
 
-        return self.messages(self.turns.make(act, journals=self._journals))
+        return self.read_leased_messages(self.turns.run_change(act, journals=self._journals_leases))
 
     def acknowledge(self, handles: Iterable[MessageHandle], client: str = "", *, expire: bool = False) -> list[Outcome]:
-        """Finish messages; durable when this returns. ``client`` as for :meth:`lease`, where Leasing is strict."""
+        """Finish messages; durable when this returns. ``client`` as for :meth:`lease_for_client`, where Leasing is
+        strict.
+        """
         from sowctl.engine.queues import leases
 
         chosen = list(handles)
-        return self.turns.make(
-            lambda turn: leases.acknowledge(turn, chosen, client_of(turn, client, make=False), expire=expire),
+        return self.turns.run_change(
+            lambda turn: leases.acknowledge_messages(
+                turn, chosen, find_client(turn, client, make=False), expire=expire
+            ),
             journals=True,
         )
 
     def cancel(self, handles: Iterable[MessageHandle], client: str = "", *, started: bool = True) -> list[Outcome]:
-        """Return leased messages; see :func:`sowctl.engine.queues.leases.cancel`."""
+        """Return leased messages; see :func:`sowctl.engine.queues.leases.cancel_leases`."""
         from sowctl.engine.queues import leases
 
         chosen = list(handles)
-        return self.turns.make(
-            lambda turn: leases.cancel(turn, chosen, client_of(turn, client, make=False), started=started)
+        return self.turns.run_change(
+            lambda turn: leases.cancel_leases(turn, chosen, find_client(turn, client, make=False), started=started)
         )
 
     def renew(self, handles: Iterable[MessageHandle], client: str = "") -> list[Outcome]:
@@ -174,111 +187,115 @@ class OpenQueue:
         from sowctl.engine.queues import leases
 
         chosen = list(handles)
-        return self.turns.make(lambda turn: leases.renew(turn, chosen, client_of(turn, client, make=False)))
+        return self.turns.run_change(
+            lambda turn: leases.renew_leases(turn, chosen, find_client(turn, client, make=False))
+        )
 
-    def requeue(self, names: Sequence[Name]) -> list[Outcome]:
+    def requeue(self, names: Sequence[BookmarkName]) -> list[Outcome]:
         """Delayed messages become ready, dead ones pending again."""
         from sowctl.engine.queues import leases
 
-        return self.turns.make(lambda turn: leases.requeue(turn, names))
+        return self.turns.run_change(lambda turn: leases.requeue_messages(turn, names))
 
     # Workers
 
-    def enter(self, name: str, slots: int, room: int) -> int:
+    def register_worker(self, name: str, slots: int, room: int) -> int:
         """Become a worker with so many ``slots``, with ``room`` for so many messages in flight; returns its number."""
 
-        def act(turn: Turn) -> int:
+        def act(turn: QueueChange) -> int:
             state, presence = turn.rows.state, self.turns.presence
             # Nobody else enters now. What workers left is cleared away here, where it holds up none at work.
-            presence.sweep()
+            presence.remove_dead_files()
             number = state.holder + 1
             # A worker of before the state was made anew may still have it.
-            while not presence.enter(number):
+            while not presence.register_worker(number):
                 number += 1
             state.holder = number
-            turn.rows.add_holder(number, self._entered(turn, number, name, slots, room))
+            turn.rows.add_holder(number, self._add_worker(turn, number, name, slots, room))
             return number
 
-        return self.turns.make(act)
+        return self.turns.run_change(act)
 
-    def _entered(self, turn: Turn, number: int, name: str, slots: int, room: int) -> Holder:
+    def _add_worker(self, turn: QueueChange, number: int, name: str, slots: int, room: int) -> Holder:
         self._workers[number] = name, slots, room
         return Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room)
 
-    def leave(self, number: int) -> None:
+    def unregister_worker(self, number: int) -> None:
         """End a worker: what it still has returns to the queue."""
-        from sowctl.engine.queues.returning import return_leases
+        from sowctl.engine.queues.returns import return_holder_leases
 
-        self.turns.make(lambda turn: return_leases(turn, number))
-        self.turns.presence.leave(number)
+        self.turns.run_change(lambda turn: return_holder_leases(turn, number))
+        self.turns.presence.unregister_worker(number)
 
     # Looking
 
     def peek(self, count: int | None = None, *, unleased: bool = False) -> list[QueueMessage]:
         """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not."""
-        return list(self.bodies_of(self.seen(count, unleased=unleased)))
+        return list(self.read_messages(self.list_messages(count, unleased=unleased)))
 
-    def seen(self, count: int | None = None, *, unleased: bool = False) -> list[SeenMessage]:
+    def list_messages(self, count: int | None = None, *, unleased: bool = False) -> list[MessageSummary]:
         """As :meth:`peek`, without payloads."""
         if not self.exists:
             return []
-        return self.turns.look(lambda turn: _seen(turn, count, unleased=unleased))
+        return self.turns.run_read(lambda turn: _list_summaries(turn, count, unleased=unleased))
 
-    def dead(self) -> list[SeenMessage]:
+    def list_dead(self) -> list[MessageSummary]:
         """The dead messages, without payloads."""
         if not self.exists:
             return []
-        return self.turns.look(lambda turn: [_dead_one(turn, txid) for txid in turn.rows.dead()])
+        return self.turns.run_read(
+            lambda turn: [_build_dead_summary(turn, txid) for txid in turn.rows.list_dead_messages()]
+        )
 
-    def bodies_of(self, seen: Iterable[SeenMessage]) -> Iterator[QueueMessage]:
+    def read_messages(self, seen: Iterable[MessageSummary]) -> Iterator[QueueMessage]:
         """Messages with what the journal has of them; those that were pruned are left out."""
         for one in seen:
-            body = self.bodies.of(one.txid, one.place)
+            body = self.message_reader.read_message(one.txid, one.place)
             if body is not None:
-                yield self._message(one, body)
+                yield self._build_message(one, body)
 
     def purge(self) -> int:
         """Drop every message that is not leased; how many."""
 
-        def act(turn: Turn) -> int:
+        def act(turn: QueueChange) -> int:
             gone = 0
-            for first in list(turn.rows.firsts()):
-                page = turn.rows.page(first)
+            for first in list(turn.rows.iter_first_txids()):
+                page = turn.rows.load_page(first)
                 for index, state in enumerate(page.states):
                     if state in (READY, DELAYED, BARRIER):
-                        entry = QueueEntry(EXPIRE, name_of(page, index, turn.owner), FORCED)
-                        turn.journal(entry)
-                        finish(turn.rows, (first, page, index))
-                        count_end(turn.rows, entry, turn.now)
+                        entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), FORCED_REASON)
+                        turn.add_entry(entry)
+                        finish_message(turn.rows, (first, page, index))
+                        count_settled(turn.rows, entry, turn.now)
                         gone += 1
             return gone
 
-        return self.turns.make(act, journals=True) if self.exists else 0
+        return self.turns.run_change(act, journals=True) if self.exists else 0
 
     def bury(self, txids: Collection[int] | None = None) -> int:
         """Forget dead messages, all or those with these txids; how many."""
 
-        def act(turn: Turn) -> int:
+        def act(turn: QueueChange) -> int:
             gone = 0
-            for txid, row in turn.rows.dead().items():
+            for txid, row in turn.rows.list_dead_messages().items():
                 if txids is None or txid in txids:
                     name = (row.publisher, row.sequence) if row.sequence else (turn.owner, txid)
-                    turn.journal(QueueEntry(ACK, name))
-                    bury(turn.rows, txid)
+                    turn.add_entry(QueueEntry(ACK, name))
+                    remove_dead(turn.rows, txid)
                     gone += 1
             return gone
 
-        return self.turns.make(act, journals=True) if self.exists else 0
+        return self.turns.run_change(act, journals=True) if self.exists else 0
 
     @contextmanager
-    def leased(self, count: int, client: str = "python") -> Iterator[list[QueueMessage]]:
+    def hold_leases(self, count: int, client: str = "python") -> Iterator[list[QueueMessage]]:
         """Lease messages for a block: they are acknowledged at its end, and cancelled if it raises.
 
         Raises NegativeError ``SOW-QUE-015`` at the end of a block that took longer than the lease: others may have got
         the messages. What is still leased was acknowledged.
         """
-        messages = self.lease(count, client)
-        handles = [handle_of(message) for message in messages if message.token]
+        messages = self.lease_for_client(count, client)
+        handles = [build_handle(message) for message in messages if message.token]
         try:
             yield messages
         except BaseException:
@@ -297,19 +314,19 @@ class OpenQueue:
                 )
 
     @property
-    def bodies(self) -> Bodies:
+    def message_reader(self) -> MessageReader:
         """Reads payloads."""
         if self._bodies is None:
-            self._bodies = Bodies(self.turns.log)
+            self._bodies = MessageReader(self.turns.log)
         return self._bodies
 
-    def messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
+    def read_leased_messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
         """Leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
         found: list[QueueMessage] = []
         gone: list[Lease] = []
-        bodies, kind = self.bodies, self.queue.message_type
+        bodies, kind = self.message_reader, self.queue.message_type
         for one in leased:
-            body = bodies.of(one.txid, one.place)
+            body = bodies.read_message(one.txid, one.place)
             if body is None:
                 gone.append(one)
                 continue
@@ -337,17 +354,17 @@ class OpenQueue:
                 )
             )
         if gone:
-            self.turns.make(lambda turn: _drop_gone(turn, gone))
+            self.turns.run_change(lambda turn: _drop_pruned(turn, gone))
             self.instance.notify(
                 f"queue {self.queue.name!r}: {len(gone)} messages were dropped, because the journal no longer has them"
             )
         return found
 
     @property
-    def _journals(self) -> bool:
+    def _journals_leases(self) -> bool:
         return self.queue.semantics == "at-most-once"
 
-    def _message(self, seen: SeenMessage, body: Body) -> QueueMessage:
+    def _build_message(self, seen: MessageSummary, body: MessageBody) -> QueueMessage:
         topic, time, _, payload, correlation = body
         return QueueMessage(
             topic,
@@ -370,14 +387,14 @@ class OpenQueue:
         )
 
 
-def handle_of(message: QueueMessage, delay_us: int = 0) -> MessageHandle:
-    """What names the lease of a message."""
+def build_handle(message: QueueMessage, delay_us: int = 0) -> MessageHandle:
+    """Build the handle of the lease of a message."""
     return MessageHandle(message.name, message.token, delay_us)
 
 
-def client_of(turn: Turn, name: str, *, make: bool = True) -> int:
+def find_client(turn: QueueChange, name: str, *, make: bool = True) -> int:
     """The number of a client that leases by hand, 0 where it never did and ``make`` is false."""
-    for number, holder in turn.rows.holders().items():
+    for number, holder in turn.rows.list_holders().items():
         if not holder.worker and holder.name == name:
             return number
     if not make:
@@ -389,58 +406,60 @@ def client_of(turn: Turn, name: str, *, make: bool = True) -> int:
     return state.holder
 
 
-def _forget_clients(turn: Turn) -> None:
+def _forget_clients(turn: QueueChange) -> None:
     """Forget clients that have nothing, those first that were seen longest ago, where there are very many names."""
     idle = [
         (holder.seen, number)
-        for number, holder in turn.rows.holders().items()
+        for number, holder in turn.rows.list_holders().items()
         if not holder.worker and not holder.in_flight
     ]
-    for _, number in sorted(idle)[: max(0, len(idle) - MOST_CLIENTS + 1)]:
+    for _, number in sorted(idle)[: max(0, len(idle) - MAX_IDLE_CLIENTS + 1)]:
         turn.rows.drop_holder(number)
 
 
-def _drop_gone(turn: Turn, gone: Iterable[Lease]) -> None:
+def _drop_pruned(turn: QueueChange, gone: Iterable[Lease]) -> None:
     for one in gone:
-        spot = spot_of(turn.rows, one.txid)
+        spot = find_pending(turn.rows, one.txid)
         if spot is not None:
-            finish(turn.rows, spot)
-            count_end(turn.rows, QueueEntry(EXPIRE, one.name, GONE), turn.now)
+            finish_message(turn.rows, spot)
+            count_settled(turn.rows, QueueEntry(EXPIRE, one.name, GONE_REASON), turn.now)
 
 
-def _seen(turn: Turn, count: int | None, *, unleased: bool) -> list[SeenMessage]:
+def _list_summaries(turn: QueueChange, count: int | None, *, unleased: bool) -> list[MessageSummary]:
     rows = turn.rows
-    names = {number: holder.name for number, holder in rows.holders().items()}
-    barrier = rows.first_barrier()
+    names = {number: holder.name for number, holder in rows.list_holders().items()}
+    barrier = rows.find_first_barrier()
     limit = None if barrier is None else barrier[0]
-    found: list[SeenMessage] = []
+    found: list[MessageSummary] = []
     ranked = bool(turn.queue.priority)
-    for first in rows.firsts():
+    for first in rows.iter_first_txids():
         # Without priorities pages are in the order of delivery, and what is asked for is at the beginning.
         if count is not None and not ranked and len(found) >= count:
             return found[:count]
-        page = rows.page(first)
+        page = rows.load_page(first)
         for index, state in enumerate(page.states):
             if state != DONE and not (unleased and state == LEASED):
-                found.append(_one(turn, page, index, limit, names))
+                found.append(_build_summary(turn, page, index, limit, names))
     if ranked:
         found.sort(key=lambda one: (-one.priority, one.txid))
     if not unleased:
-        found += [_dead_one(turn, txid) for txid in rows.dead()]
+        found += [_build_dead_summary(turn, txid) for txid in rows.list_dead_messages()]
     return found if count is None else found[:count]
 
 
-def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int, str]) -> SeenMessage:
+def _build_summary(
+    turn: QueueChange, page: Page, index: int, limit: int | None, names: dict[int, str]
+) -> MessageSummary:
     state, txid = page.states[index], page.txids[index]
-    word = STATES[state]
+    word = STATE_NAMES[state]
     if limit is not None and state in (READY, BARRIER) and txid >= limit:
-        word = "ready" if txid == limit and turn.rows.first_pending() == limit else "blocked"
+        word = "ready" if txid == limit and turn.rows.find_first_pending() == limit else "blocked"
     if state == LEASED and page.holders[index] not in names:
-        raise damaged(f"txid {txid} is leased to an unknown holder", turn.rows.place)
-    place = page.place_of(index)
-    return SeenMessage(
+        raise damaged_queue_error(f"txid {txid} is leased to an unknown holder", turn.rows.place)
+    place = page.find_block_place(index)
+    return MessageSummary(
         txid,
-        name_of(page, index, turn.owner),
+        read_bookmark(page, index, turn.owner),
         word,
         (place.number, place.offset, place.before),
         page.tokens[index],
@@ -454,11 +473,11 @@ def _one(turn: Turn, page: Page, index: int, limit: int | None, names: dict[int,
     )
 
 
-def _dead_one(turn: Turn, txid: int) -> SeenMessage:
-    dead = turn.rows.dead_one(txid)
+def _build_dead_summary(turn: QueueChange, txid: int) -> MessageSummary:
+    dead = turn.rows.read_dead_message(txid)
     assert dead is not None
     name = (dead.publisher, dead.sequence) if dead.sequence else (turn.owner, txid)
-    return SeenMessage(
+    return MessageSummary(
         txid,
         name,
         "dead",

@@ -1,4 +1,4 @@
-"""Where a queue begins, and its state made anew from the journal (``behaviour`` 5.4, RecoveryPoint; 11.67).
+"""The beginning of a queue, and the rebuild of its state (``behaviour`` 5.4, RecoveryPoint; 11.67).
 
 What is pending is messages minus acknowledgements, so a state that is missing, or belongs to another configuration or
 journal, is made anew. Leases and counters are in the state alone: those of an older state of the same journal are kept.
@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.config.matching import topic_matches
-from sowctl.engine.queues.definition import digest_of
-from sowctl.engine.queues.settling import earlier, spot_of
+from sowctl.config.topic_patterns import topic_matches
+from sowctl.engine.queues.definition import compute_definition_digest
+from sowctl.engine.queues.settlement import choose_earlier, find_pending
 from sowctl.errors import SowError
 from sowctl.journal.format import BEGIN, QUEUE_OPERATIONS
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
 from sowctl.values.times import parse_time
-from sowctl.values.units import whole_number
+from sowctl.values.units import parse_whole_number
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import StateRows
 
 
-_HOLDERS = 0x7FFFFFFF
+_MAX_HOLDER_NUMBER = 0x7FFFFFFF
 """Numbers of holders are u32; half of them are left to count on."""
-CHANGED = "the definition of the queue has changed"
-AHEAD = "it is ahead of the journal"
+DEFINITION_CHANGED = "the definition of the queue has changed"
+AHEAD_OF_JOURNAL = "it is ahead of the journal"
 
 
 class PendingState(Struct, frozen=True):
-    """What only the state knew of a pending message."""
+    """The facts of a pending message that only the state has."""
 
     txid: int
     state: int
@@ -46,7 +46,7 @@ class PendingState(Struct, frozen=True):
     until: int
 
 
-def proven_end(rows: StateRows, log: Journal) -> int:
+def read_proven_end(rows: StateRows, log: Journal) -> int:
     """The last txid of the journal, which a state may prove to be too low.
 
     What a change of this state has written was synced before the state was committed, so it cannot be gone by a crash.
@@ -55,11 +55,11 @@ def proven_end(rows: StateRows, log: Journal) -> int:
     # In another lineage the same txids are other entries. What was merely read (``applied``) proves nothing: readers
     # take no lock, and a writer takes back what it could not sync.
     if not rows.is_new and rows.state.lineage == log.lineage:
-        log.acknowledge(rows.told)
-    return log.last_txid()
+        log.note_synced_txid(rows.written_txid)
+    return log.read_last_txid()
 
 
-def stale(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None:
+def explain_stale_state(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None:
     """Why the state has to be made anew, in words; None where it is the journal's and the configuration's.
 
     ``digest`` is that of the queue's definition, ``last`` the last txid of the journal.
@@ -68,31 +68,31 @@ def stale(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None
         return "the state file is missing"
     state = rows.state
     if state.definition != digest:
-        return CHANGED
+        return DEFINITION_CHANGED
     if state.lineage != log.lineage:
         return "it belongs to another journal"
     if state.applied > last:
-        return AHEAD
+        return AHEAD_OF_JOURNAL
     return None
 
 
-def of_another_copy(rows: StateRows, log: Journal) -> bool:
-    """Whether the last block that the state knows is another one in this journal: two copies went on separately."""
+def belongs_to_other_copy(rows: StateRows, log: Journal) -> bool:
+    """Return whether the state's last block differs from the journal's: two copies went on separately."""
     state = rows.state
     return state.block is not None and not log.has_block(state.block, state.applied)
 
 
-def begins_with_entry(queue: Queue, log: Journal) -> int | None:
+def find_creation_txid(queue: Queue, log: Journal) -> int | None:
     """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet.
 
     Where files before were removed and the entry with them, the queue begins with what is left of the journal.
     """
     ref = queue.name, queue.message_type
     worked = False
-    for block in log.blocks(topic=ref):
+    for block in log.iter_blocks(topic=ref):
         if ref not in block.topics:
             continue
-        columns, own = block.columns(), block.topics.index(ref)
+        columns, own = block.decode_columns(), block.topics.index(ref)
         for place, operation in enumerate(columns.operations):
             if operation in QUEUE_OPERATIONS and columns.topics[place] == own:
                 if operation == BEGIN:
@@ -100,23 +100,23 @@ def begins_with_entry(queue: Queue, log: Journal) -> int | None:
                 worked = True
     # Under its name a queue writes this entry first. Where the name is that of its topic, too, what stood before may be
     # messages alone.
-    if log.before(ref).last_txid and (worked or queue.name != queue.underlying):
+    if log.find_prior_state(ref).last_txid and (worked or queue.name != queue.underlying):
         return log.first_txid - 1
     return None
 
 
-def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
+def find_recovery_txid(instance: Instance, queue: Queue, log: Journal) -> int:
     """Behind which txid a queue begins whose RecoveryPoint is not creation."""
-    from sowctl.engine.topics.logplaces import find_place
+    from sowctl.engine.topics.log_places import find_log_place
 
     point = queue.recovery_point.strip()
     if point == "epoch":
         return log.first_txid - 1
     if point == "now":
-        return log.last_txid()
-    if "|" in point or whole_number(point) is not None:
+        return log.read_last_txid()
+    if "|" in point or parse_whole_number(point) is not None:
         try:
-            place = find_place(instance, point)
+            place = find_log_place(instance, point)
         except SowError as problem:
             if problem.code != "SOW-ENG-070":
                 raise
@@ -125,12 +125,12 @@ def begin_at(instance: Instance, queue: Queue, log: Journal) -> int:
             instance.notify(
                 f"the RecoveryPoint {point} of queue {queue.name!r} is not in the journals: the queue starts now"
             )
-            return log.last_txid()
-        return log.last_txid() if place is None else place.txid
-    return _before(log, parse_time(point, instance.clock))
+            return log.read_last_txid()
+        return log.read_last_txid() if place is None else place.txid
+    return _find_txid_before(log, parse_time(point, instance.clock))
 
 
-def lacks_beginning(instance: Instance, queue: Queue, log: Journal) -> str | None:
+def describe_missing_beginning(instance: Instance, queue: Queue, log: Journal) -> str | None:
     """A note where the journal itself began behind messages of the queue, as one does whose files were all lost.
 
     Files that were pruned are another matter: nothing goes that a queue needs.
@@ -140,7 +140,7 @@ def lacks_beginning(instance: Instance, queue: Queue, log: Journal) -> str | Non
     regex = instance.log is not None and instance.log.regex_topics
     past = [
         state.last_txid
-        for (name, kind), state in log.beginning().topics.items()
+        for (name, kind), state in log.read_beginning_state().topics.items()
         if kind == queue.message_type and topic_matches(queue.underlying, name, regex)
     ]
     if not any(past):
@@ -153,49 +153,50 @@ def lacks_beginning(instance: Instance, queue: Queue, log: Journal) -> str | Non
 
 
 def _was_removed(instance: Instance, log: Journal, point: str) -> bool:
-    """Whether the entry that a bookmark or txid names stood in files that are no more: what is left came later."""
+    """Return whether the entry of a bookmark or txid stood in files that are gone; what is left came later."""
     from sowctl.identity.bookmarks import parse_bookmark
 
-    if (txid := whole_number(point)) is not None:
+    if (txid := parse_whole_number(point)) is not None:
         return txid < log.first_txid
     mark = parse_bookmark(point)
-    if mark.publisher == instance.publisher and not log.highest_sequence(mark.publisher):
+    if mark.publisher == instance.publisher_id and not log.find_highest_sequence(mark.publisher):
         return 0 < mark.sequence < log.first_txid
     # Numbers of a publisher only grow, so its highest one before the oldest file tells.
-    known = log.beginning().publishers.get(mark.publisher)
+    known = log.read_beginning_state().publishers.get(mark.publisher)
     return known is not None and 0 < mark.sequence <= known[1]
 
 
-def _before(log: Journal, since: int) -> int:
+def _find_txid_before(log: Journal, since: int) -> int:
     """The txid before the first entry that is not older than an instant."""
-    for block in log.blocks():
+    for block in log.iter_blocks():
         if block.header.latest < since:
             continue
-        for place, time in enumerate(block.columns().times):
+        for place, time in enumerate(block.decode_columns().times):
             # Times never decrease within a topic, but do between topics: what comes behind is taken, if it is older.
             if time >= since:
                 return block.first_txid + place - 1
-    return log.last_txid()
+    return log.read_last_txid()
 
 
-def begin_anew(rows: StateRows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[PendingState]:
-    """Empty the state and begin behind a txid; what of the old state is worth keeping, for :func:`give_back`.
+def reset_state(rows: StateRows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[PendingState]:
+    """Empty the state and begin behind a txid; what of the old state is worth keeping, for
+    :func:`restore_pending_states`.
 
     Nothing is without ``keep``: in another journal the same txids may be other messages, and a lease on one of them
     would let its worker acknowledge what it never saw.
     """
     kept: list[PendingState] = []
     holders = {}
-    state = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
+    state = QueueState(queue.name, queue.message_type, compute_definition_digest(queue), queue.recovery_point, now)
     # Holders count on from the clock where no file tells the last one: a worker from before keeps its number.
-    state.holder = max(0, now // 1_000_000) & _HOLDERS
+    state.holder = max(0, now // 1_000_000) & _MAX_HOLDER_NUMBER
     if not rows.is_new:
         old = rows.state
         state.token, state.holder = old.token, old.holder
         if keep:
-            kept = list(_worth_keeping(rows))
-        holders = rows.holders()
-    rows.begin(state)
+            kept = list(_iterate_pending_states(rows))
+        holders = rows.list_holders()
+    rows.reset_state(state)
     state.lineage, state.began, state.applied = log.lineage, began, began
     for number, holder in holders.items():
         # What is counted is counted since the state was made.
@@ -204,9 +205,9 @@ def begin_anew(rows: StateRows, queue: Queue, log: Journal, began: int, now: int
     return kept
 
 
-def _worth_keeping(rows: StateRows) -> Iterable[PendingState]:
-    for first in list(rows.firsts()):
-        page = rows.page(first)
+def _iterate_pending_states(rows: StateRows) -> Iterable[PendingState]:
+    for first in list(rows.iter_first_txids()):
+        page = rows.load_page(first)
         if not any(page.deliveries) and not any(page.cancels) and not any(page.tokens) and not any(page.until):
             continue
         for index, state in enumerate(page.states):
@@ -222,18 +223,18 @@ def _worth_keeping(rows: StateRows) -> Iterable[PendingState]:
                 )
 
 
-def give_back(rows: StateRows, kept: Iterable[PendingState]) -> None:
+def restore_pending_states(rows: StateRows, kept: Iterable[PendingState]) -> None:
     """Put counters and leases back at the messages that are still pending."""
     for one in kept:
-        spot = spot_of(rows, one.txid)
+        spot = find_pending(rows, one.txid)
         if spot is None or spot[1].states[spot[2]] != READY:
             continue
         _, page, index = spot
         page.deliveries[index], page.cancels[index] = one.deliveries, one.cancels
-        holder = rows.holder(one.holder) if one.state == LEASED else None
+        holder = rows.load_holder(one.holder) if one.state == LEASED else None
         if one.state == DELAYED or holder is not None:
             page.states[index], page.until[index] = one.state, one.until
-            page.alarm = earlier(page.alarm, one.until)
+            page.alarm = choose_earlier(page.alarm, one.until)
         if holder is not None:
             page.holders[index], page.tokens[index] = one.holder, one.token
             holder.in_flight += 1

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from sowctl.engine.queues.backlog import Backlog
-from sowctl.engine.queues.definition import digest_of
+from sowctl.engine.queues.definition import compute_definition_digest
 from sowctl.engine.queues.expressions import QueueExpressions
-from sowctl.engine.queues.recovery import AHEAD, of_another_copy, proven_end, stale
-from sowctl.engine.queues.settling import TIME_LIMIT
+from sowctl.engine.queues.recovery import AHEAD_OF_JOURNAL, belongs_to_other_copy, explain_stale_state, read_proven_end
+from sowctl.engine.queues.settlement import TIME_LIMIT_REASON
 from sowctl.engine.topics.positions import has_log, open_log
-from sowctl.engine.topics.queuestates import boot_of, state_path
+from sowctl.engine.topics.queuestates import build_state_path, read_boot_id
 from sowctl.errors import DamageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.store.queue.file import QueueFile
@@ -29,15 +29,15 @@ from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import StateRows
 
-CODE = "SOW-QUE-020"
-_SHOWN = 5
-_READ = "the queue has read up to txid {}, but the journal ends at txid {}"
-_TAKEN_BACK = (
+FINDING_CODE = "SOW-QUE-020"
+_MAX_SHOWN_TXIDS = 5
+_AHEAD_MESSAGE = "the queue has read up to txid {}, but the journal ends at txid {}"
+_AHEAD_HINT = (
     "if a copy of the journal has later entries, restore it before publishing; otherwise "
     "no action is needed: a writer withdrew entries that it could not sync"
 )
@@ -53,47 +53,50 @@ class _Difference(NamedTuple):
     words: str
     txids: Collection[int]
 
-    def said(self, txids: Collection[int]) -> list[str]:
+    def format_words(self, txids: Collection[int]) -> list[str]:
         """The words for some of the messages; nothing for none."""
-        shown = "txid " + ", ".join(map(str, sorted(txids)[:_SHOWN])) + (" and more" if len(txids) > _SHOWN else "")
+        shown = (
+            "txid "
+            + ", ".join(map(str, sorted(txids)[:_MAX_SHOWN_TXIDS]))
+            + (" and more" if len(txids) > _MAX_SHOWN_TXIDS else "")
+        )
         return [self.words.format(f"{len(txids):,}", shown)] if txids else []
 
 
-class _CutOut(NamedTuple):
-    """What gaps of the journal may have held of a queue: messages by first and last txid, and what was done with
-    messages before the txid ``done_before``."""
+class _JournalGaps(NamedTuple):
+    """Messages lost in gaps of the journal by first and last txid; those before ``done_before`` may be done."""
 
     messages: list[tuple[int, int]]
     done_before: int
 
     @classmethod
-    def of(cls, queue: Queue, log: Journal) -> _CutOut:
+    def read_gaps(cls, queue: Queue, log: Journal) -> _JournalGaps:
         """Read the gaps of the journal."""
         messages, done = [], 0
-        for gap in log.gaps():
-            if gap.concerns((queue.underlying, queue.message_type)):
+        for gap in log.iter_gaps():
+            if gap.concerns_topic((queue.underlying, queue.message_type)):
                 messages.append((gap.first_txid, gap.last_txid))
             # Acknowledgements stand under the queue's name, and behind the messages that they end.
-            if gap.concerns((queue.name, queue.message_type)):
+            if gap.concerns_topic((queue.name, queue.message_type)):
                 done = gap.last_txid
         return cls(messages, done)
 
-    def explains(self, txid: int) -> bool:
-        """Whether the state may rightly differ from the journal in a message."""
+    def explains_difference(self, txid: int) -> bool:
+        """Return whether the state may rightly differ from the journal in a message."""
         return txid < self.done_before or any(first <= txid <= last for first, last in self.messages)
 
 
-def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
-    """What is wrong with the state of a queue, and a word on what was checked; None where there is nothing to check.
+def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
+    """Return the findings on a queue's state, and a word on what was checked; None if nothing was.
 
     Raises SowError for what kept it from being read and is no damage.
     """
-    path = state_path(instance, queue)
+    path = build_state_path(instance, queue)
     found: list[str] = []
     of_gaps: list[str] = []
     ahead: list[str] = []
     counts = ""
-    boot, synced = boot_of(), queue.file_backed_metadata
+    boot, synced = read_boot_id(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
     if not file.exists or not has_log(instance):
         return [], None
@@ -103,29 +106,29 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
             open_log(instance) as log,
             tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place,
             closing(file.copy_into(Path(place))) as copy,
-            copy.change() as rows,
+            copy.begin_change() as rows,
         ):
-            last = proven_end(rows, log)
-            why = stale(rows, digest_of(queue), log, last)
-            if why is None and of_another_copy(rows, log):
+            last = read_proven_end(rows, log)
+            why = explain_stale_state(rows, compute_definition_digest(queue), log, last)
+            if why is None and belongs_to_other_copy(rows, log):
                 why = "it belongs to another copy of the journal"
-            if why == AHEAD:
-                ahead = [_READ.format(rows.state.applied, last)]
+            if why == AHEAD_OF_JOURNAL:
+                ahead = [_AHEAD_MESSAGE.format(rows.state.applied, last)]
             if why is not None:
                 counts = f"{path.name}: no longer used ({why})"
                 raise _Looked
-            backlog = _backlog(instance, queue)
+            backlog = _build_backlog(instance, queue)
             while not backlog.catch_up(rows, log, last, instance.now):
                 pass
-            found += _within(rows)
-            cut = _CutOut.of(queue, log)
-            for difference in _against(instance, queue, log, last, rows):
+            found += _check_pages(rows)
+            cut = _JournalGaps.read_gaps(queue, log)
+            for difference in _compare_with_journal(instance, queue, log, last, rows):
                 # Of what was cut out of the journal only the state knows; in all else the two have to agree.
-                unknown = [txid for txid in difference.txids if cut.explains(txid)]
-                found += difference.said(set(difference.txids).difference(unknown))
-                of_gaps += difference.said(unknown)
+                unknown = [txid for txid in difference.txids if cut.explains_difference(txid)]
+                found += difference.format_words(set(difference.txids).difference(unknown))
+                of_gaps += difference.format_words(unknown)
             state = rows.state
-            counts = f"{path.name}: {state.pending:,} pending, {state.leased:,} leased, {state.dead:,} dead"
+            counts = f"{path.name}: {state.pending_count:,} pending, {state.leased:,} leased, {state.dead:,} dead"
             raise _Looked
     except _Looked:
         pass
@@ -136,19 +139,19 @@ def verify(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]
     if of_gaps:
         # Making the state anew costs what it alone knows.
         hint += "; messages whose acknowledgements a repair removed from the journal are then delivered again"
-    findings = [Finding(CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
-    findings += [Finding(CODE, Level.WARNING, Place(str(path)), one, _TAKEN_BACK) for one in ahead]
+    findings = [Finding(FINDING_CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
+    findings += [Finding(FINDING_CODE, Level.WARNING, Place(str(path)), one, _AHEAD_HINT) for one in ahead]
     text = "a repair removed entries from the journal that the state may include: "
-    findings += [Finding(CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
+    findings += [Finding(FINDING_CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
     return findings, counts
 
 
-def _backlog(instance: Instance, queue: Queue) -> Backlog:
+def _build_backlog(instance: Instance, queue: Queue) -> Backlog:
     regex = instance.log is not None and instance.log.regex_topics
-    return Backlog(queue, lambda: QueueExpressions(instance, queue), instance.publisher, regex=regex)
+    return Backlog(queue, lambda: QueueExpressions(instance, queue), instance.publisher_id, regex=regex)
 
 
-def _within(rows: StateRows) -> Iterator[str]:
+def _check_pages(rows: StateRows) -> Iterator[str]:
     """The pages against the indexes and counters that follow from them."""
     rows.verify_structure()
     state = rows.state
@@ -160,80 +163,84 @@ def _within(rows: StateRows) -> Iterator[str]:
     ready: set[tuple[int, int]] = set()
     barriers: set[int] = set()
     behind = 0
-    alarms = set(rows.alarms(1 << 63))
-    for first in list(rows.firsts()):
-        page = rows.page(first)
+    alarms = set(rows.list_due_pages(1 << 63))
+    for first in list(rows.iter_first_txids()):
+        page = rows.load_page(first)
         txids = list(page.txids)
         if not txids or txids[0] < max(first, behind + 1) or sorted(set(txids)) != txids:
             yield f"the page of txid {first} is not in order"
             continue
         behind = txids[-1]
-        held |= {(holder, first) for holder in page.held_by()}
+        held |= {(holder, first) for holder in page.list_holders()}
         rung |= {(page.alarm, first)} if page.alarm else set()
         bookmarks = zip(page.publishers, page.sequences, page.states, txids, strict=True)
         named |= {
             (publisher, sequence): txid for publisher, sequence, one, txid in bookmarks if publisher and one != DONE
         }
         counts.update(page.states)
-        ready |= {(priority, first) for priority in page.ready_priorities()}
+        ready |= {(priority, first) for priority in page.list_ready_priorities()}
         for index, one in enumerate(page.states):
             if one == LEASED:
                 in_flight[page.holders[index]] += 1
-                if not page.tokens[index] or first not in rows.held(page.holders[index]):
+                if not page.tokens[index] or first not in rows.list_lease_pages(page.holders[index]):
                     yield f"the lease of txid {page.txids[index]} is incomplete"
             elif one == BARRIER:
                 barriers.add(page.txids[index])
-        due = page.next_alarm()
+        due = page.find_next_alarm()
         if due and not (page.alarm and page.alarm <= due and first in alarms):
             yield f"the due index misses an entry of the page of txid {first}"
     # These rows have no checksums: each of them follows from the pages, which have.
-    if rows.held_pages() != held or rows.alarm_pages() != rung:
+    if rows.collect_lease_index() != held or rows.collect_alarm_index() != rung:
         yield "the lease index or the due index does not match the pages"
-    named |= {(one.publisher, one.sequence): txid for txid, one in rows.dead().items() if one.publisher}
-    if rows.names() != named:
+    named |= {(one.publisher, one.sequence): txid for txid, one in rows.list_dead_messages().items() if one.publisher}
+    if rows.collect_name_index() != named:
         yield "the bookmarks of clients do not match the messages"
-    deferred, due_then = rows.all_deferred()
+    deferred, due_then = rows.collect_deferral_index()
     if deferred != due_then:
         yield "the two lists of acknowledgements without messages differ"
-    if set(rows.ready()) != ready:
+    if set(rows.iter_ready_pages()) != ready:
         yield "the index of ready messages does not match the pages"
     written = state.ready, state.leased, state.delayed, state.barriers
     if written != tuple(counts[one] for one in (READY, LEASED, DELAYED, BARRIER)):
         yield "the counters of the states do not match the pages"
-    if state.dead != len(rows.dead()):
+    if state.dead != len(rows.list_dead_messages()):
         yield "the counter of dead messages is wrong"
-    noted = rows.first_barrier()
+    noted = rows.find_first_barrier()
     if (noted[0] if noted else None) != min(barriers, default=None):
         yield "the recorded oldest barrier is not the oldest"
-    for number, holder in rows.holders().items():
+    for number, holder in rows.list_holders().items():
         if holder.in_flight != in_flight.pop(number, 0):
             yield f"the counter of messages leased to {holder.name!r} is wrong"
     if in_flight:
         yield "messages are leased to unknown holders"
 
 
-def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: StateRows) -> Iterator[_Difference]:
+def _compare_with_journal(
+    instance: Instance, queue: Queue, log: Journal, last: int, rows: StateRows
+) -> Iterator[_Difference]:
     """The pending and dead messages against those of a state that is made of the journal alone."""
     state, now = rows.state, instance.now
-    mine = _pending(rows, now)
+    mine = _list_pending(rows, now)
     limit, oldest = state.applied, log.first_txid
     with tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place:
         file = QueueFile(Path(place) / "aside.queue", instance.seam, boot="aside", lock_wait=0)
         try:
             # Without a limit: what is to be compared ends where the state ends.
             whole = replace(queue, target_queue_depth=None)
-            backlog = _backlog(instance, whole)
-            fresh = QueueState(queue.name, queue.message_type, digest_of(queue), queue.recovery_point, now)
+            backlog = _build_backlog(instance, whole)
+            fresh = QueueState(
+                queue.name, queue.message_type, compute_definition_digest(queue), queue.recovery_point, now
+            )
             ready = False
             while not ready:
-                with file.change() as aside:
+                with file.begin_change() as aside:
                     if aside.is_new:
-                        aside.begin(fresh)
+                        aside.reset_state(fresh)
                         fresh.lineage, fresh.began, fresh.applied = log.lineage, state.began, state.began
                     ready = backlog.catch_up(aside, log, last, now)
-            with file.change() as aside:
-                theirs = {txid: until for txid, until in _pending(aside, now).items() if txid <= limit}
-                dead = {txid for txid in aside.dead() if txid <= limit}
+            with file.begin_change() as aside:
+                theirs = {txid: until for txid, until in _list_pending(aside, now).items() if txid <= limit}
+                dead = {txid for txid in aside.list_dead_messages() if txid <= limit}
         finally:
             file.close()
     # What was pruned cannot be compared; the queue finds out when it delivers it.
@@ -241,20 +248,20 @@ def _against(instance: Instance, queue: Queue, log: Journal, last: int, rows: St
     absent = theirs.keys() - mine.keys()
     # A clock that went back makes messages live that the state saw expire: as many as it counted may be gone.
     mortal = {txid for txid in absent if theirs[txid]}
-    if len(mortal) <= state.expired.get(TIME_LIMIT, 0):
+    if len(mortal) <= state.expired.get(TIME_LIMIT_REASON, 0):
         absent -= mortal
     yield _Difference("{} messages of the journal are missing, for example those of {}", absent)
     extra = mine.keys() - theirs.keys()
     yield _Difference("{} messages are pending, but not according to the journal, for example {}", extra)
-    own = {txid for txid in rows.dead() if txid >= oldest}
+    own = {txid for txid in rows.list_dead_messages() if txid >= oldest}
     yield _Difference("{} messages are dead either here or in the journal, but not in both, for example {}", own ^ dead)
 
 
-def _pending(rows: StateRows, now: int) -> dict[int, int]:
+def _list_pending(rows: StateRows, now: int) -> dict[int, int]:
     """The pending messages and the ends of their lifetimes, 0 for none."""
     found: dict[int, int] = {}
-    for first in list(rows.firsts()):
-        page = rows.page(first)
+    for first in list(rows.iter_first_txids()):
+        page = rows.load_page(first)
         for txid, one, expiration in zip(page.txids, page.states, page.expirations, strict=True):
             if one != DONE and not 0 < expiration <= now:
                 found[txid] = expiration

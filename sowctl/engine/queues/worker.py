@@ -20,32 +20,32 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
-from sowctl.breaks import unbroken
-from sowctl.described import DescribedStruct
-from sowctl.engine.following.waking import Waker
-from sowctl.engine.queues.figures import depth_of
-from sowctl.engine.queues.queue import handle_of
+from sowctl.engine.queues.queue import build_handle
+from sowctl.engine.queues.reports import compute_depth
+from sowctl.engine.subscriptions.waker import Waker
 from sowctl.errors import InputError, LockedError, MissingError, SowError
-from sowctl.remote.place import on_disk
+from sowctl.interrupts import without_interrupts
+from sowctl.remote.place import require_local
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
-    from sowctl.engine.queues.figures import Depth
     from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue, QueueMessage
+    from sowctl.engine.queues.reports import Depth
 
-PLACEHOLDER = "{}"
+FILE_PLACEHOLDER = "{}"
 """What stands for the name of a file with the message in a command's arguments."""
-LONGEST_BACKOFF = 300.0
-IDLE = 5.0
+MAX_BACKOFF_SECONDS = 300.0
+IDLE_NOTICE_SECONDS = 5.0
 """Seconds without anything to do until a worker says what it waits for."""
-GRACE = 5.0
+STOP_GRACE_SECONDS = 5.0
 """Seconds that commands have to end when the worker is told to."""
-_TICK = 0.02
+_POLL_INTERVAL_SECONDS = 0.02
 """Seconds between two looks at commands where the system does not announce their end."""
 
 
 class WorkOptions(DescribedStruct, frozen=True):
-    """What a worker is asked for. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
+    """The options of a worker. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
     that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them.
     ``on_round`` is told after each round of work what was done until then."""
 
@@ -61,8 +61,8 @@ class WorkOptions(DescribedStruct, frozen=True):
 
 
 class WorkReport(Struct):
-    """What a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no more; ``failed``:
-    the command failed, and as the queue delivers at most once the message is gone."""
+    """The counts of what a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no
+    more; ``failed``: the command failed, and as the queue delivers at most once the message is gone."""
 
     delivered: int = 0
     acknowledged: int = 0
@@ -73,20 +73,20 @@ class WorkReport(Struct):
     failed: int = 0
 
 
-class _Job:
+class _CommandRun:
     """A command that runs, and the messages that it got."""
 
     def __init__(self, messages: list[QueueMessage], process: subprocess.Popen[bytes], files: list[Any]) -> None:
         self.messages = messages
         self.process = process
         self.files = files
-        self.descriptor = _descriptor(process.pid)
+        self.descriptor = _open_descriptor(process.pid)
         self.renewed = time.monotonic()
 
     @property
     def handles(self) -> list[MessageHandle]:
         """The leases that this command works under; barriers have none."""
-        return [handle_of(message) for message in self.messages if message.token]
+        return [build_handle(message) for message in self.messages if message.token]
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -103,8 +103,8 @@ class Worker:
         self.queue = queue
         self.options = options
         self.report = WorkReport()
-        self._jobs: list[_Job] = []
-        self._ended: list[_Job] = []
+        self._jobs: list[_CommandRun] = []
+        self._ended: list[_CommandRun] = []
         self._leased: list[QueueMessage] = []
         self._unburied: set[int] = set()
         self._idle: float | None = None
@@ -122,17 +122,17 @@ class Worker:
         options, queue = self.options, self.queue
         # Asked before anything is leased: with at-most-once a message that was handed out is gone.
         program = options.command[0]
-        if PLACEHOLDER not in program and which(program, path=options.environment.get("PATH")) is None:
-            raise _cannot_start(program, "the program does not exist")
+        if FILE_PLACEHOLDER not in program and which(program, path=options.environment.get("PATH")) is None:
+            raise _make_start_error(program, "the program does not exist")
         directory = queue.turns.writer.journal.directory
         room = options.concurrency * min(options.batch, queue.queue.max_per_subscription_backlog)
-        self._number = queue.enter(options.name, options.concurrency, room)
+        self._number = queue.register_worker(options.name, options.concurrency, room)
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
-        waker = Waker([on_disk(directory)], [self._epoll.fileno()] if self._epoll is not None else [])
+        waker = Waker([require_local(directory)], [self._epoll.fileno()] if self._epoll is not None else [])
         try:
             while True:
                 try:
-                    ended = self._step()
+                    ended = self._run_round()
                     if options.on_round is not None:
                         options.on_round(self.report)
                     if ended:
@@ -140,63 +140,63 @@ class Worker:
                 except LockedError as problem:
                     # A process that was stopped may hold the lock; messages of ours are safe until their leases end.
                     queue.instance.notify(f"{problem.message}; retrying")
-                waker.wait(self._pause())
+                waker.wait(self._compute_pause())
         finally:
             waker.close()
-            self._end()
+            self._stop_commands()
             if self._epoll is not None:
                 self._epoll.close()
 
-    def _step(self) -> bool:
+    def _run_round(self) -> bool:
         """One round; whether all is done."""
-        self._renew()
-        self._reap()
+        self._renew_leases()
+        self._settle_ended_commands()
         if self.options.bury is not None:
-            self._bury()
+            self._bury_dead()
         free = self.options.concurrency - len(self._jobs)
         if free > 0:
             each = min(self.options.batch, self.queue.queue.max_per_subscription_backlog)
             # A signal that ends the worker comes before or after: what is leased is known to be untouched then.
-            with unbroken():
-                self._leased += self.queue.lease_to(self._number, free * each)
+            with without_interrupts():
+                self._leased += self.queue.lease_for_worker(self._number, free * each)
             self.report.delivered += len(self._leased)
             while self._leased:
                 # Spread over the free slots, rather than one slot full and the others idle.
                 share = max(1, min(each, -(-len(self._leased) // max(1, free))))
                 part = self._leased[:share]
                 # And a command that was started is known to run, and is stopped before its messages go back.
-                with unbroken():
-                    self._start(part)
+                with without_interrupts():
+                    self._start_command(part)
                     del self._leased[:share]
                 free -= 1
         if not self.options.until_empty or self._jobs or self._ended:
             self._idle = None
             return False
-        depth = depth_of(self.queue)
-        self._say_what_is_waited_for(depth)
+        depth = compute_depth(self.queue)
+        self._notify_waiting(depth)
         return depth.pending == 0
 
-    def _say_what_is_waited_for(self, depth: Depth) -> None:
+    def _notify_waiting(self, depth: Depth) -> None:
         """Tell once what keeps an idle worker from ending: others may have leases without an end."""
         now = time.monotonic()
         self._idle = now if self._idle is None else self._idle
-        if depth.pending and not self._told and now - self._idle >= IDLE:
+        if depth.pending and not self._told and now - self._idle >= IDLE_NOTICE_SECONDS:
             self._told = True
             parts = {"leased to others": depth.leased, "delayed": depth.delayed, "blocked": depth.blocked}
             words = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
             self.queue.instance.notify(f"waiting for messages of queue {self.queue.queue.name!r}: {words}")
 
-    def _start(self, messages: list[QueueMessage]) -> None:
+    def _start_command(self, messages: list[QueueMessage]) -> None:
         payload = messages[0].payload
         if self.options.batch > 1:
             payload = b"".join(message.payload + b"\n" for message in messages)
         files: list[Any] = []
         arguments = list(self.options.command)
         given: BinaryIO | int = subprocess.DEVNULL
-        if any(PLACEHOLDER in argument for argument in arguments):
-            named = self.queue.turns.presence.message_file(self._number, payload)
+        if any(FILE_PLACEHOLDER in argument for argument in arguments):
+            named = self.queue.turns.presence.create_message_file(self._number, payload)
             files.append(named)
-            arguments = [argument.replace(PLACEHOLDER, named.name) for argument in arguments]
+            arguments = [argument.replace(FILE_PLACEHOLDER, named.name) for argument in arguments]
         else:
             # A file and no pipe: a command that does not read its input must not stop the worker.
             spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the job
@@ -220,18 +220,18 @@ class Worker:
                 env=environment,
                 process_group=0,
                 # While the command runs, the worker counts as alive: nobody else gets its messages.
-                pass_fds=(self.queue.turns.presence.descriptor(self._number),),
+                pass_fds=(self.queue.turns.presence.get_lock_descriptor(self._number),),
             )
         except OSError as problem:
             for file in files:
                 file.close()
-            raise _cannot_start(arguments[0], problem.strerror) from problem
-        job = _Job(messages, process, files)
+            raise _make_start_error(arguments[0], problem.strerror) from problem
+        job = _CommandRun(messages, process, files)
         self._jobs.append(job)
         if self._epoll is not None and job.descriptor >= 0:
             self._epoll.register(job.descriptor, select.EPOLLIN)
 
-    def _reap(self) -> None:
+    def _settle_ended_commands(self) -> None:
         """Note which commands have ended, and acknowledge or cancel what they had.
 
         Where that cannot be done now, as another process has the journal, it is done in a later round; their leases
@@ -255,22 +255,22 @@ class Worker:
             return
         good = [job for job in self._ended if job.process.returncode == 0]
         if good:
-            self._tally(self.queue.acknowledge([handle for job in good for handle in job.handles]))
+            self._count_outcomes(self.queue.acknowledge([handle for job in good for handle in job.handles]))
             self._ended = [job for job in self._ended if job not in good]
         if self._ended:
             handles = [
-                handle_of(message, round(self._backoff(message.cancels) * 1e6))
+                build_handle(message, round(self._compute_backoff(message.cancels) * 1e6))
                 for job in self._ended
                 for message in job.messages
                 if message.token
             ]
-            self._tally(self.queue.cancel(handles), cancelled=True)
+            self._count_outcomes(self.queue.cancel(handles), cancelled=True)
             self._ended = []
 
-    def _backoff(self, cancels: int) -> float:
-        return min(self.options.backoff * 2.0 ** min(cancels, 30), LONGEST_BACKOFF)
+    def _compute_backoff(self, cancels: int) -> float:
+        return min(self.options.backoff * 2.0 ** min(cancels, 30), MAX_BACKOFF_SECONDS)
 
-    def _tally(self, outcomes: Sequence[Outcome], *, cancelled: bool = False) -> None:
+    def _count_outcomes(self, outcomes: Sequence[Outcome], *, cancelled: bool = False) -> None:
         for outcome in outcomes:
             if outcome == "done":
                 if cancelled:
@@ -285,7 +285,7 @@ class Worker:
         if lost:
             self.queue.instance.notify(f"the leases of {lost} messages expired before their command ended")
 
-    def _renew(self) -> None:
+    def _renew_leases(self) -> None:
         if self._renew_every is None or self._final:
             return
         now = time.monotonic()
@@ -296,18 +296,18 @@ class Worker:
         for job in late:
             job.renewed = now
 
-    def _bury(self) -> None:
+    def _bury_dead(self) -> None:
         """Publish dead messages elsewhere and forget them; of several workers one does it at a time."""
         queue = self.queue
         assert self.options.bury is not None
-        if depth_of(queue).dead > len(self._unburied) and queue.turns.presence.alone():
+        if compute_depth(queue).dead > len(self._unburied) and queue.turns.presence.try_exclusive_role():
             try:
-                for message in queue.bodies_of(one for one in queue.dead() if one.txid not in self._unburied):
-                    self._bury_one(message)
+                for message in queue.read_messages(one for one in queue.list_dead() if one.txid not in self._unburied):
+                    self._bury_message(message)
             finally:
-                queue.turns.presence.leave(0)
+                queue.turns.presence.unregister_worker(0)
 
-    def _bury_one(self, message: QueueMessage) -> None:
+    def _bury_message(self, message: QueueMessage) -> None:
         assert self.options.bury is not None
         try:
             self.options.bury([message.payload])
@@ -318,27 +318,27 @@ class Worker:
         else:
             self.report.buried += self.queue.bury([message.txid])
 
-    def _pause(self) -> float | None:
+    def _compute_pause(self) -> float | None:
         """Seconds until something of our own is to be done; None for nothing."""
         if self._jobs and (self._epoll is None or any(job.descriptor < 0 for job in self._jobs)):
-            return _TICK
+            return _POLL_INTERVAL_SECONDS
         pauses = []
         if self._renew_every is not None and self._jobs:
             now = time.monotonic()
             pauses.append(max(0.0, min(job.renewed + self._renew_every - now for job in self._jobs)))
         if self.queue.next_due and len(self._jobs) < self.options.concurrency:
             # A message that was cancelled comes back when its back-off is over, and not with the next look.
-            pauses.append(max(_TICK, (self.queue.next_due - self.queue.instance.now) / 1e6))
+            pauses.append(max(_POLL_INTERVAL_SECONDS, (self.queue.next_due - self.queue.instance.now) / 1e6))
         return min(pauses, default=None)
 
-    def _end(self) -> None:
+    def _stop_commands(self) -> None:
         """Stop the commands and give back what is leased, as far as disk and locks let it: the commands in any case."""
-        with self._telling():
-            self._reap()
+        with self._notify_errors():
+            self._settle_ended_commands()
         for job in self._jobs:
             with suppress(ProcessLookupError):
                 os.killpg(job.process.pid, signal.SIGTERM)
-        until = time.monotonic() + GRACE
+        until = time.monotonic() + STOP_GRACE_SECONDS
         for job in self._jobs:
             try:
                 job.process.wait(max(0.0, until - time.monotonic()))
@@ -348,16 +348,16 @@ class Worker:
                 job.process.wait()
             job.close()
         self._jobs = []
-        untouched = [handle_of(message) for message in self._leased if message.token]
+        untouched = [build_handle(message) for message in self._leased if message.token]
         self._leased = []
-        with self._telling():
+        with self._notify_errors():
             if untouched and not self._final:
                 self.queue.cancel(untouched, started=False)
-        with self._telling():
-            self.queue.leave(self._number)
+        with self._notify_errors():
+            self.queue.unregister_worker(self._number)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _notify_errors(self) -> Iterator[None]:
         try:
             yield
         except SowError as problem:
@@ -365,7 +365,7 @@ class Worker:
             self.queue.instance.notify(f"{problem.message}; leases are returned when this process ends")
 
 
-def _cannot_start(program: str, why: str | None) -> MissingError:
+def _make_start_error(program: str, why: str | None) -> MissingError:
     return MissingError(
         "SOW-QUE-013",
         f"cannot start the command: {why}",
@@ -374,7 +374,7 @@ def _cannot_start(program: str, why: str | None) -> MissingError:
     )
 
 
-def _descriptor(pid: int) -> int:
+def _open_descriptor(pid: int) -> int:
     """A descriptor that can be read when the process has ended; -1 where the system has none."""
     try:
         return os.pidfd_open(pid)

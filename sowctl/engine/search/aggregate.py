@@ -12,26 +12,26 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
-from sowctl.engine.search.grouped import Grouped
-from sowctl.engine.search.matcher import evaluate_records, headers_of
-from sowctl.engine.search.plan import by_columns
+from sowctl.engine.search.group_accumulator import GroupAccumulator
+from sowctl.engine.search.matcher import build_headers, evaluate_records
+from sowctl.engine.search.plan import is_faster_by_columns
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.store.codec import all_stamps, encode, payloads
+from sowctl.store.codec import encode_record, extract_payloads, read_all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
-    from sowctl.engine.search.memofields import Columns, Stamped
+    from sowctl.engine.search.index_fields import StampedColumns, StampedRows
     from sowctl.engine.search.scan import Scan
-    from sowctl.engine.sources.source import Matched, Pairs
+    from sowctl.engine.sources.source import MatchedPairs, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.messages.base import MessageType
-    from sowctl.store.read import LinedBatch
+    from sowctl.store.read import LineBatch
     from sowctl.values.fields import Refusal, Slot, SlotValue
 
-    LinedReading = Callable[[], Iterator[LinedBatch] | None]
+    LineReader = Callable[[], Iterator[LineBatch] | None]
 
-MOST_TEXT = 64 << 10
+MAX_PROJECTION_BYTES = 64 << 10
 """Bytes that the text of a projection may have."""
 
 
@@ -50,10 +50,10 @@ class Aggregation:
         environment: Environment,
         functions: Mapping[str, Function],
     ) -> None:
-        from sowctl.expressions.compile import compile_projection
+        from sowctl.expressions.compiler import compile_projection
 
-        if len(projection.encode("utf-8", "surrogateescape")) > MOST_TEXT:
-            raise UsageError("SOW-QRY-014", f"the projection exceeds the maximum of {MOST_TEXT:,} bytes")
+        if len(projection.encode("utf-8", "surrogateescape")) > MAX_PROJECTION_BYTES:
+            raise UsageError("SOW-QRY-014", f"the projection exceeds the maximum of {MAX_PROJECTION_BYTES:,} bytes")
         sources = ((topic,), (kind.name, topic))
         self.program = compile_projection(
             projection, grouping if grouping.strip() else None, sources=sources, extra=functions
@@ -71,44 +71,46 @@ class Aggregation:
         """The fields of a record that it reads, if they are all it reads."""
         return () if self.program.uses_header else self.program.slots
 
-    def over(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
-        """What :meth:`results` gives of the records that match, from indexes alone where these know the fields."""
+    def aggregate_scan(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
+        """Aggregate the records that match, from indexes alone where these know the fields."""
         way, slots = scan.way, self.slots
         lasting = scan.lasting
         # Indexes first, by columns where there are many rows, then by rows; else the records are read. All three ways
         # give the same groups.
-        columns = way.columns(slots) if way is not None and slots else None
-        rows = way.rows(slots) if way is not None and slots and columns is None else None
+        columns = way.read_columns(slots) if way is not None and slots else None
+        rows = way.read_rows(slots) if way is not None and slots and columns is None else None
         if way is None or (rows is None and columns is None):
-            return self._of_records(scan, size, numbers, memory)
-        numbers.examined, numbers.matched = way.source.visible_records(), way.count() or 0
+            return self._aggregate_by_reading(scan, size, numbers, memory)
+        numbers.examined, numbers.matched = way.source.count_visible(), way.count_matching() or 0
         # Rows have the records that changed since indexes were built among them; columns have not.
-        changed = way.changed() if columns is not None else {}
+        changed = way.read_changed() if columns is not None else {}
         more = [(list(changed), list(changed.values()))] if changed else []
-        again = partial(self._of_records, scan, size, numbers, memory)
-        return self.results(
+        again = partial(self._aggregate_by_reading, scan, size, numbers, memory)
+        return self.aggregate_records(
             more, rows or (), columns, memory=memory, records=numbers.matched, lasting=lasting, again=again
         )
 
-    def _of_records(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
-        stored = scan.source.stored
-        records = None if stored is None else stored.visible_records()
+    def _aggregate_by_reading(self, scan: Scan, size: int, numbers: QueryStatistics, memory: int) -> Iterator[Pairs]:
+        stored = scan.source.stored_source
+        records = None if stored is None else stored.count_visible()
         # Without a filter it is known before how many come.
-        sure = 0 if records is None or scan.matcher.selective else records
-        found = scan.matching(size, numbers)
-        lined = partial(scan.lined, numbers)
-        return self.results(found, memory=memory, records=records, sure=sure, lined=lined, lasting=scan.lasting)
+        sure = 0 if records is None or scan.matcher.is_selective else records
+        found = scan.read_matching(size, numbers)
+        lined = partial(scan.read_lines, numbers)
+        return self.aggregate_records(
+            found, memory=memory, records=records, sure=sure, lined=lined, lasting=scan.lasting
+        )
 
-    def results(
+    def aggregate_records(
         self,
-        found: Iterable[Matched],
-        known: Iterable[Stamped] = (),
-        columns: Columns | None = None,
+        found: Iterable[MatchedPairs],
+        known: Iterable[StampedRows] = (),
+        columns: StampedColumns | None = None,
         *,
         memory: int,
         records: int | None = None,
         sure: int = 0,
-        lined: LinedReading | None = None,
+        lined: LineReader | None = None,
         lasting: bool = False,
         again: Callable[[], Iterator[Pairs]] | None = None,
     ) -> Iterator[Pairs]:
@@ -121,8 +123,14 @@ class Aggregation:
         ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
         locate = partial(evaluate_records, topic=self._topic)
-        with Grouped(
-            self.program, self._environment, self._topic, self._written, limit=memory, records=records, locate=locate
+        with GroupAccumulator(
+            self.program,
+            self._environment,
+            self._topic,
+            self._encode_group,
+            limit=memory,
+            records=records,
+            locate=locate,
         ) as grouped:
             # Each way adds to the same groups, so rows, columns and records may even come together.
             steps = self._environment.steps
@@ -132,63 +140,71 @@ class Aggregation:
                 for some, stamped in known:
                     grouped.add_rows(some, stamped)
             except SowError as error:
-                from sowctl.expressions.environment import OUT_OF_TIME
+                from sowctl.expressions.environment import TIME_LIMIT_CODE
 
-                if again is None or error.code == OUT_OF_TIME:
+                if again is None or error.code == TIME_LIMIT_CODE:
                     raise
-                self._environment.recount(steps)
+                self._environment.reset_steps(steps)
                 yield from again()
                 return
             self._add_records(grouped, found, sure, lined, lasting=lasting)
-            yield from grouped.messages()
+            yield from grouped.iterate_messages()
 
-    def _add_columns(self, grouped: Grouped, columns: Columns) -> None:
-        from sowctl.expressions.columns.grouping import Messages
+    def _add_columns(self, grouped: GroupAccumulator, columns: StampedColumns) -> None:
+        from sowctl.expressions.columns.grouping import MessageColumns
 
         fields, txids, times = columns
-        messages = Messages([fields[slot] for slot in self.program.slots], txids, times)
-        if messages.size <= figures.GROUPED_COLUMNS:
+        messages = MessageColumns([fields[slot] for slot in self.program.slots], txids, times)
+        if messages.size <= figures.GROUP_BATCH_COLUMN_ROWS:
             if messages.size:
                 grouped.add_columns(messages)
             return
-        for start in range(0, messages.size, figures.GROUPED_COLUMNS):
-            grouped.add_columns(messages.at(slice(start, start + figures.GROUPED_COLUMNS)))
-        grouped.add_waiting()
+        for start in range(0, messages.size, figures.GROUP_BATCH_COLUMN_ROWS):
+            grouped.add_columns(messages.take(slice(start, start + figures.GROUP_BATCH_COLUMN_ROWS)))
+        grouped.add_rest()
 
     def _add_records(
-        self, grouped: Grouped, found: Iterable[Matched], sure: int, lined: LinedReading | None, *, lasting: bool
+        self,
+        grouped: GroupAccumulator,
+        found: Iterable[MatchedPairs],
+        sure: int,
+        lined: LineReader | None,
+        *,
+        lasting: bool,
     ) -> None:
         """Read records and add them: by columns where there are many, but for the first ones where that shows later."""
-        extract = self._kind.extractor(self.program.slots)
+        extract = self._kind.build_extractor(self.program.slots)
         remaining, seen = iter(found), 0
         possible = not self.program.uses_header and find_spec("numpy") is not None
-        while not possible or not by_columns(max(seen, sure), lasting=lasting):
+        while not possible or not is_faster_by_columns(max(seen, sure), lasting=lasting):
             some = next(remaining, None)
             if some is None:
                 return
             keys, values = some
-            rows, refused = extract(payloads(values))
+            rows, refused = extract(extract_payloads(values))
             if refused:
-                raise self._unreadable(refused[0], keys[refused[0].index])
+                raise self._make_unreadable_error(refused[0], keys[refused[0].index])
             # Made only where the projection asks for metadata: a header for every record takes its time.
-            headers = headers_of(keys, values, self._topic) if self.program.uses_header else None
-            stamped = all_stamps(values)
+            headers = build_headers(keys, values, self._topic) if self.program.uses_header else None
+            stamped = read_all_stamps(values)
 
             def add(part: slice) -> None:
                 grouped.add_rows(rows[part], stamped[part], headers and headers[part])  # noqa: B023 - called at once
 
             evaluate_records(add, keys, self._topic)
             seen += len(keys)
-        from sowctl.engine.search.blocks import BlockColumns, blocks
-        from sowctl.expressions.columns.grouping import Messages
+        from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
+        from sowctl.expressions.columns.grouping import MessageColumns
 
         # Lines begin with the first record: they are read instead of ``found``, where none of these was read yet.
         whole = lined() if lined is not None and not seen else None
-        read = BlockColumns(self._kind, self.program.slots, self._unreadable)
-        for block in blocks(((None, some) for some in remaining) if whole is None else whole):
-            grouped.add_parts(Messages(one.columns, one.txids, one.times, one.keys) for one in read.parts(block))
+        read = BlockColumnReader(self._kind, self.program.slots, self._make_unreadable_error)
+        for block in iterate_blocks(((None, some) for some in remaining) if whole is None else whole):
+            grouped.add_parts(
+                MessageColumns(one.columns, one.txids, one.times, one.keys) for one in read.read_parts(block)
+            )
 
-    def _unreadable(self, refused: Refusal, key: bytes) -> InputError:
+    def _make_unreadable_error(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.
         number = int.from_bytes(key, "big")
         return InputError(
@@ -198,6 +214,6 @@ class Aggregation:
             sow_key=str(number),
         )
 
-    def _written(self, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[int]) -> bytes:
-        payload = self._kind.build(list(zip(self.program.destinations, fields, strict=True)))
-        return encode(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)
+    def _encode_group(self, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[int]) -> bytes:
+        payload = self._kind.build_message(list(zip(self.program.destinations, fields, strict=True)))
+        return encode_record(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)

@@ -1,10 +1,11 @@
 """Columns of a block of records that a scan reads: fields of many messages at once, without a value of Python for each.
 
-Where messages are of few shapes, their type reads them as columns of numpy (:mod:`sowctl.messages.shaped`); those that
-no shape answers for are decoded, and come as columns of their own. So a block is one part or several, each with the
-records that it is of, and the values are those of the type's extractor, whichever way they were read. Loads numpy.
+Where messages are of few shapes, their type reads them as columns of numpy (:mod:`sowctl.messages.template_columns`);
+those that no shape answers for are decoded, and come as columns of their own. So a block is one part or several, each
+with the records that it is of, and the values are those of the type's extractor, whichever way they were read. Loads
+numpy.
 
-Called by :mod:`~sowctl.engine.search.aggregate`, and for views by :mod:`sowctl.engine.views.columnar`.
+Called by :mod:`~sowctl.engine.search.aggregate`, and for views by :mod:`sowctl.engine.views.column_groups`.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sowctl.engine.search import figures
-from sowctl.expressions.columns.column import Array, Column, Kind, code_type, column_of
-from sowctl.expressions.columns.taking import stacked, taken
-from sowctl.messages.base import columns_of
-from sowctl.messages.shaped import shaped_of
-from sowctl.store.codec import KEY_SIZE, payloads, raw_stamps
-from sowctl.values.compare import text_of
+from sowctl.expressions.columns.column import Array, Column, Kind, build_column, choose_code_type
+from sowctl.expressions.columns.selection import concatenate_columns, take_rows
+from sowctl.messages.base import build_column_extractor
+from sowctl.messages.template_columns import find_template_reader
+from sowctl.store.codec import KEY_SIZE, extract_payloads, extract_raw_stamps
 from sowctl.values.fields import Slot
+from sowctl.values.scalars import to_text
 
 if TYPE_CHECKING:
-    from sowctl.engine.sources.source import Matched
+    from sowctl.engine.sources.source import MatchedPairs
     from sowctl.messages.base import MessageType
-    from sowctl.messages.shaped import Lines, SlotColumn
+    from sowctl.messages.template_columns import Lines, SlotColumn
     from sowctl.store.read import RecordLines
     from sowctl.values.fields import Refusal
     from sowctl.values.paths import Path
 
-    Unreadable = Callable[[Refusal, bytes], Exception]
+    UnreadableErrorFactory = Callable[[Refusal, bytes], Exception]
 
-_STAMPS = np.dtype([("txid", "<u8"), ("time", "<i8")])
+_STAMP_DTYPE = np.dtype([("txid", "<u8"), ("time", "<i8")])
 
 
 class RecordBlock(NamedTuple):
@@ -59,157 +60,159 @@ class BlockPart(NamedTuple):
     texts: Sequence[Column] = ()
 
 
-class _Piece(NamedTuple):
-    """What was read in one way: of which records (None: of all), the columns of slots, and then those of key texts."""
+class _BlockPiece(NamedTuple):
+    """Records read in one way: their row numbers (None: all), the columns of slots, then of key texts."""
 
     places: Array | None
     columns: Sequence[Column]
 
 
-def blocks(found: Iterable[tuple[RecordLines | None, Matched]]) -> Iterator[RecordBlock]:
+def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> Iterator[RecordBlock]:
     """The records that a scan finds, so many together that columns of them pay."""
     keys, stamps = bytearray(), bytearray()
     messages: list[bytes] = []
     size = 0
 
     def held() -> RecordBlock:
-        read = np.frombuffer(bytes(stamps), _STAMPS)
+        read = np.frombuffer(bytes(stamps), _STAMP_DTYPE)
         return RecordBlock(bytes(keys), messages, read["txid"].copy(), read["time"].copy())
 
     for lines, (some, values) in found:
         if lines is None:
-            more = payloads(values)
+            more = extract_payloads(values)
             keys += b"".join(some)
             messages += more
-            stamps += raw_stamps(values)
+            stamps += extract_raw_stamps(values)
             size += sum(map(len, more))
         # Records that come as lines are a block by themselves; those that are held came before them, and go first.
-        if messages and (lines is not None or len(messages) >= figures.GROUPED or size >= figures.GROUPED_BYTES):
+        if messages and (
+            lines is not None or len(messages) >= figures.GROUP_BATCH_RECORDS or size >= figures.GROUP_BATCH_BYTES
+        ):
             yield held()
             keys, stamps, messages, size = bytearray(), bytearray(), [], 0
         if lines is not None:
-            yield lined_block(lines)
+            yield build_line_block(lines)
     if messages:
         yield held()
 
 
-def lined_block(lines: RecordLines) -> RecordBlock:
+def build_line_block(lines: RecordLines) -> RecordBlock:
     """Records that come as lines."""
     return RecordBlock(lines.keys, lines.messages, lines.txids, lines.times, (lines.text, lines.places))
 
 
-class BlockColumns:
+class BlockColumnReader:
     """Reads ``slots`` of messages of one type, block by block, and the texts of ``keys``: strings, or NULL.
 
     ``unreadable`` makes an error of a refusal and of the key of its record.
     """
 
     def __init__(
-        self, kind: MessageType, slots: Sequence[Slot], unreadable: Unreadable, keys: Sequence[Path] = ()
+        self, kind: MessageType, slots: Sequence[Slot], unreadable: UnreadableErrorFactory, keys: Sequence[Path] = ()
     ) -> None:
         self._width = len(slots)
-        self._decoded = columns_of(kind.extractor(slots))
-        self._key_texts = kind.key_texts(keys) if keys else None
-        self._shaped = shaped_of(kind, [*slots, *(Slot(path, text=True) for path in keys)])
+        self._decoded = build_column_extractor(kind.build_extractor(slots))
+        self._key_texts = kind.build_key_extractor(keys) if keys else None
+        self._shaped = find_template_reader(kind, [*slots, *(Slot(path, text=True) for path in keys)])
         self._unreadable = unreadable
 
-    def parts(self, block: RecordBlock) -> Iterator[BlockPart]:
+    def read_parts(self, block: RecordBlock) -> Iterator[BlockPart]:
         """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
-        pieces = self._pieces(block)
+        pieces = self._read_pieces(block)
         # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
         if len(pieces) > 1 and len(np.unique(block.txids)) < len(block.txids):
-            pieces = [_merged(pieces)]
+            pieces = [_merge_pieces(pieces)]
         for piece in pieces:
-            yield self._part(block, piece)
+            yield self._build_part(block, piece)
 
-    def whole(self, block: RecordBlock) -> BlockPart:
+    def read_whole(self, block: RecordBlock) -> BlockPart:
         """The columns of all records of a block, in their order. Raises what ``unreadable`` makes of a refusal."""
-        return self._part(block, _merged(self._pieces(block)))
+        return self._build_part(block, _merge_pieces(self._read_pieces(block)))
 
-    def shaped(self, block: RecordBlock) -> BlockPart | None:
-        """As :meth:`whole`; None where the messages are read better one by one."""
-        pieces = self._shaped_pieces(block)
-        return None if pieces is None else self._part(block, _merged(pieces))
+    def read_by_template(self, block: RecordBlock) -> BlockPart | None:
+        """As :meth:`read_whole`; None where the messages are read better one by one."""
+        pieces = self._read_template_pieces(block)
+        return None if pieces is None else self._build_part(block, _merge_pieces(pieces))
 
-    def _part(self, block: RecordBlock, piece: _Piece) -> BlockPart:
+    def _build_part(self, block: RecordBlock, piece: _BlockPiece) -> BlockPart:
         columns, texts = piece.columns[: self._width], piece.columns[self._width :]
         keys = np.frombuffer(block.keys, ">u8")
         if piece.places is None:
             return BlockPart(columns, block.txids, block.times, keys, texts)
         return BlockPart(columns, block.txids[piece.places], block.times[piece.places], keys[piece.places], texts)
 
-    def _pieces(self, block: RecordBlock) -> list[_Piece]:
-        pieces = self._shaped_pieces(block)
-        return [_Piece(None, self._read(block, block.messages, None))] if pieces is None else pieces
+    def _read_pieces(self, block: RecordBlock) -> list[_BlockPiece]:
+        pieces = self._read_template_pieces(block)
+        return [_BlockPiece(None, self._decode_columns(block, block.messages, None))] if pieces is None else pieces
 
-    def _shaped_pieces(self, block: RecordBlock) -> list[_Piece] | None:
-        if self._shaped is None or self._shaped.wait(len(block.messages)):
+    def _read_template_pieces(self, block: RecordBlock) -> list[_BlockPiece] | None:
+        if self._shaped is None or self._shaped.prefers_rows(len(block.messages)):
             return None
-        read = self._shaped.read(block.messages, block.lines)
+        read = self._shaped.read_columns(block.messages, block.lines)
         if read is None:
             return None
         shaped, left = read
-        pieces = [_Piece(piece.rows, self._shaped_columns(piece.columns)) for piece in shaped]
+        pieces = [_BlockPiece(piece.rows, self._build_template_columns(piece.columns)) for piece in shaped]
         if len(left):
             some = [block.messages[place] for place in left.tolist()]
-            pieces.append(_Piece(left, self._read(block, some, left)))
+            pieces.append(_BlockPiece(left, self._decode_columns(block, some, left)))
         return pieces
 
-    def _shaped_columns(self, columns: Sequence[SlotColumn]) -> list[Column]:
-        return [*map(_column, columns[: self._width]), *map(_key_column, columns[self._width :])]
+    def _build_template_columns(self, columns: Sequence[SlotColumn]) -> list[Column]:
+        return [*map(_build_column, columns[: self._width]), *map(_build_key_column, columns[self._width :])]
 
-    def _read(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
+    def _decode_columns(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
         columns, refused = self._decoded(list(messages))
         if refused:
             first = refused[0]
             start = KEY_SIZE * (first.index if places is None else int(places[first.index]))
             raise self._unreadable(first, block.keys[start : start + KEY_SIZE])
-        found = list(map(column_of, columns))
+        found = list(map(build_column, columns))
         if self._key_texts is not None:
-            found += map(column_of, map(list, zip(*self._key_texts(messages)[0], strict=True)))
+            found += map(build_column, map(list, zip(*self._key_texts(messages)[0], strict=True)))
         return found
 
 
-def _merged(pieces: Sequence[_Piece]) -> _Piece:
+def _merge_pieces(pieces: Sequence[_BlockPiece]) -> _BlockPiece:
     """All records of a block, in their order."""
     if len(pieces) == 1:
         return pieces[0]
     order = np.argsort(np.concatenate([piece.places for piece in pieces if piece.places is not None]))
     several = zip(*(piece.columns for piece in pieces), strict=True)
-    return _Piece(None, [taken(stacked(columns), order) for columns in several])
+    return _BlockPiece(None, [take_rows(concatenate_columns(columns), order) for columns in several])
 
 
-def _key_column(read: SlotColumn) -> Column:
-    """The texts of a slot's column, as ``key_texts`` of a message type gives them."""
+def _build_key_column(read: SlotColumn) -> Column:
+    """The texts of a slot's column, as ``build_key_extractor`` of a message type gives them."""
     if read.data is None or read.kind == "texts":
-        return _column(read)
+        return _build_column(read)
     if read.kind == "integers":
         # Each integer has one spelling.
         known, codes = np.unique(read.data, return_inverse=True)
         words = [b"%d" % number for number in known.tolist()]
-        return Column(Kind.STRING, read.size, codes.astype(code_type(len(words))), words=words)
-    return column_of(list(map(text_of, read.values())))
+        return Column(Kind.STRING, read.size, codes.astype(choose_code_type(len(words))), words=words)
+    return build_column(list(map(to_text, read.list_values())))
 
 
-def _column(read: SlotColumn) -> Column:
+def _build_column(read: SlotColumn) -> Column:
     """A slot's column as expressions take it. NULL is a code of its own there, and the empty text is NULL."""
     if read.data is None:
         return Column(Kind.NULL, read.size)
     if read.kind == "texts":
-        return _texts(read.data, read.texts)
+        return _build_text_column(read.data, read.texts)
     if read.kind == "words":
-        return _words(read.data)
+        return _build_word_column(read.data)
     kind = Kind.I64 if read.kind == "integers" else Kind.DOUBLE
     return Column(kind, read.size, read.data, source=read.spelled, texts=read.spelled is not None)
 
 
-def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
+def _build_text_column(codes: Array, texts: Sequence[bytes]) -> Column:
     # NULL has the code behind those of the words.
     words = [text for text in texts if text]
     nothing = len(words)
     if not words:
         return Column(Kind.NULL, len(codes))
-    kind = code_type(nothing)
+    kind = choose_code_type(nothing)
     if nothing == len(texts):
         return Column(Kind.STRING, len(codes), codes.astype(kind), words=words)
     # The codes of what stands behind the empty text move by one, since that is no word.
@@ -220,8 +223,8 @@ def _texts(codes: Array, texts: Sequence[bytes]) -> Column:
     return Column(Kind.STRING, len(codes), numbers.astype(kind)[codes], words=words)
 
 
-def _words(codes: Array) -> Column:
-    """The column of codes of :data:`~sowctl.messages.shaped.WORD_VALUES`: NULL, TRUE and FALSE."""
+def _build_word_column(codes: Array) -> Column:
+    """The column of codes of :data:`~sowctl.messages.template_columns.WORD_VALUES`: NULL, TRUE and FALSE."""
     nulls = codes == 0
     if nulls.all():
         return Column(Kind.NULL, len(codes))

@@ -13,18 +13,18 @@ from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sowctl.engine.fold.blocks import values_of
+from sowctl.engine.fold.blocks import read_entry_values
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.search.keytext import keys_meant, not_a_key
-from sowctl.engine.sources.opening import open_now
+from sowctl.engine.search.keytext import make_key_error, resolve_key_texts
+from sowctl.engine.sources.opener import open_present_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.topics.positions import naming_replay, open_whole_log
-from sowctl.engine.topics.retention import Version, prune, retention, value_of, version_of
+from sowctl.engine.topics.positions import add_replay_hint, open_whole_log
+from sowctl.engine.topics.retention import Version, build_retention, decode_version, encode_version, prune_versions
 from sowctl.errors import MissingError, UsageError
-from sowctl.identity.bookmarks import bookmark_of
-from sowctl.journal.format import INSERTED, UNKEYED
-from sowctl.store.codec import TOMBSTONE, expiration_of
+from sowctl.identity.bookmarks import build_bookmark
+from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
+from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class VersionRecord(StoredRecord):
 
     @property
     def deleted(self) -> bool:
-        """Whether it is a deletion: then it has no message."""
-        return bool(self.value[0] & TOMBSTONE)
+        """True for a deletion, which has no message."""
+        return bool(self.value[0] & TOMBSTONE_FLAG)
 
     @property
     def inserted(self) -> bool | None:
-        """Whether there was no record before it, as its journal entry says; None for a version that a store keeps."""
-        return None if self._entry is None else bool(self._entry.flags & INSERTED)
+        """True if no record was before it, by its journal entry; None for a version that a store keeps."""
+        return None if self._entry is None else bool(self._entry.flags & INSERTED_FLAG)
 
     @property
     def client(self) -> str | None:
@@ -70,7 +70,7 @@ class VersionRecord(StoredRecord):
 
     @property
     def has_data(self) -> bool:
-        """Whether there is a message to show."""
+        """True if there is a message to show."""
         return not self.deleted
 
     @property
@@ -79,11 +79,11 @@ class VersionRecord(StoredRecord):
         entry = self._entry
         if entry is None:
             return None
-        return str(bookmark_of(entry.publisher, entry.sequence, entry.txid, self._owner))
+        return str(build_bookmark(entry.publisher, entry.sequence, entry.txid, self._owner))
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """What a record has besides, and the facts of a version."""
+        """The extra facts of a record, and those of a version."""
         facts: dict[str, Any] = {
             **(super().extra or {}),
             "operation": "delete" if self.deleted else "publish",
@@ -103,14 +103,14 @@ class KeyVersions(NamedTuple):
     found: dict[bytes, list[VersionRecord]]
     named: list[list[bytes]]
 
-    def each(self, texts: Sequence[str]) -> Iterator[tuple[str, list[VersionRecord]]]:
+    def iterate_texts(self, texts: Sequence[str]) -> Iterator[tuple[str, list[VersionRecord]]]:
         """Every text with the versions that it names; none where nothing is known of them."""
         for text, keys in zip(texts, self.named, strict=True):
             # The likelier meaning of a text comes first; the second counts only where nothing is known of the first.
             yield text, next((self.found[key] for key in keys if self.found.get(key)), [])
 
 
-def versions_of(
+def read_versions(
     instance: Instance, target: Target, texts: Sequence[str], *, fields: bool, journal: bool
 ) -> KeyVersions:
     """The versions of the records that ``texts`` name; ``journal``: from the journals, whatever the topic retains.
@@ -119,10 +119,10 @@ def versions_of(
     latter. Raises UsageError ``SOW-QRY-001`` and others for texts that cannot be keys, ``SOW-QRY-022`` for a topic
     without History, MissingError ``SOW-QRY-021`` where no journal records it, and what reading raises.
     """
-    return (_of_journal if journal else _of_store)(instance, target, texts, fields)
+    return (_read_journal_versions if journal else _read_store_versions)(instance, target, texts, fields)
 
 
-def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
+def _read_store_versions(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
     topic = target.topic
     if topic is not None and topic.history is None:
         raise UsageError(
@@ -133,85 +133,91 @@ def _of_store(instance: Instance, target: Target, texts: Sequence[str], fields: 
             else "use query for the current records",
             topic=topic.name,
         )
-    rule = retention(topic.history) if topic is not None else None
-    with closing(open_now(instance, target)) as source, naming_replay(topic):
-        named = _named(texts, target, source.definition, fields)
+    rule = build_retention(topic.history) if topic is not None else None
+    with closing(open_present_source(instance, target)) as source, add_replay_hint(topic):
+        named = _resolve_named_keys(texts, target, source.definition, fields)
         view = VersionsSource(source, topic, instance.now)
         found = {}
         for key in {key for keys in named for key in keys}:
-            kept = view.timeline(key)
+            kept = view.read_timeline(key)
             if rule is not None:
                 # Whether a writer has pruned yet must not show: the answer depends on the entries and the clock alone.
-                kept = prune(kept, instance.now, rule.window)
-            found[key] = _retained(key, kept)
+                kept = prune_versions(kept, instance.now, rule.window)
+            found[key] = _build_retained_records(key, kept)
         return KeyVersions(source.topic, source.message_type, found, named)
 
 
-def _named(texts: Sequence[str], target: Target, definition: Definition | None, fields: bool) -> list[list[bytes]]:
+def _resolve_named_keys(
+    texts: Sequence[str], target: Target, definition: Definition | None, fields: bool
+) -> list[list[bytes]]:
     """The keys that each text may mean. Raises UsageError ``SOW-QRY-001`` for one that no record can have."""
-    meant = keys_meant(texts, target, definition, fields=fields)
+    meant = resolve_key_texts(texts, target, definition, fields=fields)
     for text, keys in zip(texts, meant, strict=True):
         if not keys:
-            raise not_a_key(text)
+            raise make_key_error(text)
     return meant
 
 
-def _retained(key: bytes, kept: Sequence[Version]) -> list[VersionRecord]:
+def _build_retained_records(key: bytes, kept: Sequence[Version]) -> list[VersionRecord]:
     return [
-        VersionRecord(key, value_of(key, version), following.time if following is not None else None, version.lossy)
+        VersionRecord(
+            key, encode_version(key, version), following.time if following is not None else None, version.lossy
+        )
         for version, following in pairwise([*kept, None])
         if version is not None
     ]
 
 
-def _of_journal(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
+def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:
     topic = target.topic
     if topic is None or not topic.journalled:
         name = topic.name if topic is not None else str(target.path)
         keeps = topic is None or topic.history is not None
         hint = "remove --journal" if keeps else "use query for the current records; the topic has no History either"
         raise MissingError("SOW-QRY-021", f"{name!r} has no journal", hint=hint)
-    named = _named(texts, target, None, fields)
+    named = _resolve_named_keys(texts, target, None, fields)
     wanted = {key for keys in named for key in keys}
     ref = topic.name, topic.message_type
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
     with open_whole_log(instance) as log:
         # Either all entries are shown, or it is said that older ones are gone.
-        log.need_all()
-        if not log.covers(ref):
+        log.require_files_after()
+        if not log.covers_topic(ref):
             instance.notify(
                 f"topic {topic.name!r}: older journals were removed; the versions begin at txid "
-                f"{log.first_txid} (searched {log.searched})"
+                f"{log.first_txid} (searched {log.search_locations})"
             )
-        for block in log.blocks(topic=ref):
+        for block in log.iter_blocks(topic=ref):
             # A search through the block's key column, also across two keys: a block that is taken in vain is looked at
             # exactly below.
-            raw = bytes(block.columns().keys)
+            raw = bytes(block.decode_columns().keys)
             if not any(key in raw for key in wanted):
                 continue
-            keys, values = values_of(block, ref, unkeyed=True)
-            rows = zip(keys, values, (one for one in block.entries() if one.topic == ref), strict=True)
+            keys, values = read_entry_values(block, ref, unkeyed=True)
+            rows = zip(keys, values, (one for one in block.iter_entries() if one.topic == ref), strict=True)
             for key, value, entry in rows:
-                if key in wanted and not entry.flags & UNKEYED and _is_meant(topic, entry):
+                if key in wanted and not entry.flags & UNKEYED_FLAG and _is_meant(topic, entry):
                     entries.setdefault(key, []).append((value, entry))
-    found = {key: list(_logged(key, rows, instance, topic.expiration)) for key, rows in entries.items()}
+    found = {key: list(_build_journal_records(key, rows, instance, topic.expiration)) for key, rows in entries.items()}
     return KeyVersions(topic.name, topic.message_type, found, named)
 
 
 def _is_meant(topic: TopicConfig, entry: Entry) -> bool:
     if topic.logical is None:
         return True
-    return entry.logical_topic is not None and topic.logical.takes(entry.logical_topic.decode("utf-8", "replace"))
+    return entry.logical_topic is not None and topic.logical.contains_topic(
+        entry.logical_topic.decode("utf-8", "replace")
+    )
 
 
-def _logged(
+def _build_journal_records(
     key: bytes, rows: Sequence[tuple[bytes, Entry]], instance: Instance, rule: Expiration
 ) -> Iterator[VersionRecord]:
     """The entries of a key as versions; one that expired was current until its stamp."""
-    now, owner = instance.now, instance.publisher
+    now, owner = instance.now, instance.publisher_id
     for place, (value, entry) in enumerate(rows):
-        until = version_of(rows[place + 1][0]).time if place + 1 < len(rows) else None
-        stamp = expiration_of(value)
+        until = decode_version(rows[place + 1][0]).time if place + 1 < len(rows) else None
+        stamp = read_expiration(value)
         # An expired record was gone at its stamp, although no entry says so (behaviour 11.14).
         if is_expired(rule, stamp, now) and (until is None or stamp < until):
             until = stamp

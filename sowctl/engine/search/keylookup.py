@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search import figures
-from sowctl.engine.search.keytext import key_of
+from sowctl.engine.search.keytext import parse_key
 from sowctl.errors import UsageError
-from sowctl.identity.keys import batch_digester
+from sowctl.identity.keys import build_batch_digester
 from sowctl.values.paths import Path, Step, parse_path
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Slot
 
 
-class Named:
+class KeyAccess:
     """The records of the keys that a filter names; all of its conditions are asked of them.
 
-    Offers what :class:`~sowctl.engine.search.indexed.Found` does.
+    Offers what :class:`~sowctl.engine.search.index_access.IndexAccess` does.
     """
 
     def __init__(self, source: StoredSource, matcher: Matcher, keys: Sequence[bytes]) -> None:
@@ -32,73 +32,73 @@ class Named:
         self._matcher = matcher
         self._keys = keys
 
-    def matching(self, size: int) -> Iterator[Pairs]:
+    def read_matching(self, size: int) -> Iterator[Pairs]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time."""
         for start in range(0, len(self._keys), size):
-            keys, values = self.source.lookup(self._keys[start : start + size])
-            places = self._matcher.places(keys, values)
+            keys, values = self.source.find_records(self._keys[start : start + size])
+            places = self._matcher.find_matches(keys, values)
             if places:
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def count(self) -> int:
-        """How many records match."""
-        return sum(len(keys) for keys, _ in self.matching(len(self._keys) or 1))
+    def count_matching(self) -> int:
+        """Count the records that match."""
+        return sum(len(keys) for keys, _ in self.read_matching(len(self._keys) or 1))
 
-    def rows(self, slots: Sequence[Slot]) -> None:
+    def read_rows(self, slots: Sequence[Slot]) -> None:
         """None: keys tell no fields of their records."""
 
-    def columns(self, slots: Sequence[Slot]) -> None:
+    def read_columns(self, slots: Sequence[Slot]) -> None:
         """None: keys tell no fields of their records."""
 
-    def changed(self) -> dict[bytes, bytes]:
-        """What indexes do not know: nothing, where none are asked."""
+    def read_changed(self) -> dict[bytes, bytes]:
+        """Return the records that indexes do not know: none, where none are asked."""
         return {}
 
-    def first(self, key: OrderKey, wanted: int) -> Pairs | None:
+    def read_top_k(self, key: OrderKey, wanted: int) -> Pairs | None:
         """None: keys tell no order of their records."""
         return None
 
 
-def named_keys(node: Node | None, definition: Definition, config: TopicConfig | None) -> list[bytes] | None:
+def find_filter_keys(node: Node | None, definition: Definition, config: TopicConfig | None) -> list[bytes] | None:
     """The keys of all records that a filter can match, ascending; None where it leaves keys open.
 
     ``config`` is None for a bare file, which does not tell whether its keys belong to one topic.
     """
-    from sowctl.expressions.rewrites.bounds import key_bound
+    from sowctl.expressions.rewrites.keybounds import find_key_bound
 
     if definition.key_domain == "" or (config is not None and config.pattern is not None):
         return None  # keys depend on the logical topic of each record
     if config is not None and config.derived is not None:
         return None  # keys are of the source's values, and a view may show them otherwise, or under other names
     fields = definition.key_fields if definition.key_mode == "fields" and config is not None else ()
-    paths = [_first_value(parse_path(field)) for field in fields]
+    paths = [_select_first_value(parse_path(field)) for field in fields]
     # The bound holds for every record that the filter can match, and perhaps for more: the whole filter is asked of
     # each record that is found, so too many keys cost time and never a wrong answer.
-    bound = key_bound(node, paths, most=figures.NAMED, generated_keys=definition.key_mode != "user")
+    bound = find_key_bound(node, paths, most=figures.KEY_LOOKUP_MAX_KEYS, generated_keys=definition.key_mode != "user")
     if bound.nothing:
         return []
     keys: set[bytes] | None = None
     if bound.keys is not None:
         # The keys are made as for a message with these field texts, by the function that publishing uses.
-        digests = batch_digester(definition.key_domain or "", len(fields))(bound.keys)
+        digests = build_batch_digester(definition.key_domain or "", len(fields))(bound.keys)
         keys = {digest[:8] for digest in digests}
     if bound.sow_keys is not None:
-        known = {key for text in bound.sow_keys if (key := _key(text, definition)) is not None}
+        known = {key for text in bound.sow_keys if (key := _parse_key(text, definition)) is not None}
         # Key fields and SOW_KEY() both hold, so only keys that satisfy both are left.
         keys = known if keys is None else keys & known
     return None if keys is None else sorted(keys)
 
 
-def _first_value(path: Path) -> Path:
+def _select_first_value(path: Path) -> Path:
     """A key field as filters name the value that the key is made of: ``/id`` is all values, ``/id[0]`` the first."""
     (step, *more) = path.steps
     return path if more or step.index is not None else Path((Step(step.name, 0),))
 
 
-def _key(text: str, definition: Definition) -> bytes | None:
+def _parse_key(text: str, definition: Definition) -> bytes | None:
     """The key that a text names, None if no record can have it."""
     try:
-        key = key_of(text, definition.key_mode)
+        key = parse_key(text, definition.key_mode)
     except UsageError:
         return None
     # SOW_KEY() compares texts: of a generated key only its one decimal spelling is equal, not " 7" or "007".

@@ -1,8 +1,8 @@
-"""What the text of a key means: a SOW key, the key that a publisher chose, or the values of the key fields.
+"""Parsing the text of a key: a SOW key, a publisher's own key, or the values of the key fields.
 
-Called by every verb that takes keys: get and history, where a text may mean either (:func:`keys_meant`), and query,
-delete and filters on ``SOW_KEY()``, which take SOW keys and publishers' keys alone (:func:`key_of`, :func:`keys_of`).
-Ruled by ``sow-store(5)``, SOW key.
+Called by every verb that takes keys: get and history, where a text may mean either (:func:`resolve_key_texts`), and
+query, delete and filters on ``SOW_KEY()``, which take SOW keys and publishers' keys alone (:func:`parse_key`,
+:func:`parse_keys`). Ruled by ``sow-store(5)``, SOW key.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from sowctl.engine.records import StoredRecord
-from sowctl.engine.sources.logical import domain_of, user_key_of
+from sowctl.engine.sources.logical_topics import compute_user_key, resolve_key_domain
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
-from sowctl.identity.keys import given_text, key_digest, named_key, prefix, user_key_digest
-from sowctl.store.codec import payloads
+from sowctl.identity.keys import (
+    build_domain_prefix,
+    compute_key_digest,
+    compute_user_key_digest,
+    encode_key_text,
+    parse_sow_key,
+)
+from sowctl.store.codec import extract_payloads
 from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
@@ -27,16 +33,16 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path
 
 
-def key_of(text: str, key_mode: str) -> bytes:
+def parse_key(text: str, key_mode: str) -> bytes:
     """The 8-byte key that a client's text names: an unsigned decimal, or the publisher's own key.
 
     Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
     """
     if key_mode == "user":
-        return user_key_digest(given_text(text))[:8]
-    key = named_key(text)
+        return compute_user_key_digest(encode_key_text(text))[:8]
+    key = parse_sow_key(text)
     if key is None:
-        raise not_a_key(text)
+        raise make_key_error(text)
     return key
 
 
@@ -45,18 +51,18 @@ def split_keys(text: str) -> tuple[str, ...]:
     return tuple(key.strip() for key in text.split(","))
 
 
-def keys_of(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
-    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`key_of`.
+def parse_keys(texts: Sequence[str], topic: TopicConfig) -> list[bytes]:
+    """The 8-byte keys that clients' texts name in a topic. Raises as :func:`parse_key`.
 
     UsageError ``SOW-ENG-032`` where publishers choose the keys and no logical topic is named.
     """
     if topic.pattern is not None and topic.key_mode == "user":
-        name = domain_of(topic)
-        return [user_key_of(name, text) for text in texts]
-    return [key_of(text, topic.key_mode) for text in texts]
+        name = resolve_key_domain(topic)
+        return [compute_user_key(name, text) for text in texts]
+    return [parse_key(text, topic.key_mode) for text in texts]
 
 
-def keys_meant(
+def resolve_key_texts(
     texts: Sequence[str], target: Target, definition: Definition | None, *, fields: bool
 ) -> list[list[bytes]]:
     """The keys that each text may mean in a target, the likelier first; none for a text that no record can have.
@@ -69,17 +75,17 @@ def keys_meant(
     ``fields`` where keys are not made of any, ``SOW-ENG-032`` and ``SOW-QRY-018`` where a key depends on the logical
     topic and none is named.
     """
-    naming = _naming(target, definition)
+    naming = _build_naming(target, definition)
     if fields or naming.mode == "user":
         naming.refuse_unnamed(target)
     if fields and naming.mode != "fields":
         raise UsageError("SOW-QRY-005", "the topic has no key fields", hint="give SOW keys, without --fields")
     if naming.mode == "user":
-        return [[_user_key(text, target)] for text in texts]
-    return [_meant(text, naming, fields) for text in texts]
+        return [[_encode_user_key(text, target)] for text in texts]
+    return [_resolve_key_text(text, naming, fields) for text in texts]
 
 
-def not_a_key(text: str) -> UsageError:
+def make_key_error(text: str) -> UsageError:
     """The error for a text that can be no key."""
     return UsageError(
         "SOW-QRY-001",
@@ -88,9 +94,8 @@ def not_a_key(text: str) -> UsageError:
     )
 
 
-class _Naming(Struct, frozen=True):
-    """How the keys of a target are made: by which mode, under which domain (None: that of a logical topic which is
-    not named), of how many fields."""
+class _KeyNaming(Struct, frozen=True):
+    """The key mode, domain (None: of a logical topic that is not named) and field count of a target."""
 
     mode: str
     domain: str | None
@@ -100,7 +105,7 @@ class _Naming(Struct, frozen=True):
         if self.domain is not None:
             return
         if target.topic is not None:
-            domain_of(target.topic)  # raises, with the pattern that a name has to match
+            resolve_key_domain(target.topic)  # raises, with the pattern that a name has to match
         raise UsageError(
             "SOW-QRY-018",
             "the keys in this file depend on the logical topics of its records",
@@ -108,19 +113,19 @@ class _Naming(Struct, frozen=True):
         )
 
 
-def _naming(target: Target, definition: Definition | None) -> _Naming:
+def _build_naming(target: Target, definition: Definition | None) -> _KeyNaming:
     topic = target.topic
     if topic is None:
         assert definition is not None
         # An empty domain stands for those of logical topics; None is no domain, such as of publishers' own keys.
         domain = None if definition.key_domain == "" else definition.key_domain or ""
-        return _Naming(definition.key_mode, domain, len(definition.key_fields))
+        return _KeyNaming(definition.key_mode, domain, len(definition.key_fields))
     named = topic.pattern is None or topic.shares_domain or topic.logical_name is not None
-    return _Naming(topic.key_mode, domain_of(topic) if named else None, len(topic.keys))
+    return _KeyNaming(topic.key_mode, resolve_key_domain(topic) if named else None, len(topic.keys))
 
 
-def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
-    number = None if fields else named_key(text)
+def _resolve_key_text(text: str, naming: _KeyNaming, fields: bool) -> list[bytes]:
+    number = None if fields else parse_sow_key(text)
     # A SOW key first: that a key text is by chance another record's SOW key is one case in 2**64.
     found = [] if number is None else [number]
     if naming.mode != "fields" or naming.domain is None:
@@ -128,39 +133,39 @@ def _meant(text: str, naming: _Naming, fields: bool) -> list[bytes]:
     # With one field a comma is a part of its text.
     parts = text.split(",") if naming.fields > 1 else [text]
     if len(parts) == naming.fields:
-        found.append(key_digest(prefix(naming.domain), list(map(given_text, parts)))[:8])
+        found.append(compute_key_digest(build_domain_prefix(naming.domain), list(map(encode_key_text, parts)))[:8])
     elif fields:
         raise UsageError("SOW-QRY-002", f"the key has {naming.fields} fields, but {len(parts)} values were given")
     return found
 
 
-def _user_key(text: str, target: Target) -> bytes:
+def _encode_user_key(text: str, target: Target) -> bytes:
     if target.topic is not None:
-        return keys_of((text,), target.topic)[0]
-    return key_of(text, "user")
+        return parse_keys((text,), target.topic)[0]
+    return parse_key(text, "user")
 
 
-KeyNames: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[str]]"
+KeyFormatter: TypeAlias = "Callable[[Sequence[bytes], Sequence[bytes]], list[str]]"
 """Makes of 8-byte keys and their stored values the texts by which people name the records."""
 
 
-def names_of(kind: MessageType, definition: Definition) -> KeyNames:
-    """How people write the keys of a store: key fields joined by commas, else the publisher's own key, else the SOW key
-    as a number. What :func:`keys_meant` reads."""
+def build_key_formatter(kind: MessageType, definition: Definition) -> KeyFormatter:
+    """Build the formatter of keys: key fields joined by commas, else publisher's key, else SOW key as number. What
+    :func:`resolve_key_texts` reads."""
     if definition.key_mode == "fields" and definition.key_fields:
-        return names_by_fields(kind, [parse_path(text) for text in definition.key_fields])
+        return build_field_formatter(kind, [parse_path(text) for text in definition.key_fields])
     return lambda keys, values: [
         StoredRecord(key, value).user_key or str(int.from_bytes(key, "big"))
         for key, value in zip(keys, values, strict=True)
     ]
 
 
-def names_by_fields(kind: MessageType, paths: Sequence[Path]) -> KeyNames:
+def build_field_formatter(kind: MessageType, paths: Sequence[Path]) -> KeyFormatter:
     """The texts of some fields joined by commas; where all are NULL, the SOW key as a number."""
-    extract = kind.key_texts(paths)
+    extract = kind.build_key_extractor(paths)
 
     def names(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str]:
-        texts, _ = extract(payloads(values))
+        texts, _ = extract(extract_payloads(values))
         return [
             ",".join(["" if text is None else text.decode("utf-8", "surrogateescape") for text in row])
             if any(row)

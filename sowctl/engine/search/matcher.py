@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.search import figures
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.messages.base import once_of
-from sowctl.store.codec import OPTIONAL_PARTS, Uncut, decode, payloads, stamps
+from sowctl.messages.base import find_single_pass
+from sowctl.store.codec import OPTIONAL_PART_FLAGS, LazyValues, decode_record, extract_payloads, read_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.search.prefilter import Traces
-    from sowctl.expressions.compile import Filter
+    from sowctl.engine.search.prefilter import LiteralPatterns
+    from sowctl.expressions.compiler import Filter
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
     from sowctl.journal.block import Block
@@ -51,12 +51,12 @@ class Matcher:
         self.filter: Filter | None = None
         self.environment = environment
         self.functions = functions or {}
-        self._traces: Traces | None = None
+        self._traces: LiteralPatterns | None = None
         self._expected = 0
         self._shows = False
         self._read: Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]] | None = None
         if text is not None and text.strip():
-            from sowctl.expressions.compile import compile_filter, compile_view_filter
+            from sowctl.expressions.compiler import compile_filter, compile_view_filter
 
             if view_of:
                 self.filter = compile_view_filter(text, view_of, self.functions)
@@ -68,85 +68,85 @@ class Matcher:
                 )
             self._shows = seen and kind.json_text
 
-    def places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the records for which the filter is true. Raises as :meth:`decided`."""
+    def find_matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+        """Indexes of the records for which the filter is true. Raises as :meth:`decide_matches`."""
         # Uncut values are slices of larger pieces that are made on demand: the prefilter looks at payloads, and only
         # what it lets through is cut out.
-        uncut = isinstance(values, Uncut)
-        places = self.possible(payloads(values) if uncut else values, None)
+        uncut = isinstance(values, LazyValues)
+        places = self.find_possible(extract_payloads(values) if uncut else values, None)
         if len(places) == len(values):
-            return self.decided(keys, values)
-        chosen = values.chosen(places) if isinstance(values, Uncut) else [values[place] for place in places]
-        found = self.decided([keys[place] for place in places], chosen)
+            return self.decide_matches(keys, values)
+        chosen = values.select_values(places) if isinstance(values, LazyValues) else [values[place] for place in places]
+        found = self.decide_matches([keys[place] for place in places], chosen)
         return [places[place] for place in found]
 
-    def among(self, messages: Sequence[bytes]) -> Sequence[int] | None:
+    def find_matching_messages(self, messages: Sequence[bytes]) -> Sequence[int] | None:
         """Indexes of the messages for which the filter is true, by these alone, where no record is at hand.
 
-        None where :meth:`places` has to say: of a filter on metadata, of messages that cannot be read, for an error.
+        None where :meth:`find_matches` has to say: of a filter on metadata, of messages that cannot be read, for an
+        error.
         """
         if self.filter is None or self.filter.uses_header:
             return None
         assert self.environment is not None
-        places = self.possible(messages, None)
+        places = self.find_possible(messages, None)
         chosen = messages if len(places) == len(messages) else [messages[place] for place in places]
         if not chosen:
             return ()
         try:
-            rows, refused = self._reader()(chosen)
-            found = None if refused else self.filter.matches(rows, self.environment, None)
+            rows, refused = self._get_reader()(chosen)
+            found = None if refused else self.filter.find_matches(rows, self.environment, None)
         except SowError:
             return None
         return None if found is None else [places[place] for place in found]
 
-    def possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
+    def find_possible(self, values: Sequence[bytes], run: bytes | None) -> Sequence[int]:
         """Indexes of the records for which it may be true, as far as that shows without decoding them.
 
-        ``run``: bytes in which all values stand, with :meth:`marks` between them, if there are such.
+        ``run``: bytes in which all values stand, with :meth:`build_marks` between them, if there are such.
         """
-        traces = self._looking(len(values))
-        return range(len(values)) if traces is None else traces.shown(values, run)
+        traces = self._choose_patterns(len(values))
+        return range(len(values)) if traces is None else traces.find_candidates(values, run)
 
-    def possible_in(self, run: memoryview, messages: int) -> bool:
-        """Whether it may be true of any of so many ``messages`` that lie back to back in ``run``, as far as that shows
-        without cutting them out."""
-        traces = self._looking(messages)
-        return traces is None or traces.stand_in(run)
+    def can_match_run(self, run: memoryview, messages: int) -> bool:
+        """Return whether the filter may match one of ``messages`` joined in ``run``, without cutting them out."""
+        traces = self._choose_patterns(messages)
+        return traces is None or traces.can_match_run(run)
 
-    def marks(self, records: int) -> Marks | None:
-        """What has to stand in runs of a scan of so many ``records`` that is to be filtered; None where nothing has."""
-        traces = self._looking(records)
+    def build_marks(self, records: int) -> Marks | None:
+        """Return the marks for runs of a scan of ``records`` that is to be filtered; None where none are needed."""
+        traces = self._choose_patterns(records)
         return None if traces is None else traces.marks
 
-    def _looking(self, records: int) -> Traces | None:
+    def _choose_patterns(self, records: int) -> LiteralPatterns | None:
         """The traces to be looked for in so many ``records`` more, if that pays."""
         if self._shows and self._traces is None:
             self._expected += records
             # Loading the search engine takes longer than decoding a few records, so these are counted before it is
             # loaded.
-            if self._expected < figures.LOOKING:
+            if self._expected < figures.PREFILTER_MIN_RECORDS:
                 return None
-            from sowctl.engine.search.prefilter import looked_for
+            from sowctl.engine.search.prefilter import build_literal_patterns
 
             assert self.filter is not None
             assert self.environment is not None
             # The marks between values are random: no payload can be made to hold one, which would assign a match to
             # another record.
-            self._traces = looked_for(self.filter.conjuncts, self.environment.random)
+            self._traces = build_literal_patterns(self.filter.conjuncts, self.environment.random)
         # Only ever turns off: data that did not pay for the search is not searched again.
-        self._shows = self._shows and self._traces is not None and self._traces.pays
+        self._shows = self._shows and self._traces is not None and self._traces.is_worthwhile
         return self._traces if self._shows else None
 
-    def conditions(self) -> tuple[str, ...]:
+    def list_conditions(self) -> tuple[str, ...]:
         """The conditions that a record must satisfy."""
         return () if self.filter is None else tuple(map(str, self.filter.conjuncts))
 
     @property
-    def selective(self) -> bool:
-        """Whether there is a filter at all."""
+    def is_selective(self) -> bool:
+        """True if there is a filter."""
         return self.filter is not None
 
-    def decided(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
+    def decide_matches(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
         """Indexes of the records for which the filter is true, by decoding all of them.
 
         Raises InputError ``SOW-QRY-004`` for a stored payload that cannot be read, LimitError for a runaway pattern.
@@ -154,17 +154,17 @@ class Matcher:
         if self.filter is None or not values:
             return range(len(values))
         assert self.environment is not None
-        rows = self._rows(keys, values)
-        headers = headers_of(keys, values, self.topic) if self.filter.uses_header else None
+        rows = self._read_rows(keys, values)
+        headers = build_headers(keys, values, self.topic) if self.filter.uses_header else None
         try:
-            return self.filter.matches(rows, self.environment, headers)
+            return self.filter.find_matches(rows, self.environment, headers)
         except SowError as error:
             # The filter runs over a batch; which record an error is about is found out only when there is one.
-            for place in self._failing(keys, values, headers, error):
+            for place in self._find_failing(keys, values, headers, error):
                 name_record(error, keys[place], self.topic)
             raise
 
-    def _failing(
+    def _find_failing(
         self, keys: Sequence[bytes], values: Sequence[bytes], headers: Sequence[Header] | None, error: SowError
     ) -> Iterator[int]:
         """The first row that an error is about; user functions do not know theirs."""
@@ -173,20 +173,20 @@ class Matcher:
         if "index" in error.facts:
             yield error.facts["index"]
             return
-        for place, row in enumerate(self._rows(keys, values)):
+        for place, row in enumerate(self._read_rows(keys, values)):
             try:
-                self.filter.matches([row], self.environment, headers and headers[place : place + 1])
+                self.filter.find_matches([row], self.environment, headers and headers[place : place + 1])
             except SowError:
                 yield place
                 return
 
-    def _rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Row]:
+    def _read_rows(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterable[Row]:
         """The filter's slots of every record, to be read once."""
         assert self.filter is not None
         if not self.filter.slots:
             # A filter on metadata alone reads no payload.
             return [()] * len(values)
-        rows, refused = self._reader()(payloads(values))
+        rows, refused = self._get_reader()(extract_payloads(values))
         if refused:
             first = refused[0]
             number = int.from_bytes(keys[first.index], "big")
@@ -199,12 +199,12 @@ class Matcher:
             )
         return rows
 
-    def _reader(self) -> Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]]:
+    def _get_reader(self) -> Callable[[Sequence[bytes]], tuple[Iterable[Row], list[Refusal]]]:
         assert self.filter is not None
         if self._read is None:
-            extract = self.type.extractor(self.filter.slots)
+            extract = self.type.build_extractor(self.filter.slots)
             # Rows are read once, in order: a type that can hands out an iterator instead of a list.
-            self._read = once_of(extract) or extract
+            self._read = find_single_pass(extract) or extract
         return self._read
 
 
@@ -240,7 +240,7 @@ def evaluate_places(evaluate: Callable[[slice], T], size: int, name: Callable[[S
 
 def name_entry(error: SowError, block: Block, place: int) -> None:
     """Say in an error of evaluation that it is about the entry at a place of a block, by its SOW key if it has one."""
-    columns = block.columns()
+    columns = block.decode_columns()
     key, topic = bytes(columns.keys[8 * place : 8 * place + 8]), block.topics[columns.topics[place]][0]
     name_record(error, key, topic)
     if not any(key):
@@ -256,15 +256,15 @@ def _fails(evaluate: Callable[[slice], object], place: int) -> bool:
     return False
 
 
-def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:
-    """What message functions ask of stored records."""
+def build_headers(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[Header]:
+    """Build the headers that message functions read, for stored records."""
     from sowctl.expressions.environment import Header
 
     headers = []
     for key, value in zip(keys, values, strict=True):
         hashed = str(int.from_bytes(key, "big"))
         # Most records have no optional parts: their header is not taken apart.
-        record = decode(key, value) if value[0] & OPTIONAL_PARTS else None
+        record = decode_record(key, value) if value[0] & OPTIONAL_PART_FLAGS else None
         logical = record.logical_topic if record is not None else None
         chosen = record.user_key.decode() if record is not None and record.user_key is not None else hashed
         headers.append(
@@ -273,15 +273,15 @@ def headers_of(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> li
                 sow_key=chosen,
                 sow_key_hash=hashed,
                 correlation_id=record.correlation_id if record is not None else None,
-                last_updated=stamps(value)[1],
-                payload_size=len(payloads((value,))[0]),
+                last_updated=read_stamps(value)[1],
+                payload_size=len(extract_payloads((value,))[0]),
             )
         )
     return headers
 
 
-def environment_of(instance: Instance, *, endless: bool = False) -> Environment:
-    """What expressions may know of the run: clock and instance. ``endless``: it follows what is yet to come."""
+def build_environment(instance: Instance, *, endless: bool = False) -> Environment:
+    """Build the environment of expressions: clock and instance. ``endless``: it follows what is yet to come."""
     from sowctl.expressions.environment import DEFAULT_LIMITS, Environment
 
     config = instance.config

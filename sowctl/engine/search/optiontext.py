@@ -14,23 +14,22 @@ from msgspec.structs import replace
 from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
 
-NUMBERS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
-LISTS = {"select": "select", "grouping": "grouping", "projection": "projection"}
-TEXTS = {"orderby": "order_by"}
+NUMBER_OPTIONS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
+LIST_OPTIONS = {"select": "select", "grouping": "grouping", "projection": "projection"}
+TEXT_OPTIONS = {"orderby": "order_by"}
 """Name in the text, field of :class:`~sowctl.engine.options.QueryOptions`."""
 BOOKMARK, LITERAL = "bookmark", "non_regex_topic"
-IGNORED = {
+IGNORED_OPTIONS = {
     "timestamp": "--meta prints the time of each record",
     "no_sowkey": "only --meta prints SOW keys",
     "send_keys": "records are printed completely, including their key fields",
 }
 """What is about the messages of a connection: names, and how it is with files."""
-_SWITCH = {"true": True, "false": False}
+_SWITCH_VALUES = {"true": True, "false": False}
 
 
-class Told(Struct, frozen=True):
-    """What an option text says: ``bookmark`` where the past is asked for; ``literal``: the topic is no pattern;
-    ``notes`` on options without effect."""
+class ParsedOptions(Struct, frozen=True):
+    """A parsed option text: ``bookmark`` of the past, ``literal``: no pattern, ``notes`` on unused options."""
 
     options: QueryOptions
     bookmark: str | None = None
@@ -46,13 +45,13 @@ def parse_option_text(text: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
-        end = _end(text, at)
+        end = _find_option_end(text, at)
         name, equals, value = text[at:end].partition("=")
         name, value = name.strip().lower(), value.strip()
         if not name:
-            raise _wrong(text, at, "a name is missing")
+            raise _make_syntax_error(text, at, "a name is missing")
         if name in found:
-            raise _wrong(text, at, f"duplicate option {name}")
+            raise _make_syntax_error(text, at, f"duplicate option {name}")
         found[name] = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
         if not equals:
             found[name] = "true"
@@ -60,8 +59,8 @@ def parse_option_text(text: str) -> Mapping[str, str]:
     return found
 
 
-def _end(text: str, at: int) -> int:
-    """Where the option that begins at ``at`` ends: at a comma outside of brackets and quotes."""
+def _find_option_end(text: str, at: int) -> int:
+    """Return where the option that begins at ``at`` ends: at a comma outside of brackets and quotes."""
     depth, quote, start = 0, "", at
     while at < len(text):
         sign = text[at]
@@ -74,58 +73,58 @@ def _end(text: str, at: int) -> int:
         elif sign == "]":
             depth -= 1
             if depth < 0:
-                raise _wrong(text, at, "a closing bracket has no opening bracket")
+                raise _make_syntax_error(text, at, "a closing bracket has no opening bracket")
         elif sign == "," and not depth:
             return at
         at += 1
     if depth or quote:
-        raise _wrong(text, start, "a bracket or quote is not closed")
+        raise _make_syntax_error(text, start, "a bracket or quote is not closed")
     return at
 
 
-def with_option_text(options: QueryOptions, text: str) -> Told:
+def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
     """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017``."""
     changes: dict[str, object] = {}
     bookmark, literal, notes = None, False, []
     for name, value in parse_option_text(text).items():
-        if name in NUMBERS:
+        if name in NUMBER_OPTIONS:
             if not value.isascii() or not value.isdecimal():
-                raise _wrong(text, 0, f"{name} must be an integer, not {value!r}")
-            changes[NUMBERS[name]] = int(value)
-        elif name in LISTS or name in TEXTS:
-            changes[LISTS.get(name) or TEXTS[name]] = value
+                raise _make_syntax_error(text, 0, f"{name} must be an integer, not {value!r}")
+            changes[NUMBER_OPTIONS[name]] = int(value)
+        elif name in LIST_OPTIONS or name in TEXT_OPTIONS:
+            changes[LIST_OPTIONS.get(name) or TEXT_OPTIONS[name]] = value
         elif name == BOOKMARK:
             bookmark = value
         elif name == LITERAL:
-            literal = _switch(text, name, value)
-        elif name in IGNORED:
-            if _switch(text, name, value):
-                notes.append(f"the query option {name} has no effect: {IGNORED[name]}")
+            literal = _parse_switch(text, name, value)
+        elif name in IGNORED_OPTIONS:
+            if _parse_switch(text, name, value):
+                notes.append(f"the query option {name} has no effect: {IGNORED_OPTIONS[name]}")
         else:
-            raise _unknown(name)
+            raise _make_unknown_error(name)
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
-            raise _wrong(text, 0, f"{field} is given both as an option and in --options")
-    return Told(replace(options, **changes), bookmark, literal, tuple(notes))
+            raise _make_syntax_error(text, 0, f"{field} is given both as an option and in --options")
+    return ParsedOptions(replace(options, **changes), bookmark, literal, tuple(notes))
 
 
-def _switch(text: str, name: str, value: str) -> bool:
-    found = _SWITCH.get(value.lower())
+def _parse_switch(text: str, name: str, value: str) -> bool:
+    found = _SWITCH_VALUES.get(value.lower())
     if found is None:
-        raise _wrong(text, 0, f"{name} must be true or false, not {value!r}")
+        raise _make_syntax_error(text, 0, f"{name} must be true or false, not {value!r}")
     return found
 
 
-def _unknown(name: str) -> UsageError:
+def _make_unknown_error(name: str) -> UsageError:
     from difflib import get_close_matches
 
-    known = [*NUMBERS, *LISTS, *TEXTS, BOOKMARK, LITERAL, *IGNORED]
+    known = [*NUMBER_OPTIONS, *LIST_OPTIONS, *TEXT_OPTIONS, BOOKMARK, LITERAL, *IGNORED_OPTIONS]
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
     return UsageError("SOW-QRY-017", f"unknown query option {name!r}", hint=f"{meant}valid options: {', '.join(known)}")
 
 
-def _wrong(text: str, at: int, what: str) -> UsageError:
+def _make_syntax_error(text: str, at: int, what: str) -> UsageError:
     return UsageError(
         "SOW-QRY-017", f"option text, character {at + 1}: {what}", hint="write options like top_n=10,select=[-/,+/id]"
     )

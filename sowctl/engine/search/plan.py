@@ -1,10 +1,10 @@
 """The plan of a query for one topic: a value, made before any record is read, printed by --explain, then executed.
 
-It is made in two steps, both pure functions. :func:`draft` takes what is asked (:class:`Question`, compiled) and what
-the store's meta record says (:class:`Statistics`) and decides on a way: by keys that the filter names, by memo indexes,
-or by a scan in one process or several. Where indexes are opened, they tell how many records each condition leaves
-(:class:`IndexCounts`), and :func:`refined` decides again: in which order conditions are taken, or that a scan is faster
-after all (:func:`scanned`).
+It is made in two steps, both pure functions. :func:`draft_plan` takes what is asked (:class:`TopicQuery`, compiled) and
+what the store's meta record says (:class:`TopicStatistics`) and decides on a way: by keys that the filter names, by
+memo indexes, or by a scan in one process or several. Where indexes are opened, they tell how many records each
+condition leaves (:class:`IndexCounts`), and :func:`refine_plan` decides again: in which order conditions are taken, or
+that a scan is faster after all (:func:`build_scan_plan`).
 
 Called by :mod:`sowctl.engine.search.scan`, which executes plans. The figures are those of
 :mod:`sowctl.engine.search.figures`.
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.search import figures
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.search.conditions import Asked
+    from sowctl.engine.search.conditions import IndexCondition
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.syntax.actions import OrderKey
@@ -44,10 +44,11 @@ class PlanStep(Struct, frozen=True):
 
 
 class Plan(DescribedStruct, frozen=True):
-    """How one topic is read. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``; ``records`` that
-    it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual`` those asked of
-    records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how the result is
-    ordered. With analyze: how many were ``examined``, ``matched`` and ``returned``, and the ``milliseconds`` taken.
+    """The plan for reading one topic. ``access``: ``key lookup``, ``hash index``, ``memo index`` or ``scan``;
+    ``records`` that it has; ``estimated``: how many are read; ``steps`` conditions that indexes answer, ``residual``
+    those asked of records; ``behind``: records that are in the journal only; ``processes`` that read; ``order``: how
+    the result is ordered. With analyze: how many were ``examined``, ``matched`` and ``returned``, and the
+    ``milliseconds`` taken.
 
     What follows is executed and not printed: the ``keys`` that a filter names; the conditions ``asked`` of indexes, in
     the order of ``steps`` where there are such; the order ``sort`` and the ``fields`` that indexes are opened for
@@ -70,21 +71,21 @@ class Plan(DescribedStruct, frozen=True):
     returned: int | None = None
     milliseconds: float | None = None
     keys: tuple[bytes, ...] | None = None
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[IndexCondition, ...] = ()
     sort: OrderKey | None = None
     fields: tuple[Slot, ...] = ()
     ranked: bool = False
     arrays: bool = False
     leading: bool = False
 
-    def facts(self) -> dict[str, Any]:
-        """What is printed, by name; steps as objects."""
+    def build_facts(self) -> dict[str, Any]:
+        """Return the printed facts by name, steps as objects."""
         printed = self.__struct_fields__[: self.__struct_fields__.index("keys")]
         return {name: getattr(self, name) for name in printed} | {"steps": [asdict(step) for step in self.steps]}
 
 
-class Statistics(DescribedStruct, frozen=True):
-    """What is known of a topic before any of its records is read.
+class TopicStatistics(DescribedStruct, frozen=True):
+    """The facts known of a topic before any of its records is read.
 
     ``records`` to see, ``stored`` ones in the store, expired ones among them, ``behind`` it in the journal. ``whole``:
     it is the present state of a whole store. ``filed``: indexes can stand beside its file; ``reopens``: other processes
@@ -110,32 +111,31 @@ class Statistics(DescribedStruct, frozen=True):
 
 
 class IndexCounts(DescribedStruct, frozen=True):
-    """What indexes say, opened: how many ``records`` they know, how many of them satisfy each condition that was asked
-    (None: there is no index of its field), and of which fields there are indexes."""
+    """Counts from opened indexes: ``records`` known, ``hits`` per condition (None: no index), fields ``known``."""
 
     records: int
     hits: Sequence[int | None]
     known: Collection[Slot]
 
 
-class Narrowing(ABC):
-    """What is needed of the records that match, where that is less than all of them."""
+class PartReducer(ABC):
+    """A reduction of matching records to those needed, where that is less than all of them."""
 
     @abstractmethod
-    def narrowed(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
-        """What is needed of a part, and what to report about it. Called in a further process."""
+    def reduce_part(self, kind: MessageType, found: Iterator[Pairs]) -> tuple[Iterator[Pairs], list[bool]]:
+        """Return the needed records of a part, and what to report about it. Called in a further process."""
 
     @abstractmethod
-    def report(self, told: list[bool]) -> None:
-        """What a further process reported. Called in the first process, behind what was needed of the part."""
+    def add_report(self, told: list[bool]) -> None:
+        """Take the report of a further process. Called in the first process, behind what was needed of the part."""
 
     @abstractmethod
-    def note(self, numbers: Sequence[bool]) -> None:
-        """Which fields hold a number in records that were passed over. Called behind all that was needed."""
+    def note_numbers(self, numbers: Sequence[bool]) -> None:
+        """Take which fields hold a number in records that were passed over. Called behind all that was needed."""
 
 
-class Question:
-    """What is asked of one topic, compiled. ``given``: so many keys were given instead of a filter.
+class TopicQuery:
+    """The compiled query of one topic. ``given``: so many keys were given instead of a filter.
 
     ``order`` with ``wanted`` first records (None: all), over so many ``topics``; ``by_time``: in the order of updates
     where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there are
@@ -155,10 +155,10 @@ class Question:
         topics: int = 1,
         projected: bool = False,
         fields: Sequence[Slot] = (),
-        index_from: int | None = figures.INDEXED,
+        index_from: int | None = figures.INDEX_MIN_RECORDS,
         jobs: int | None = None,
         counted: bool = True,
-        narrowing: Narrowing | None = None,
+        narrowing: PartReducer | None = None,
     ) -> None:
         self.matcher = matcher
         self.narrowing = narrowing
@@ -170,26 +170,28 @@ class Question:
         self.order, self._by_time = tuple(order), by_time
         self.wanted = wanted
         # Other topics may hold values of another kind, which changes how those of this one compare.
-        sorts = bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.FIRST
+        sorts = (
+            bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.TOP_K_MAX_RECORDS
+        )
         self.ranks = bool(order) and not projected and wanted is not None and given is None
         """Whether fields of all records that match are read, to know the first of them."""
         self.sort = self.order[0] if sorts else None
         """The order's first key, where few records of one topic are wanted."""
 
     @cached_property
-    def conditions(self) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
+    def conditions(self) -> tuple[tuple[IndexCondition, ...], tuple[str, ...]]:
         """The conditions that indexes can answer, and the texts of the others; compiled when first asked for."""
         matcher = self.matcher
         if matcher.filter is None:
             return (), ()
-        from sowctl.engine.search.conditions import conditions_of
+        from sowctl.engine.search.conditions import split_conditions
 
         assert matcher.environment is not None
-        asked, others = conditions_of(matcher.filter, matcher.environment, matcher.functions)
+        asked, others = split_conditions(matcher.filter, matcher.environment, matcher.functions)
         return tuple(asked), tuple(others)
 
-    def order_in_words(self, *, ranked: bool) -> str:
-        """How the result is ordered; ``ranked``: by an index."""
+    def format_order(self, *, ranked: bool) -> str:
+        """Return the order of the result in words; ``ranked``: by an index."""
         if not self.order:
             return "by time" if self._by_time else "by SOW key"
         if self.wanted is None:
@@ -197,58 +199,58 @@ class Question:
         return f"the first {self.wanted:,}" + (" by index" if ranked else " of all that match")
 
 
-def draft(question: Question, statistics: Statistics) -> Plan:
-    """The plan as far as the store's meta record tells; that of indexes is to be :func:`refined`."""
-    plan = _begun(question, statistics)
+def draft_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
+    """The plan as far as the store's meta record tells; that of indexes is to be :func:`refine_plan`."""
+    plan = _build_base_plan(question, statistics)
     # Keys that were given are looked up, whatever the filter: it is asked of the few records that are found.
     if question.given is not None:
         return replace(plan, access=KEY_LOOKUP, estimated=question.given)
     # Neither the past nor a part of a Pattern topic can be looked up by keys or indexes of the present store.
     if statistics.whole:
         # A key is one search in a tree, whatever else stands in the filter: nothing is faster.
-        keys = _named_keys(question, statistics)
+        keys = _find_filter_keys(question, statistics)
         # An empty list is an answer, too: the filter can match no record, and none is read.
         if keys is not None:
             return replace(plan, access=KEY_LOOKUP, estimated=len(keys), keys=tuple(keys))
         # Only a draft: what the indexes say may still make it a scan.
-        indexed = _indexed(question, statistics, plan)
+        indexed = _draft_index_plan(question, statistics, plan)
         if indexed is not None:
             return indexed
-    return scanned(question, statistics)
+    return build_scan_plan(question, statistics)
 
 
-def scanned(question: Question, statistics: Statistics) -> Plan:
+def build_scan_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
     """The plan of a scan, which is always possible."""
-    plan = _begun(question, statistics)
+    plan = _build_base_plan(question, statistics)
     # By columns one process takes about as long as two otherwise, and half their processor time.
-    if _leads(question, statistics):
+    if _can_scan_top_k(question, statistics):
         return replace(plan, leading=True)
-    return replace(plan, processes=_processes(question, statistics))
+    return replace(plan, processes=_choose_processes(question, statistics))
 
 
-def _leads(question: Question, statistics: Statistics) -> bool:
-    """Whether a scan finds the first of an order by columns of its fields."""
+def _can_scan_top_k(question: TopicQuery, statistics: TopicStatistics) -> bool:
+    """Return whether a scan finds the first of an order by columns of its fields."""
     wanted = question.wanted
     # Whether there is a narrowing yet is not asked: a plan that is printed has none, and tells of the query that has.
-    if not question.ranks or question.matcher.selective:
+    if not question.ranks or question.matcher.is_selective:
         return False
     # Processes that were asked for have their part of the keys each.
     if (question.jobs or 1) > 1 or not statistics.lined:
         return False
     # Where none is wanted, there is no last of the best to be behind.
-    if not wanted or wanted > figures.FIRST or question.order[0].text:
+    if not wanted or wanted > figures.TOP_K_MAX_RECORDS or question.order[0].text:
         return False
-    if statistics.stored < (figures.LASTING_LEADING if statistics.lasting else figures.LEADING):
+    if statistics.stored < (figures.LASTING_TOP_K_MIN_RECORDS if statistics.lasting else figures.TOP_K_MIN_RECORDS):
         return False
     from importlib.util import find_spec
 
-    from sowctl.messages.shaped import shaped_of
+    from sowctl.messages.template_columns import find_template_reader
 
-    slots = list(map(order_slot, question.order))
-    return find_spec("numpy") is not None and shaped_of(question.matcher.type, slots) is not None
+    slots = list(map(build_order_slot, question.order))
+    return find_spec("numpy") is not None and find_template_reader(question.matcher.type, slots) is not None
 
 
-def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Statistics) -> Plan:
+def refine_plan(plan: Plan, counts: IndexCounts, question: TopicQuery, statistics: TopicStatistics) -> Plan:
     """The draft of a plan by indexes, with what these say; a scan where that is faster."""
     residual = list(plan.residual)
     answered = []
@@ -260,7 +262,7 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
             answered.append((hits, asked))
     # Indexes give an order or fields without the records; where these are asked a residual condition, that is no use.
     ranked = not residual and (
-        (plan.sort is not None and order_slot(plan.sort) in counts.known)
+        (plan.sort is not None and build_order_slot(plan.sort) in counts.known)
         or (bool(plan.fields) and all(slot in counts.known for slot in plan.fields))
     )
     # The condition that leaves the fewest first: the others look only at what it left.
@@ -268,67 +270,67 @@ def refined(plan: Plan, counts: IndexCounts, question: Question, statistics: Sta
     if answered:
         # An index leaves keys, and each record is then looked up alone: for many of them, reading all in order is
         # faster.
-        if answered[0][0] > figures.MOST * counts.records and not ranked:
-            return scanned(question, statistics)
+        if answered[0][0] > figures.INDEX_MAX_SHARE * counts.records and not ranked:
+            return build_scan_plan(question, statistics)
     # No condition was answered. An order by index still helps where nothing was asked; else a scan reads the same
     # records.
     elif plan.asked or not ranked:
-        return scanned(question, statistics)
+        return build_scan_plan(question, statistics)
     return replace(
         plan,
-        access=HASH_INDEX if _by_hash_index(plan, residual, statistics) else MEMO_INDEX,
+        access=HASH_INDEX if _is_hash_index_match(plan, residual, statistics) else MEMO_INDEX,
         steps=tuple(PlanStep(asked.condition.text, hits) for hits, asked in answered),
         residual=tuple(residual),
         asked=tuple(asked for _, asked in answered),
-        order=question.order_in_words(ranked=ranked),
+        order=question.format_order(ranked=ranked),
         ranked=ranked,
         # The first condition leaves the most row numbers that are ever held.
-        arrays=bool(answered) and answered[0][0] >= _arrays_from(statistics.lasting),
+        arrays=bool(answered) and answered[0][0] >= _choose_array_min_rows(statistics.lasting),
     )
 
 
-def by_columns(rows: int, *, lasting: bool) -> bool:
-    """Whether so many rows are grouped faster by columns than one by one.
+def is_faster_by_columns(rows: int, *, lasting: bool) -> bool:
+    """Return whether so many rows are grouped faster by columns than one by one.
 
     Loading numpy is included, unless the process is ``lasting``.
     """
-    return rows * figures.GAIN >= _arrays_from(lasting)
+    return rows * figures.GROUP_COST_FACTOR >= _choose_array_min_rows(lasting)
 
 
-def order_slot(key: OrderKey) -> Slot:
+def build_order_slot(key: OrderKey) -> Slot:
     """The field by which an order sorts."""
     from sowctl.values.fields import Slot
 
     return Slot(key.path, text=key.text)
 
 
-def _arrays_from(lasting: bool) -> int:
+def _choose_array_min_rows(lasting: bool) -> int:
     """Row numbers from which on numpy is used. A command that asks once pays for loading it; a program does not."""
-    return figures.LASTING_ARRAYS if lasting else figures.ARRAYS
+    return figures.LASTING_ARRAY_MIN_ROWS if lasting else figures.ARRAY_MIN_ROWS
 
 
-def _begun(question: Question, statistics: Statistics) -> Plan:
+def _build_base_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
     return Plan(
         statistics.topic,
         statistics.message_type,
         SCAN,
         statistics.records,
         statistics.records,
-        residual=question.matcher.conditions(),
+        residual=question.matcher.list_conditions(),
         behind=statistics.behind,
-        order=question.order_in_words(ranked=False),
+        order=question.format_order(ranked=False),
     )
 
 
-def _named_keys(question: Question, statistics: Statistics) -> list[bytes] | None:
+def _find_filter_keys(question: TopicQuery, statistics: TopicStatistics) -> list[bytes] | None:
     if question.matcher.filter is None or not statistics.stored:
         return None
-    from sowctl.engine.search.keylookup import named_keys
+    from sowctl.engine.search.keylookup import find_filter_keys
 
-    return named_keys(question.matcher.filter.node, statistics.definition, statistics.config)
+    return find_filter_keys(question.matcher.filter.node, statistics.definition, statistics.config)
 
 
-def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | None:
+def _draft_index_plan(question: TopicQuery, statistics: TopicStatistics, plan: Plan) -> Plan | None:
     """The draft of a plan by indexes; None where none are to be opened, or there is no field to ask one about."""
     # A small store is read faster than indexes are opened.
     if question.index_from is None or statistics.stored < question.index_from:
@@ -345,20 +347,20 @@ def _indexed(question: Question, statistics: Statistics, plan: Plan) -> Plan | N
     return replace(plan, access=MEMO_INDEX, residual=others, asked=asked, sort=sort, fields=fields)
 
 
-def _processes(question: Question, statistics: Statistics) -> int:
-    """How many processes read: more than one where there is much to filter, and a file that each of them can open."""
+def _choose_processes(question: TopicQuery, statistics: TopicStatistics) -> int:
+    """Return how many processes read: more than one for much to filter in a file that each can open."""
     # Where nothing is decoded, a second process has nothing to take over.
-    if not statistics.whole or not statistics.reopens or not (question.matcher.selective or question.ranks):
+    if not statistics.whole or not statistics.reopens or not (question.matcher.is_selective or question.ranks):
         return 1
-    if statistics.stored < figures.LARGE or not statistics.processors:
+    if statistics.stored < figures.PARALLEL_MIN_RECORDS or not statistics.processors:
         return 1
     if question.jobs is None:
-        return min(figures.PROCESSES, statistics.processors)
-    return max(1, min(question.jobs, figures.MOST_PROCESSES))
+        return min(figures.DEFAULT_PROCESSES, statistics.processors)
+    return max(1, min(question.jobs, figures.MAX_PROCESSES))
 
 
-def _by_hash_index(plan: Plan, residual: Sequence[str], statistics: Statistics) -> bool:
-    """Whether the filter is one of exact matches on all fields of Key or of a HashIndex (seed example 38)."""
+def _is_hash_index_match(plan: Plan, residual: Sequence[str], statistics: TopicStatistics) -> bool:
+    """Return whether the filter is exact matches on all fields of Key or of a HashIndex (seed example 38)."""
     config = statistics.config
     if config is None or residual or not plan.asked or any(one.condition.strings is None for one in plan.asked):
         return False

@@ -1,11 +1,11 @@
 """The filter over all records of a target: by indexes, or in this process, or in several with a part of the keys each.
 
-:func:`scanning` opens a target and a :class:`Scan` of it; :func:`filtered` is what each process does with its part of
-the keys, the parts being those of :func:`~sowctl.identity.keyspace.bounds`. A further process (:class:`Second`) is a
-fork. LMDB must not be used across one, so the first process closes
-the store before it, and both open it then; what the second found counts only if both see the same state. What matches
-in its part goes through a temporary file, so that neither waits for the other. Whatever goes wrong there, the first
-process reads that part, and so raises the first error in key order, as it would alone.
+:func:`open_scan` opens a target and a :class:`Scan` of it; :func:`filter_runs` is what each process does with its part
+of the keys, the parts being those of :func:`~sowctl.identity.keyspace.compute_part_bounds`. A further process
+(:class:`PartProcess`) is a fork. LMDB must not be used across one, so the first process closes the store before it, and
+both open it then; what the second found counts only if both see the same state. What matches in its part goes through a
+temporary file, so that neither waits for the other. Whatever goes wrong there, the first process reads that part, and
+so raises the first error in key order, as it would alone.
 
 Called by queries, deletes and plans. Ruled by ``behaviour`` 3.
 """
@@ -21,27 +21,35 @@ from msgspec.structs import replace
 
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
-from sowctl.engine.search.forked import Forked, processors
-from sowctl.engine.search.plan import MEMO_INDEX, Plan, Question, Statistics, draft, order_slot, scanned
-from sowctl.engine.sources.opening import Opener, open_source
-from sowctl.engine.sources.source import Matched, Pairs, Source, StoredSource, alone
-from sowctl.engine.topics.positions import naming_replay
+from sowctl.engine.search.forked_process import ForkedProcess, count_processors
+from sowctl.engine.search.plan import (
+    MEMO_INDEX,
+    Plan,
+    TopicQuery,
+    TopicStatistics,
+    build_order_slot,
+    build_scan_plan,
+    draft_plan,
+)
+from sowctl.engine.sources.opener import Opener, open_source
+from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, StoredSource, build_bare_runs
+from sowctl.engine.topics.positions import add_replay_hint
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import DamageError, SowError
-from sowctl.identity.keyspace import bounds
-from sowctl.store.codec import payloads
-from sowctl.store.integrity import refuse_short
+from sowctl.identity.keyspace import compute_part_bounds
+from sowctl.store.codec import extract_payloads
+from sowctl.store.integrity import require_full_length
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.search.indexed import Found
-    from sowctl.engine.search.keylookup import Named
+    from sowctl.engine.search.index_access import IndexAccess
+    from sowctl.engine.search.keylookup import KeyAccess
     from sowctl.engine.search.matcher import Matcher
-    from sowctl.store.read import LinedBatch, Run
+    from sowctl.store.read import LineBatch, Run
 
 
-def filtered(
-    runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = figures.DECODED
+def filter_runs(
+    runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = figures.DECODE_BATCH_RECORDS
 ) -> Iterator[Pairs]:
     """Those records of ``runs`` that match, in batches that are not empty.
 
@@ -54,25 +62,25 @@ def filtered(
             # Counted before anything is left out: the statistics say what was read, whichever way it was decided.
             counts.examined += len(some)
             # The prefilter leaves out only what cannot match; what it lets through is decoded and decided below.
-            places = matcher.possible(others, run)
+            places = matcher.find_possible(others, run)
             if len(places) < len(some):
                 some, others = [some[place] for place in places], [others[place] for place in places]
             # What was left of several reads is decoded together: decoding has a cost for each call.
             if keys and len(keys) + len(some) > size:
-                yield from _matching(keys, values, matcher, counts)
+                yield from _filter_batch(keys, values, matcher, counts)
                 keys, values = [], []
             keys, values = (keys + some, values + others) if keys else (some, others)
     except SowError:
         # What was read before it is sound and comes first.
-        yield from _matching(keys, values, matcher, counts)
+        yield from _filter_batch(keys, values, matcher, counts)
         raise
-    yield from _matching(keys, values, matcher, counts)
+    yield from _filter_batch(keys, values, matcher, counts)
 
 
-def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
+def _filter_batch(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: QueryStatistics) -> Iterator[Pairs]:
     # Before anything is decoded: a value that is too short for its header is damage, and is named as that.
-    refuse_short(keys, values)
-    places = matcher.decided(keys, values)
+    require_full_length(keys, values)
+    places = matcher.decide_matches(keys, values)
     counts.matched += len(places)
     if len(places) == len(keys) > 0:
         yield keys, values
@@ -81,7 +89,7 @@ def _matching(keys: list[bytes], values: list[bytes], matcher: Matcher, counts: 
 
 
 class Scan:
-    """A source, open, and its plan, to be executed. Made by :func:`scanning`.
+    """A source, open, and its plan, to be executed. Made by :func:`open_scan`.
 
     ``way``: the records that keys or indexes leave, None for a scan; ``others``: the further processes of one;
     ``lasting`` as in the statistics.
@@ -90,10 +98,10 @@ class Scan:
     def __init__(
         self,
         source: Source,
-        question: Question,
+        question: TopicQuery,
         plan: Plan,
-        way: Found | Named | None,
-        others: Sequence[Second] = (),
+        way: IndexAccess | KeyAccess | None,
+        others: Sequence[PartProcess] = (),
         *,
         lasting: bool = False,
     ) -> None:
@@ -105,108 +113,111 @@ class Scan:
         self._question = question
         self._others = others
 
-    def count(self) -> int | None:
-        """How many records match, where that can be told without reading all of them."""
-        stored = self.source.stored
+    def count_matching(self) -> int | None:
+        """Return how many records match, None where that needs reading all of them."""
+        stored = self.source.stored_source
         if stored is None:
             return None
-        if not self.matcher.selective:
-            return stored.visible_records()
-        return self.way.count() if self.way is not None else None
+        if not self.matcher.is_selective:
+            return stored.count_visible()
+        return self.way.count_matching() if self.way is not None else None
 
     def count_passed(self, counts: QueryStatistics) -> None:
         """Note the records that keys or indexes spared as examined, where that is asked for.
 
         Beside much that is not in the store yet, counting them would take longer than looking the keys up.
         """
-        if self._question.counted and self.source.stored is not None:
-            counts.examined += self.source.stored.visible_records()
+        if self._question.counted and self.source.stored_source is not None:
+            counts.examined += self.source.stored_source.count_visible()
 
-    def first(self, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
+    def read_top_k(self, wanted: int, counts: QueryStatistics) -> Iterator[Pairs] | None:
         """Records among which are the first ``wanted`` of the order asked for; None where that needs all that match."""
         key = self._question.sort
         if self.way is None or key is None:
             return None
         # The statistics say how many records match, so an order by index is taken only where indexes also tell that.
-        matched = self.way.count()
-        pairs = self.way.first(key, wanted) if matched is not None else None
+        matched = self.way.count_matching()
+        pairs = self.way.read_top_k(key, wanted) if matched is not None else None
         if matched is None or pairs is None:
             return None
         self.count_passed(counts)
         counts.matched += matched
         return iter((pairs,))
 
-    def leading(self, counts: QueryStatistics) -> Iterator[Matched] | None:
-        """Records among which are the first that the question wants, left by a sieve; None where that is no way.
+    def scan_top_k(self, counts: QueryStatistics) -> Iterator[MatchedPairs] | None:
+        """Records among which are the first that the question wants, left by a filter; None where that is no way.
 
         Loads numpy. Raises what reading raises.
         """
-        question, source = self._question, self.source.stored
-        parts = self.lined(counts) if self.plan.leading else None
+        question, source = self._question, self.source.stored_source
+        parts = self.read_lines(counts) if self.plan.leading else None
         if source is None or parts is None or question.narrowing is None or question.wanted is None:
             return None
-        from sowctl.engine.search.leading import Leading
+        from sowctl.engine.search.top_k import TopKFilter
 
-        sieve = Leading(self.matcher.type, question.order, question.wanted, question.narrowing)
+        candidates_filter = TopKFilter(self.matcher.type, question.order, question.wanted, question.narrowing)
 
-        def rest(start: bytes) -> Iterator[Matched]:
-            yield from filtered(source.runs(figures.READ, start), self.matcher, counts)
+        def rest(start: bytes) -> Iterator[MatchedPairs]:
+            yield from filter_runs(source.read_runs(figures.READ_BATCH_RECORDS, start), self.matcher, counts)
             _verify_count(source)
 
-        return _named_as_scanned(source, sieve.matched(source.snapshot, parts, rest))
+        return _rescan_on_damage(source, candidates_filter.read_candidates(source.snapshot, parts, rest))
 
-    def lined(self, counts: QueryStatistics) -> Iterator[LinedBatch] | None:
-        """All records, as lines of text wherever the store's file shows them so; None where :meth:`matching` is to say.
+    def read_lines(self, counts: QueryStatistics) -> Iterator[LineBatch] | None:
+        """All records, as lines of text wherever the store's file shows them so; None where :meth:`read_matching` is to
+        say.
 
         Loads numpy. Raises what reading raises.
         """
-        source = self.source.stored
-        if source is None or self.way is not None or self.matcher.selective or self._others:
+        source = self.source.stored_source
+        if source is None or self.way is not None or self.matcher.is_selective or self._others:
             return None
-        parts = source.lined(figures.READ)
-        return None if parts is None else _counting(parts, counts)
+        parts = source.read_lines(figures.READ_BATCH_RECORDS)
+        return None if parts is None else _count_lines(parts, counts)
 
-    def matching(self, size: int, counts: QueryStatistics) -> Iterator[Matched]:
+    def read_matching(self, size: int, counts: QueryStatistics) -> Iterator[MatchedPairs]:
         """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
 
-        Raises what reading and :meth:`Matcher.places` raise.
+        Raises what reading and :meth:`Matcher.find_matches` raise.
         """
-        matcher, source = self.matcher, self.source.stored
-        read, decoded = min(size, figures.READ), min(size, figures.DECODED)
+        matcher, source = self.matcher, self.source.stored_source
+        read, decoded = min(size, figures.READ_BATCH_RECORDS), min(size, figures.DECODE_BATCH_RECORDS)
         if self.way is not None:
             self.count_passed(counts)
-            for keys, values in self.way.matching(decoded if self.plan.residual else min(size, figures.PICKED)):
+            for keys, values in self.way.read_matching(
+                decoded if self.plan.residual else min(size, figures.INDEXED_READ_BATCH_RECORDS)
+            ):
                 counts.matched += len(keys)
                 yield keys, values
             return
         if source is None:
-            yield from filtered(alone(self.source.batches(read)), matcher, counts, decoded)
+            yield from filter_runs(build_bare_runs(self.source.read_batches(read)), matcher, counts, decoded)
             return
-        marks = matcher.marks(source.meta.records)
+        marks = matcher.build_marks(source.meta.records)
         # This process reads the first part, while the others read theirs.
         first = self._others[0].start if self._others else None
         source.processes = 1 + len(self._others)
-        yield from filtered(source.runs(read, stop=first, marks=marks), matcher, counts, decoded)
+        yield from filter_runs(source.read_runs(read, stop=first, marks=marks), matcher, counts, decoded)
         if not self._others:
             return
         for other in self._others:
             # Parts are taken in key order, so the result is that of one process.
-            if other.succeeded(source):
-                yield from other.results(source, counts)
+            if other.wait_for_success(source):
+                yield from other.read_results(source, counts)
             else:
-                yield from filtered(source.runs(read, other.start, other.stop, marks), matcher, counts, decoded)
+                yield from filter_runs(source.read_runs(read, other.start, other.stop, marks), matcher, counts, decoded)
         _verify_count(source)
 
 
-def _named_as_scanned(source: StoredSource, found: Iterator[Matched]) -> Iterator[Matched]:
+def _rescan_on_damage(source: StoredSource, found: Iterator[MatchedPairs]) -> Iterator[MatchedPairs]:
     """``found``, with damage named as by a scan, which meets the first in key order; searches by key may pass it."""
     try:
-        with naming_replay(source.config):
+        with add_replay_hint(source.config):
             yield from found
     except DamageError as problem:
         # Behind an error of its own LMDB reads no more.
         if problem.code == "SOW-STO-003":
-            for _ in source.part(figures.READ):
+            for _ in source.read_part(figures.READ_BATCH_RECORDS):
                 pass
         raise
 
@@ -216,11 +227,11 @@ def _verify_count(source: StoredSource) -> None:
     # The store's meta record says how many there are: a part of the file that was skipped in silence shows here.
     if source.scanned != source.meta.records:
         # Each part looked right by itself; the scan of the whole says what is wrong.
-        for _ in source.snapshot.scan():
+        for _ in source.snapshot.scan_records():
             pass
 
 
-def _counting(parts: Iterator[LinedBatch], counts: QueryStatistics) -> Iterator[LinedBatch]:
+def _count_lines(parts: Iterator[LineBatch], counts: QueryStatistics) -> Iterator[LineBatch]:
     for part in parts:
         lines, batch = part
         size = len(batch[0]) if lines is None else len(lines.messages)
@@ -230,11 +241,11 @@ def _counting(parts: Iterator[LinedBatch], counts: QueryStatistics) -> Iterator[
 
 
 @contextmanager
-def scanning(
+def open_scan(
     instance: Instance,
     target: Target,
     at: int | None,
-    asked: Callable[[Source], Question],
+    asked: Callable[[Source], TopicQuery],
     size: int,
     *,
     shown: bool = False,
@@ -253,142 +264,150 @@ def scanning(
         opened = held.enter_context(closing(source))
         question = asked(source)
         if target.topic is not None and target.topic.derived is not None:
-            target = _filed(source, target)
-        again = at is None and _stays(target)
-        statistics = statistics_of(source, question, reopens=again, shown=shown, lasting=instance.lasting)
-        plan, way = _executable(instance, source.stored, question, statistics)
-        others: list[Second] = []
+            target = _resolve_file_target(source, target)
+        again = at is None and _can_reopen(target)
+        statistics = read_statistics(source, question, reopens=again, shown=shown, lasting=instance.lasting)
+        plan, way = _open_plan(instance, source.stored_source, question, statistics)
+        others: list[PartProcess] = []
         if plan.processes > 1:
             # LMDB must not be used across a fork: the source is opened again behind it, here and there.
             opened.close()
-            for start, stop in bounds(plan.processes)[1:]:
+            for start, stop in compute_part_bounds(plan.processes)[1:]:
                 # Begun before this process opens the store again, so that all of them start at once.
-                others.append(Second(instance, target, question, size, start, stop))
-                held.callback(others[-1].end)
+                others.append(PartProcess(instance, target, question, size, start, stop))
+                held.callback(others[-1].terminate)
             source = held.enter_context(closing(open_source(instance, target, at)))
         yield Scan(source, question, plan, way, others, lasting=instance.lasting)
 
 
-def statistics_of(
-    source: Source, question: Question, *, reopens: bool = False, shown: bool = False, lasting: bool = False
-) -> Statistics:
-    """What is known of a source before its records are read; ``reopens``: other processes can open its file."""
+def read_statistics(
+    source: Source, question: TopicQuery, *, reopens: bool = False, shown: bool = False, lasting: bool = False
+) -> TopicStatistics:
+    """Read the facts of a source before its records; ``reopens``: other processes can open its file."""
     # Of some logical topics, all that their store holds is read, one record after the other.
-    base, whole = source.base.stored, source.stored is not None
+    base, whole = source.base_source.stored_source, source.stored_source is not None
     topic, kind = source.topic, question.matcher.type
     if base is None:
-        return Statistics(topic, source.message_type, source.definition, whole=False)
-    return Statistics(
+        return TopicStatistics(topic, source.message_type, source.definition, whole=False)
+    return TopicStatistics(
         topic,
         source.message_type,
         source.definition,
         base.config,
         # A plan that is only executed does without the count of expired records.
-        base.visible_records() if shown else base.meta.records,
+        base.count_visible() if shown else base.meta.records,
         base.meta.records,
-        len(base.overlay) if base.overlay is not None else 0,
+        len(base.memtable) if base.memtable is not None else 0,
         whole,
         base.path is not None,
         reopens,
-        processors() if reopens else 0,
+        count_processors() if reopens else 0,
         kind.filterable,
         lasting,
-        whole and not base.hides and not (base.overlay is not None and len(base.overlay)),
+        whole and not base.hides and not (base.memtable is not None and len(base.memtable)),
     )
 
 
-def way_of(
-    instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = figures.INDEXED
-) -> Found | Named | None:
+def choose_access(
+    instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = figures.INDEX_MIN_RECORDS
+) -> IndexAccess | KeyAccess | None:
     """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""
-    question = Question(matcher, index_from=index_from)
-    return _executable(instance, source, question, statistics_of(source, question, lasting=instance.lasting))[1]
+    question = TopicQuery(matcher, index_from=index_from)
+    return _open_plan(instance, source, question, read_statistics(source, question, lasting=instance.lasting))[1]
 
 
-def _executable(
-    instance: Instance, source: StoredSource | None, question: Question, statistics: Statistics
-) -> tuple[Plan, Found | Named | None]:
+def _open_plan(
+    instance: Instance, source: StoredSource | None, question: TopicQuery, statistics: TopicStatistics
+) -> tuple[Plan, IndexAccess | KeyAccess | None]:
     """The plan with what it opens: indexes that cannot be had, or leave too much, make it that of a scan."""
-    plan = draft(question, statistics)
+    plan = draft_plan(question, statistics)
     # A state of the past, or some logical topics of a store: there are no indexes of these.
     if source is None:
         return plan, None
     if plan.keys is not None:
-        from sowctl.engine.search.keylookup import Named
+        from sowctl.engine.search.keylookup import KeyAccess
 
-        return plan, Named(source, question.matcher, plan.keys)
+        return plan, KeyAccess(source, question.matcher, plan.keys)
     if plan.leading and not _begins_with_numbers(source, question):
-        return scanned(question, replace(statistics, lined=False)), None
+        return build_scan_plan(question, replace(statistics, lined=False)), None
     if plan.access != MEMO_INDEX:
         return plan, None
-    from sowctl.engine.search.indexed import find
+    from sowctl.engine.search.index_access import open_index_access
 
-    found = find(instance, source, question, statistics, plan)
-    return (scanned(question, statistics), None) if found is None else (found.plan, found)
+    found = open_index_access(instance, source, question, statistics, plan)
+    return (build_scan_plan(question, statistics), None) if found is None else (found.plan, found)
 
 
-def _begins_with_numbers(source: StoredSource, question: Question) -> bool:
-    """Whether the first field of an order is a number in most of the first records: only numbers tell who is behind."""
-    with naming_replay(source.config):
-        values = next((values for _, values in source.snapshot.scan(batch=figures.READ)), [])
-    rows, _ = question.matcher.type.extractor((order_slot(question.order[0]),))(payloads(values))
+def _begins_with_numbers(source: StoredSource, question: TopicQuery) -> bool:
+    """Return whether an order's first field is a number in most first records: only numbers tell who is behind."""
+    with add_replay_hint(source.config):
+        values = next((values for _, values in source.snapshot.scan_records(batch=figures.READ_BATCH_RECORDS)), [])
+    rows, _ = question.matcher.type.build_extractor((build_order_slot(question.order[0]),))(extract_payloads(values))
     return 2 * sum(type(row[0]) in (int, float) for row in rows) > len(rows)
 
 
-def _filed(source: Source, target: Target) -> Target:
+def _resolve_file_target(source: Source, target: Target) -> Target:
     """The target of a derived source with the file that was opened for it, if it is one."""
-    stored = source.stored
+    stored = source.stored_source
     return target if stored is None or stored.config is None else Target(topic=stored.config)
 
 
-def _stays(target: Target) -> bool:
-    """Whether there is a file that can be opened once more (a missing store was rebuilt for this reading alone)."""
+def _can_reopen(target: Target) -> bool:
+    """Return whether a file can be opened once more (a missing store was rebuilt for this reading alone)."""
     path = target.topic.file if target.topic is not None else target.path
     return path is not None and path.exists()
 
 
-def _state(source: StoredSource) -> tuple[Any, ...]:
+def _read_state(source: StoredSource) -> tuple[Any, ...]:
     meta = source.meta
     return meta.lineage, meta.applied, meta.records, meta.digest.to_bytes(16, "big"), source.last_txid
 
 
-class Second:
+class PartProcess:
     """Another process, with the keys from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     def __init__(
-        self, instance: Instance, target: Target, question: Question, size: int, start: bytes | None, stop: bytes | None
+        self,
+        instance: Instance,
+        target: Target,
+        question: TopicQuery,
+        size: int,
+        start: bytes | None,
+        stop: bytes | None,
     ) -> None:
         self.start, self.stop = start, stop
         self._narrowing = question.narrowing
-        self._process = Forked(lambda results: self._work(results, instance, target, question.matcher, size))
+        self._process = ForkedProcess(
+            lambda results: self._read_part(results, instance, target, question.matcher, size)
+        )
         self._found: IO[bytes] | None = None
 
-    def _work(self, results: IO[bytes], instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
-        """What the second process does."""
+    def _read_part(self, results: IO[bytes], instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+        """Do the work of the second process."""
         with closing(open_source(instance, target, None)) as opened:
-            source = opened.stored
+            source = opened.stored_source
             assert source is not None
             # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
-            marshal.dump(_state(source), results)
+            marshal.dump(_read_state(source), results)
             counts = QueryStatistics(source.topic, source.message_type)
-            marks = matcher.marks(source.meta.records)
-            runs = source.runs(min(size, figures.READ), self.start, self.stop, marks)
-            found = filtered(runs, matcher, counts, min(size, figures.DECODED))
+            marks = matcher.build_marks(source.meta.records)
+            runs = source.read_runs(min(size, figures.READ_BATCH_RECORDS), self.start, self.stop, marks)
+            found = filter_runs(runs, matcher, counts, min(size, figures.DECODE_BATCH_RECORDS))
             told: list[bool] = []
             if self._narrowing is not None:
-                found, told = self._narrowing.narrowed(matcher.type, found)
+                found, told = self._narrowing.reduce_part(matcher.type, found)
             for pairs in found:
                 marshal.dump(pairs, results)
             marshal.dump((counts.examined, counts.matched, source.scanned, told), results)
 
-    def succeeded(self, source: StoredSource) -> bool:
+    def wait_for_success(self, source: StoredSource) -> bool:
         """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
         # Where it did not do its work, the first process reads that part itself.
-        self._found = self._process.results()
-        return self._found is not None and bool(marshal.load(self._found) == _state(source))
+        self._found = self._process.wait_for_results()
+        return self._found is not None and bool(marshal.load(self._found) == _read_state(source))
 
-    def results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
-        """What the process found; then its counts are added."""
+    def read_results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+        """Yield the records that the process found; then its counts are added."""
         assert self._found is not None
         while len(item := marshal.load(self._found)) == 2:
             yield item
@@ -396,8 +415,8 @@ class Second:
         counts.matched += item[1]
         source.scanned += item[2]
         if self._narrowing is not None:
-            self._narrowing.report(item[3])
+            self._narrowing.add_report(item[3])
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """End the process, should it still run, and forget its results."""
-        self._process.end()
+        self._process.terminate()

@@ -1,4 +1,4 @@
-"""What a query was asked for, checked and compiled before any store is opened."""
+"""Query options, checked and compiled before any store is opened."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search.keytext import key_of, keys_of
+from sowctl.engine.search.keytext import parse_key, parse_keys
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.expressions.syntax.actions import OrderKey
 
-MAX_BATCH = 10_000
+MAX_BATCH_RECORDS = 10_000
 
 
 def check_options(options: QueryOptions, targets: Sequence[Target]) -> None:
     """Raise UsageError ``SOW-QRY-010`` to ``SOW-QRY-012`` and ``SOW-QRY-015`` for options that do not go together."""
     if options.skip_n is not None and options.top_n is None:
         raise UsageError("SOW-QRY-010", "an offset (skip_n) requires a limit (top_n)", hint="add --limit")  # C61
-    if not 1 <= options.batch_size <= MAX_BATCH:
+    if not 1 <= options.batch_size <= MAX_BATCH_RECORDS:
         raise UsageError(
-            "SOW-QRY-011", f"the batch size must be from 1 to {MAX_BATCH}, not {options.batch_size}"
+            "SOW-QRY-011", f"the batch size must be from 1 to {MAX_BATCH_RECORDS}, not {options.batch_size}"
         )  # C62
     if (options.top_n or 0) < 0 or (options.skip_n or 0) < 0:
         raise UsageError("SOW-QRY-012", "top_n and skip_n must not be negative")
-    check_aggregated(options.projection, options.grouping, options.select, targets)
+    check_aggregation(options.projection, options.grouping, options.select, targets)
 
 
-def check_aggregated(
+def check_aggregation(
     projection: str | None, grouping: str | None, select: str | None, targets: Sequence[object]
 ) -> None:
     """Raise UsageError ``SOW-QRY-015`` for a projection that is not fully said, or does not go with the rest."""
@@ -49,25 +49,25 @@ def check_aggregated(
         raise UsageError("SOW-QRY-015", "an aggregated query requires a single topic", hint=hint)
 
 
-def order_of(text: str | None) -> tuple[OrderKey, ...]:
+def parse_order_keys(text: str | None) -> tuple[OrderKey, ...]:
     """The keys of an order. Raises ExpressionError."""
     if text is None:
         return ()
-    from sowctl.expressions.syntax.parse import parse_order_by
+    from sowctl.expressions.syntax.parser import parse_order_by
 
     return parse_order_by(text)
 
 
-def select_of(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
+def parse_select_list(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:
     """The directives of a select list. Raises ExpressionError."""
     if text is None:
         return None
-    from sowctl.expressions.syntax.select import parse_select
+    from sowctl.expressions.syntax.selectlist import parse_select
 
     return [(include, path.names if path is not None else ()) for include, path in parse_select(text).directives]
 
 
-def after_of(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
+def parse_start_key(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
     """The key after which the result begins. Raises UsageError ``SOW-QRY-016`` where there is no order of keys."""
     if options.after_key is None:
         return None
@@ -76,4 +76,4 @@ def after_of(options: QueryOptions, targets: Sequence[Target]) -> bytes | None:
         hint = "remove --order-by, or page with --top-n and --skip-n"
         raise UsageError("SOW-QRY-016", f"continuing after a key requires {reason}", hint=hint)
     topic = targets[0].topic
-    return key_of(options.after_key, "fields") if topic is None else keys_of((options.after_key,), topic)[0]
+    return parse_key(options.after_key, "fields") if topic is None else parse_keys((options.after_key,), topic)[0]

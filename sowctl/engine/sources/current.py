@@ -1,6 +1,6 @@
-"""Where reads come from: one topic's state at one instant, whatever it is made of (principles 2, 5).
+"""The current state of a topic as a source: store plus memtable at one instant (principles 2, 5).
 
-Now: store plus overlay. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
+Now: store plus memtable. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
 are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot
 for as long as it is open.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from sowctl.engine.sources.source import Matched, Pairs, StoredSource, alone
-from sowctl.engine.topics.expiration import expires, unexpired
+from sowctl.engine.sources.source import MatchedPairs, Pairs, StoredSource, build_bare_runs
+from sowctl.engine.topics.expiration import can_expire, find_unexpired
 from sowctl.engine.topics.positions import (
     STORE_AHEAD_OF_JOURNAL,
+    add_replay_hint,
     check_position,
     has_log,
-    naming_replay,
-    note_other_definition,
+    notify_other_definition,
     open_log,
     open_store,
     refuse_lost_log,
@@ -28,18 +28,18 @@ from sowctl.engine.topics.positions import (
     refuse_other_topic,
 )
 from sowctl.errors import DamageError, MissingError
-from sowctl.journal.fileset import REMOVED_CODE
+from sowctl.journal.fileset import REMOVED_FILE_CODE
 from sowctl.journal.reader import MAX_REREADS
-from sowctl.store.codec import KEY_SIZE, next_key
-from sowctl.store.integrity import refuse_short
+from sowctl.store.codec import KEY_SIZE, compute_next_key
+from sowctl.store.integrity import require_full_length
 from sowctl.store.meta import Definition, StoreMeta
-from sowctl.store.ordered import inconsistent
-from sowctl.store.read import LinedBatch, Run
+from sowctl.store.ordered_entries import inconsistent_store_error
+from sowctl.store.read import LineBatch, Run
 from sowctl.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.fold.overlay import Overlay
+    from sowctl.engine.fold.memtable import Memtable
     from sowctl.engine.instance import Instance
     from sowctl.store.codec import Offsets
     from sowctl.store.integrity import Marks
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 
 MEMTABLE_PART_CHANGES = 1000
-"""Changes of an overlay that are looked at together."""
+"""Changes of a memtable that are looked at together."""
 DENSE_CHANGE_RATIO = 8
-"""Where an overlay changes one in so many records, all of them are passed instead of searching for those: a search that
+"""Where a memtable changes one in so many records, all of them are passed instead of searching for those: a search that
 proves that a key is new takes 5 us, and passing a record 0.6."""
 MAX_TAIL_TXIDS = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
@@ -61,17 +61,17 @@ Rebuild = Callable[[DamageError], "CurrentSource | None"]
 
 
 class CurrentSource(StoredSource):
-    """Store plus overlay, at one instant; ``overlay`` None where nothing is behind the store.
+    """Store plus memtable, at one instant; ``memtable`` None where nothing is behind the store.
 
     ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
-    that :meth:`part` has passed, and tells ``watch``; ``processes`` is how many read a part of the keys each.
+    that :meth:`read_part` has passed, and tells ``watch``; ``processes`` is how many read a part of the keys each.
     """
 
     def __init__(
         self,
         held: ExitStack,
         snapshot: Snapshot,
-        overlay: Overlay | None,
+        memtable: Memtable | None,
         config: TopicConfig | None,
         now: int,
         path: Path | None = None,
@@ -82,14 +82,14 @@ class CurrentSource(StoredSource):
         self.topic = snapshot.meta.definition.topic
         self.message_type = snapshot.meta.definition.message_type
         self.meta: StoreMeta = snapshot.meta
-        self.overlay = overlay
+        self.memtable = memtable
         self.scanned = 0
         self.processes = 1
         self._watch = watch
         self._held = held
         self._snapshot = snapshot
         self._now = now
-        self.hides = config is not None and expires(config.expiration)
+        self.hides = config is not None and can_expire(config.expiration)
         self.rebuild: Rebuild | None = None
         """Rebuilds a derived store; None for other stores, and after the store was rebuilt once."""
 
@@ -99,7 +99,7 @@ class CurrentSource(StoredSource):
         return self.meta.definition
 
     @property
-    def stored(self) -> CurrentSource:
+    def stored_source(self) -> CurrentSource:
         """Itself: the present state of a whole store."""
         return self
 
@@ -108,37 +108,41 @@ class CurrentSource(StoredSource):
         """The store's snapshot, for what needs more than records."""
         return self._snapshot
 
-    def judge_at(self, now: int) -> None:
+    def set_clock(self, now: int) -> None:
         """Judge lifetimes at another instant from now on, microseconds UTC."""
         self._now = now
 
     @property
     def last_txid(self) -> int:
         """The highest txid that this state contains."""
-        return max(self.meta.applied, self.overlay.last_txid if self.overlay is not None else 0)
+        return max(self.meta.applied, self.memtable.last_txid if self.memtable is not None else 0)
 
-    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
-        for keys, values, _ in self.runs(size, start, stop):
-            refuse_short(keys, values)
+        for keys, values, _ in self.read_runs(size, start, stop):
+            require_full_length(keys, values)
             yield keys, values
 
-    def runs(
+    def read_runs(
         self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """What :meth:`part` yields, with the marked bytes in which all values of a batch stand, where there are such.
+        """Yield the visible records, with the marked bytes in which a batch's values stand, where there are such.
 
-        The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
+        The caller asks :func:`~sowctl.store.integrity.require_full_length` of the values that it takes apart.
         """
-        # Counted before the overlay and lifetimes change anything: the sum is compared with the store's own count of
+        # Counted before the memtable and lifetimes change anything: the sum is compared with the store's own count of
         # records.
         runs = self._read_stored_runs(size, start, stop, marks)
-        # Without an overlay the store's runs pass as they are, and no batch is taken apart.
-        if self.overlay is not None and len(self.overlay):
-            from sowctl.engine.fold.inorder import merged
+        # Without a memtable the store's runs pass as they are, and no batch is taken apart.
+        if self.memtable is not None and len(self.memtable):
+            from sowctl.engine.fold.merge_layers import merge_changes
 
-            runs = alone(merged(((keys, values) for keys, values, _ in runs), self.overlay.in_order(size, start, stop)))
-        with naming_replay(self.config):
+            runs = build_bare_runs(
+                merge_changes(
+                    ((keys, values) for keys, values, _ in runs), self.memtable.select_newest(size, start, stop)
+                )
+            )
+        with add_replay_hint(self.config):
             for keys, values, run in runs:
                 seen, shown = self._filter_visible(keys, values)
                 # The run holds all values of the batch; once some are left out, it is not those values' bytes any more.
@@ -154,9 +158,9 @@ class CurrentSource(StoredSource):
         whole, last = stop is None and (start is None or passed > 0), start
         while True:
             try:
-                for keys, values, run in self._snapshot.runs(last, stop, size, marks):
+                for keys, values, run in self._snapshot.scan_runs(last, stop, size, marks):
                     self._count_records(len(keys))
-                    passed, last = passed + len(keys), next_key(keys[-1])
+                    passed, last = passed + len(keys), compute_next_key(keys[-1])
                     yield keys, values, run
                 break
             except DamageError as problem:
@@ -167,7 +171,9 @@ class CurrentSource(StoredSource):
                 break
         # The store's own count is proven where all of it is read in one piece.
         if whole and passed != self.meta.records:
-            raise inconsistent(f"{passed} records were found, {self.meta.records} are counted", self._snapshot.path)
+            raise inconsistent_store_error(
+                f"{passed} records were found, {self.meta.records} are counted", self._snapshot.path
+            )
 
     def _switch_to_rebuilt(self, problem: DamageError) -> bool:
         """Rebuild a damaged derived store and read that one; returns False if it cannot be, or has other records."""
@@ -197,19 +203,19 @@ class CurrentSource(StoredSource):
         if self._watch is not None:
             self._watch("records", self.scanned, self.meta.records // self.processes)
 
-    def lined(self, size: int) -> Iterator[LinedBatch] | None:
-        """What :meth:`part` yields of all records, as lines of text wherever the store's file shows them so.
+    def read_lines(self, size: int) -> Iterator[LineBatch] | None:
+        """Yield all visible records, as lines of text wherever the store's file shows them so.
 
         None where records may be hidden or replaced, or the file shows nothing.
         """
-        if self.hides or (self.overlay is not None and len(self.overlay)):
+        if self.hides or (self.memtable is not None and len(self.memtable)):
             return None
-        parts = self._read_or_rebuild(lambda snapshot: snapshot.lined(size))
+        parts = self._read_or_rebuild(lambda snapshot: snapshot.scan_lines(size))
         return None if parts is None else self._iterate_line_batches(parts, size)
 
-    def _iterate_line_batches(self, parts: Iterator[LinedBatch], size: int) -> Iterator[LinedBatch]:
+    def _iterate_line_batches(self, parts: Iterator[LineBatch], size: int) -> Iterator[LineBatch]:
         passed, last = 0, None
-        with naming_replay(self.config):
+        with add_replay_hint(self.config):
             try:
                 for part in parts:
                     lines, batch = part
@@ -221,66 +227,66 @@ class CurrentSource(StoredSource):
             except DamageError as problem:
                 if not self._switch_to_rebuilt(problem):
                     raise
-            start = None if last is None else next_key(last)
+            start = None if last is None else compute_next_key(last)
             if last is None or start is not None:
                 for keys, values, _ in self._read_stored_runs(size, start, None, None, passed):
-                    refuse_short(keys, values)
+                    require_full_length(keys, values)
                     yield None, (keys, values)
 
-    def visible_records(self) -> int:
-        """How many records there are to see."""
-        return self.records_by_lifetime()[0]
+    def count_visible(self) -> int:
+        """Count the visible records."""
+        return self.count_by_lifetime()[0]
 
-    def records_by_lifetime(self) -> tuple[int, int]:
-        """How many records there are to see, and how many there are whose lifetime is over; no payload is read."""
+    def count_by_lifetime(self) -> tuple[int, int]:
+        """Count the visible records, and those whose lifetime is over; no payload is read."""
         count, expired = self.meta.records, 0
-        for replaced, changes in self.changes():
+        for replaced, changes in self.iterate_changes():
             fresh = [value for value in changes.values() if value is not None]
-            # Of the overlay's keys, those that the store has are counted already; its deletions take one away each.
+            # Of the memtable's keys, those that the store has are counted already; its deletions take one away each.
             count += len(fresh) - len(replaced)
             if self.hides:
-                expired += len(fresh) - len(unexpired(fresh, self._now))
-                # A record of the overlay stands for the one of the store with its key, whose stamp no longer counts.
+                expired += len(fresh) - len(find_unexpired(fresh, self._now))
+                # A record of the memtable stands for the one of the store with its key, whose stamp no longer counts.
                 olds = list(replaced.values())
-                expired -= len(olds) - len(unexpired(olds, self._now))
+                expired -= len(olds) - len(find_unexpired(olds, self._now))
         if self.hides:
-            expired += sum(1 for _ in self._snapshot.expired(self._now))
+            expired += sum(1 for _ in self._snapshot.iter_expired_keys(self._now))
         return count - expired, expired
 
-    def changes(self) -> Iterator[tuple[Mapping[bytes, bytes], Mapping[bytes, bytes | None]]]:
-        """What the overlay changes, in parts: the store's records of its keys, and what it has in their stead."""
-        if self.overlay is None:
+    def iterate_changes(self) -> Iterator[tuple[Mapping[bytes, bytes], Mapping[bytes, bytes | None]]]:
+        """Yield the memtable's changes in parts: the store's records of its keys, and what replaces them."""
+        if self.memtable is None:
             return
-        if len(self.overlay) * DENSE_CHANGE_RATIO < self.meta.records:
-            for part in self.overlay.parts(MEMTABLE_PART_CHANGES):
-                yield self._snapshot.get_many(list(part)), part
+        if len(self.memtable) * DENSE_CHANGE_RATIO < self.meta.records:
+            for part in self.memtable.iterate_parts(MEMTABLE_PART_CHANGES):
+                yield self._snapshot.read_values(list(part)), part
             return
-        from sowctl.engine.fold.inorder import side_by_side
+        from sowctl.engine.fold.merge_layers import pair_with_changes
 
-        for _, keys, values, fresh in side_by_side(
-            self._snapshot.scan(batch=MEMTABLE_PART_CHANGES), self.overlay.in_order(MEMTABLE_PART_CHANGES)
+        for _, keys, values, fresh in pair_with_changes(
+            self._snapshot.scan_records(batch=MEMTABLE_PART_CHANGES), self.memtable.select_newest(MEMTABLE_PART_CHANGES)
         ):
             yield {key: value for key, value in zip(keys, values, strict=True) if key in fresh}, fresh
 
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
         wanted = sorted(set(keys))
-        with naming_replay(self.config):
-            if self.overlay is None or not len(self.overlay):
-                found = self._read_or_rebuild(lambda snapshot: snapshot.get_many(wanted))
+        with add_replay_hint(self.config):
+            if self.memtable is None or not len(self.memtable):
+                found = self._read_or_rebuild(lambda snapshot: snapshot.read_values(wanted))
                 return self._filter_visible(list(found), list(found.values()))
-            # A key that the overlay has deleted must not be found in the store.
-            changed = self.overlay.find(wanted)
+            # A key that the memtable has deleted must not be found in the store.
+            changed = self.memtable.find_values(wanted)
             rest = [key for key in wanted if key not in changed]
-            found = self._read_or_rebuild(lambda snapshot: snapshot.get_many(rest))
+            found = self._read_or_rebuild(lambda snapshot: snapshot.read_values(rest))
         found.update((key, value) for key, value in changed.items() if value is not None)
         chosen = [key for key in wanted if key in found]
         return self._filter_visible(chosen, [found[key] for key in chosen])
 
-    def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
-        """As :meth:`lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
-        with naming_replay(self.config):
-            present, values = self._read_or_rebuild(lambda snapshot: snapshot.get_at(keys, spots))
+    def read_at_offsets(self, keys: Sequence[bytes], locations: Offsets) -> MatchedPairs:
+        """As :meth:`find_records`, for keys in order that no memtable holds and whose values lay at ``locations``."""
+        with add_replay_hint(self.config):
+            present, values = self._read_or_rebuild(lambda snapshot: snapshot.read_values_at(keys, locations))
         # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
         return self._filter_visible(present, list(values)) if self.hides else (present, values)
 
@@ -288,7 +294,7 @@ class CurrentSource(StoredSource):
         if not self.hides:
             return keys, values
         # One clock for as long as the source is open: a record does not vanish between two batches.
-        places = unexpired(values, self._now)
+        places = find_unexpired(values, self._now)
         if len(places) == len(values):
             return keys, values
         return [keys[place] for place in places], [values[place] for place in places]
@@ -306,17 +312,17 @@ class CurrentSource(StoredSource):
         self.close()
 
 
-Admit = Callable[[StoreMeta], None]
+MetaCheck = Callable[[StoreMeta], None]
 """Looks at the meta record of a snapshot before anything is read of it, and raises where it is not to be read."""
 
 
-def open_current(
+def open_current_source(
     instance: Instance,
     topic: TopicConfig,
     *,
     now: int | None = None,
     until: int | None = None,
-    admit: Admit | None = None,
+    admit: MetaCheck | None = None,
 ) -> CurrentSource:
     """A configured topic as it is now, without any lock; lifetimes are judged at ``now`` (default: the clock's).
 
@@ -327,30 +333,30 @@ def open_current(
     command as its hint, and what ``admit`` raises.
     """
     if topic.derived is not None and topic.file is None:
-        from sowctl.engine.topics.derived import not_a_topic
+        from sowctl.engine.topics.derived_topics import make_not_topic_error
 
-        raise not_a_topic(topic.derived)
+        raise make_not_topic_error(topic.derived)
     at = instance.now if now is None else now
     with ExitStack() as stack:
         path = topic.file
         if path is None or not path.exists():
             # A reader takes no lock and writes nothing in the instance: the store that is missing is made in a
             # temporary place.
-            from sowctl.engine.sources.recovery import rebuilt_aside
+            from sowctl.engine.sources.recovery import rebuild_aside
 
-            path = rebuilt_aside(instance, topic, stack)
-        with naming_replay(topic):
+            path = rebuild_aside(instance, topic, stack)
+        with add_replay_hint(topic):
             snapshot = _open_snapshot(instance, path, stack)
         # The snapshot comes first and the journal after it: what a writer applies in between stands in both, and the
-        # overlay starts behind what the snapshot has applied.
+        # memtable starts behind what the snapshot has applied.
         attempts = MAX_REREADS
         while True:
             refuse_other_topic(topic, snapshot.meta)
             if admit is not None:
                 admit(snapshot.meta)
-            note_other_definition(instance, topic, snapshot.meta)
+            notify_other_definition(instance, topic, snapshot.meta)
             try:
-                overlay = read_overlay(
+                memtable = read_overlay(
                     instance, topic, snapshot.meta, path, until, most=MAX_TAIL_TXIDS if attempts else None
                 )
                 break
@@ -366,18 +372,18 @@ def open_current(
                 # the topic goes though its store stands still; whether what is left explains the position is proven
                 # again, so that another look is never wrong.
                 before = snapshot.meta.applied
-                if error.code not in (STORE_AHEAD_OF_JOURNAL, REMOVED_CODE) or not attempts:
+                if error.code not in (STORE_AHEAD_OF_JOURNAL, REMOVED_FILE_CODE) or not attempts:
                     raise
                 attempts -= 1
                 snapshot.renew()
-                if snapshot.meta.applied == before and error.code != REMOVED_CODE:
+                if snapshot.meta.applied == before and error.code != REMOVED_FILE_CODE:
                     raise
         own = path if path == topic.file else None
         watch = instance.watch if instance.is_watched else None
-        return CurrentSource(stack.pop_all(), snapshot, overlay, topic, at, own, watch)
+        return CurrentSource(stack.pop_all(), snapshot, memtable, topic, at, own, watch)
 
 
-def open_file(instance: Instance, path: Path, *, admit: Admit | None = None) -> CurrentSource:
+def open_file_source(instance: Instance, path: Path, *, admit: MetaCheck | None = None) -> CurrentSource:
     """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
     with ExitStack() as stack:
         snapshot = _open_snapshot(instance, path, stack)
@@ -388,7 +394,7 @@ def open_file(instance: Instance, path: Path, *, admit: Admit | None = None) -> 
 
 def _open_snapshot(instance: Instance, path: Path, stack: ExitStack) -> Snapshot:
     store = stack.enter_context(open_store(instance, path))
-    return stack.enter_context(store.snapshot())
+    return stack.enter_context(store.open_snapshot())
 
 
 class _TailTooLong(Exception):
@@ -402,8 +408,8 @@ def read_overlay(
     path: Path,
     until: int | None = None,
     most: int | None = None,
-) -> Overlay | None:
-    """What runs and journal hold behind a store's position, up to the txid ``until``; None where that is nothing.
+) -> Memtable | None:
+    """Read what runs and journal hold behind a store's position, up to the txid ``until``; None for nothing.
 
     Raises _LongTail where the journal has more than ``most`` txids behind the runs.
     """
@@ -413,11 +419,11 @@ def read_overlay(
     if not has_log(instance):
         refuse_lost_log(instance, ref, meta)
         return None
-    from sowctl.journal.state import NO_TOPIC
+    from sowctl.journal.state import EMPTY_TOPIC_STATE
 
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-        state = log.state()
-        last = state.topics.get(ref, NO_TOPIC).last_txid
+        state = log.refresh_state()
+        last = state.topics.get(ref, EMPTY_TOPIC_STATE).last_txid
         # The usual case: the topic's last entry is applied, and the store is not ahead of the journal. No block is
         # read.
         if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
@@ -428,18 +434,18 @@ def read_overlay(
         if last <= after:
             return None
         # Proven for the files that are there now: of one that is pruned before it is read, entries would be missing.
-        log.need_proven(after)
-        from sowctl.engine.fold.overlay import Overlay
-        from sowctl.engine.fold.runs import extend, find_runs, flush_aside, refolding
+        log.require_proven_after(after)
+        from sowctl.engine.fold.memtable import Memtable
+        from sowctl.engine.fold.runs import build_refold, extend_memtable, find_runs, flush_unnamed_run
 
         history = topic.history is not None
         runs = find_runs(instance, path, meta, log, after, until, every=history)
-        overlay = Overlay(history=history, base=after, runs=runs, again=refolding(instance, topic, path, meta))
-        if most is not None and last - overlay.begins > most:
+        memtable = Memtable(history=history, base=after, runs=runs, again=build_refold(instance, topic, path, meta))
+        if most is not None and last - memtable.memory_start_txid > most:
             raise _TailTooLong
 
         def let_go(upto: int, block: AppliedBlock) -> None:
-            flush_aside(instance, topic, path, meta, overlay, log.lineage, upto, block)
+            flush_unnamed_run(instance, topic, path, meta, memtable, log.lineage, upto, block)
 
-        extend(overlay, log, ref, let_go, until)
-        return overlay
+        extend_memtable(memtable, log, ref, let_go, until)
+        return memtable

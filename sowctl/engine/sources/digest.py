@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.sources.current import CurrentSource
-from sowctl.engine.sources.opening import Opener, open_now, open_source
+from sowctl.engine.sources.opener import Opener, open_present_source, open_source
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.expiration import expires, is_expired
-from sowctl.engine.topics.positions import naming_replay
-from sowctl.engine.topics.retention import prune, retention, value_of
+from sowctl.engine.topics.expiration import can_expire, is_expired
+from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.topics.retention import build_retention, encode_version, prune_versions
 from sowctl.engine.topics.targets import Target
-from sowctl.store.codec import expiration_of
-from sowctl.store.codec import payloads as payloads_of
-from sowctl.store.integrity import DIGEST_MODULUS, digest_sum, digest_term
+from sowctl.store.codec import extract_payloads as payloads_of
+from sowctl.store.codec import read_expiration
+from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum, compute_digest_term
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -42,7 +42,7 @@ class Digest(Struct, frozen=True):
     note: str | None = None
 
 
-def digest(
+def compute_digest(
     instance: Instance, target: Target, at: int | None = None, opener: Opener = open_source, *, payloads: bool = False
 ) -> Digest:
     """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
@@ -56,12 +56,12 @@ def digest(
     topic = target.topic
     if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
         return _digest_records(opener(instance, target, at))
-    source = open_now(instance, target)
-    with closing(source), naming_replay(target.topic):
-        return digest_of(source, target, instance.now)
+    source = open_present_source(instance, target)
+    with closing(source), add_replay_hint(target.topic):
+        return compute_current_digest(source, target, instance.now)
 
 
-def digest_of(source: CurrentSource, target: Target, now: int) -> Digest:
+def compute_current_digest(source: CurrentSource, target: Target, now: int) -> Digest:
     """The digest of the present state of a target that is open, lifetimes judged at ``now``."""
     history = target.topic.history if target.topic is not None else None
     count = _sum_versions if history is not None else _sum_current_records
@@ -69,36 +69,36 @@ def digest_of(source: CurrentSource, target: Target, now: int) -> Digest:
     note = None
     if target.topic is not None and now < source.meta.removal_mark:
         note = "the clock is earlier than the last removal of expired records: a rebuilt store may have more records"
-    return Digest(source.topic, source.message_type, text_of(total), records, versions, source.last_txid, note)
+    return Digest(source.topic, source.message_type, format_digest(total), records, versions, source.last_txid, note)
 
 
-def text_of(total: int) -> str:
+def format_digest(total: int) -> str:
     """32 hexadecimal digits."""
     return f"{total % DIGEST_MODULUS:032x}"
 
 
 def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
-    """The stored sum, corrected by what the overlay changes and by what has expired."""
+    """The stored sum, corrected by what the memtable changes and by what has expired."""
     meta, snapshot = source.meta, source.snapshot
     total, records = meta.digest, meta.records
-    overlay = source.overlay
+    memtable = source.memtable
     rule = target.topic.expiration if target.topic is not None else None
-    # A sum can be corrected: what the overlay replaces goes out of it, what it puts comes in, what is hidden goes out.
-    for replaced, fresh in source.changes():
-        total -= digest_sum(replaced, replaced.values())
+    # A sum can be corrected: what the memtable replaces goes out of it, what it puts comes in, what is hidden goes out.
+    for replaced, fresh in source.iterate_changes():
+        total -= compute_digest_sum(replaced, replaced.values())
         records -= len(replaced)
         for key, value in fresh.items():
-            if value is not None and not (rule is not None and is_expired(rule, expiration_of(value), now)):
-                total += digest_term(key, value)
+            if value is not None and not (rule is not None and is_expired(rule, read_expiration(value), now)):
+                total += compute_digest_term(key, value)
                 records += 1
-    if rule is not None and expires(rule):
-        hidden = sorted(snapshot.expired(now))
+    if rule is not None and can_expire(rule):
+        hidden = sorted(snapshot.iter_expired_keys(now))
         for start in range(0, len(hidden), SCAN_BATCH_RECORDS):
             keys = hidden[start : start + SCAN_BATCH_RECORDS]
-            # An expired record under an overlay's key has left the sum already.
-            changed = overlay.find(keys) if overlay is not None else {}
-            found = snapshot.get_many([key for key in keys if key not in changed])
-            total -= digest_sum(found, found.values())
+            # An expired record under a memtable's key has left the sum already.
+            changed = memtable.find_values(keys) if memtable is not None else {}
+            found = snapshot.read_values([key for key in keys if key not in changed])
+            total -= compute_digest_sum(found, found.values())
             records -= len(found)
     return total, records, meta.versions
 
@@ -106,15 +106,15 @@ def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tup
 def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
     """Every retained version that is still within the window, and the current records."""
     assert target.topic is not None
-    rule = retention(target.topic.history)
+    rule = build_retention(target.topic.history)
     assert rule is not None
     total = records = versions = 0
     view = VersionsSource(source, target.topic, now)
-    for key, timeline in view.timelines(SCAN_BATCH_RECORDS):
+    for key, timeline in view.iterate_timelines(SCAN_BATCH_RECORDS):
         # Versions that a writer would drop by now do not count, whether or not one has dropped them: equal stores give
         # equal sums.
-        kept = prune(timeline, now, rule.window)
-        total += sum(digest_term(key, value_of(key, version)) for version in kept)
+        kept = prune_versions(timeline, now, rule.window)
+        total += sum(compute_digest_term(key, encode_version(key, version)) for version in kept)
         # The last version is the record itself, unless the key was deleted.
         current = bool(kept) and not kept[-1].tombstone
         records += current
@@ -125,9 +125,9 @@ def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int,
 def _digest_records(source: Source, *, payloads: bool = False) -> Digest:
     total = records = txid = 0
     with closing(source):
-        for keys, values in source.batches(SCAN_BATCH_RECORDS):
-            total += digest_sum(keys, payloads_of(values) if payloads else values)
+        for keys, values in source.read_batches(SCAN_BATCH_RECORDS):
+            total += compute_digest_sum(keys, payloads_of(values) if payloads else values)
             records += len(keys)
             # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.
             txid = max([txid, *(int.from_bytes(value[4:12], "little") for value in values)])
-    return Digest(source.topic, source.message_type, text_of(total), records, 0, txid)
+    return Digest(source.topic, source.message_type, format_digest(total), records, 0, txid)

@@ -1,7 +1,7 @@
 """Records put in their places among others, in key order: changed ones among indexed ones, versions among records.
 
-Called by :mod:`sowctl.engine.search.indexed` where records changed since indexes were built, and by states of the past.
-What an overlay holds is put among a store's records by :mod:`sowctl.engine.fold.inorder`.
+Called by :mod:`sowctl.engine.search.index_access` where records changed since indexes were built, and by states of the
+past. What a memtable holds is put among a store's records by :mod:`sowctl.engine.fold.merge_layers`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from sowctl.store.codec import Uncut, payloads
+from sowctl.store.codec import LazyValues, extract_payloads
 
 if TYPE_CHECKING:
-    from sowctl.engine.sources.source import Matched
+    from sowctl.engine.sources.source import MatchedPairs
 
 
 T = TypeVar("T")
 
 
-class Woven(Uncut):
+class MergedValues(LazyValues):
     """Stored values with a few ``more``, each before the one of its number; put together when they are looked at.
 
     Payloads are put together for themselves: those of many values may be known without the values.
@@ -53,15 +53,15 @@ class Woven(Uncut):
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._build_values())
 
-    def payloads(self) -> list[bytes]:
+    def list_payloads(self) -> list[bytes]:
         """The payloads of all values."""
         # Payloads are joined by themselves: the caller that wants no more does not cut out whole values.
-        fresh = payloads([value for _, value in self._more])
+        fresh = extract_payloads([value for _, value in self._more])
         return _interleave_items(
-            list(payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)]
+            list(extract_payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)]
         )
 
-    def chosen(self, places: Sequence[int]) -> list[bytes]:
+    def select_values(self, places: Sequence[int]) -> list[bytes]:
         """Some of the values."""
         whole = self._build_values()
         return [whole[place] for place in places]
@@ -94,7 +94,7 @@ def _pair_with_waiting(
         yield None, waiting[start : start + size]
 
 
-def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> Iterator[Matched]:
+def merge_records(found: Iterable[MatchedPairs], fresh: Mapping[bytes, bytes], size: int) -> Iterator[MatchedPairs]:
     """Records in key order with ``fresh`` ones, of keys that none of them has; those behind the last, ``size`` each."""
     for batch, due in _pair_with_waiting(found, sorted(fresh), size):
         if batch is None:
@@ -104,12 +104,12 @@ def woven(found: Iterable[Matched], fresh: Mapping[bytes, bytes], size: int) -> 
             # Fresh keys are none of the found ones, so each has one place between them.
             places = [bisect_left(keys, key) for key in due]
             together = _interleave_items(list(keys), list(zip(places, due, strict=True)))
-            yield together, Woven(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
+            yield together, MergedValues(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
         else:
             yield batch
 
 
-def by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
+def group_by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
     """Every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
     # The merge is stable over its streams: values of an earlier stream come first within a key, which the callers use
     # to say which of them counts.

@@ -13,19 +13,19 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.fold.blocks import places_of
-from sowctl.engine.sources.current import CurrentSource, open_current, open_file
-from sowctl.engine.sources.logical import narrowed
-from sowctl.engine.sources.merge import by_key
-from sowctl.engine.sources.recovery import reaches, recovery_start
+from sowctl.engine.fold.blocks import find_entry_places
+from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
+from sowctl.engine.sources.logical_topics import narrow_source
+from sowctl.engine.sources.merge import group_by_key
+from sowctl.engine.sources.recovery import find_recovery_start, has_all_entries
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.sources.versions import VersionsSource
-from sowctl.engine.topics.expiration import expires, is_expired
+from sowctl.engine.topics.expiration import can_expire, is_expired
 from sowctl.engine.topics.positions import open_whole_log, refuse_unlogged_past
 from sowctl.errors import MissingError, RefusedError
-from sowctl.journal.format import INSERTED, UNKEYED
-from sowctl.store.codec import expiration_of, stamps
+from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
+from sowctl.store.codec import read_expiration, read_stamps
+from sowctl.structs import DescribedStruct
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sowctl.store.meta import Definition
 
 
-class Nothing(Source):
+class EmptySource(Source):
     """The state before a topic's window: empty (``behaviour`` 2.1, rule 6)."""
 
     def __init__(self, definition: Definition) -> None:
@@ -50,11 +50,11 @@ class Nothing(Source):
         """Message type and keys, as the store has them that the records are of."""
         return self._definition
 
-    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """No records."""
         return iter(())
 
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """No records."""
         return [], []
 
@@ -62,8 +62,8 @@ class Nothing(Source):
         """Nothing to let go of."""
 
 
-class Means(Enum):
-    """What a state at an instant is made of."""
+class StateOrigin(Enum):
+    """The data from which a past state is made."""
 
     PRESENT = "present"
     """The present state: nothing was changed since."""
@@ -77,15 +77,15 @@ class Means(Enum):
     """Records that what is left of the journal does not touch, from the store; the others by a fold of what is left."""
 
 
-class Way(DescribedStruct, frozen=True):
-    """How the state of a topic at the instant ``at`` is found.
+class PastStatePlan(DescribedStruct, frozen=True):
+    """The plan by which the state of a topic at the instant ``at`` is found.
 
-    ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`Means.FOLD` and
-    :attr:`Means.PIECES`; a fold takes the entries behind the txid ``after``. Lifetimes are judged at ``clock``. For
-    :attr:`Means.VERSIONS`, ``at`` is the instant itself, never EPOCH.
+    ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`StateOrigin.FOLD` and
+    :attr:`StateOrigin.PIECES`; a fold takes the entries behind the txid ``after``. Lifetimes are judged at ``clock``.
+    For :attr:`StateOrigin.VERSIONS`, ``at`` is the instant itself, never EPOCH.
     """
 
-    means: Means
+    means: StateOrigin
     at: int
     clock: int
     current: CurrentSource
@@ -93,7 +93,7 @@ class Way(DescribedStruct, frozen=True):
     after: int = 0
 
 
-def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) -> Way:
+def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) -> PastStatePlan:
     """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
 
     ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
@@ -102,20 +102,20 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
     """
     now = instance.now
     if topic.history is not None:
-        base = stack.enter_context(open_current(instance, topic, now=now))
+        base = stack.enter_context(open_current_source(instance, topic, now=now))
         # what was removed at a later clock stays outside the window when the clock is set back
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
-        means = Means.EMPTY if 0 < at < min(oldest, now) else Means.VERSIONS
-        return Way(means, at or oldest, now, base)
+        means = StateOrigin.EMPTY if 0 < at < min(oldest, now) else StateOrigin.VERSIONS
+        return PastStatePlan(means, at or oldest, now, base)
     clock = min(at, now)
     # Lifetimes are judged at the instant: a record that has expired since was there (behaviour 11.15).
-    current = stack.enter_context(open_current(instance, topic, now=clock))
-    settled = max(current.meta.last_time, current.overlay.last_time if current.overlay is not None else 0)
+    current = stack.enter_context(open_current_source(instance, topic, now=clock))
+    settled = max(current.meta.last_time, current.memtable.last_time if current.memtable is not None else 0)
     # before the removal mark, records were still there that have been removed from the store since
     first = max(settled, current.meta.removal_mark)
     # Nothing was changed since, so the present state is that of the instant, with lifetimes judged at it.
     if at >= first:
-        return Way(Means.PRESENT, at, clock, current)
+        return PastStatePlan(StateOrigin.PRESENT, at, clock, current)
     if not topic.journalled:
         raise _make_too_early_error(topic, first, "it has no History and no journal")
     # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
@@ -128,60 +128,62 @@ def way_at(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) ->
         why = "the journal does not have the records published before the topic was added to it"
         raise _make_too_early_error(topic, first, why) from error
     # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
-    after = 0 if topic.file is not None else recovery_start(topic, log, instance)
+    after = 0 if topic.file is not None else find_recovery_start(topic, log, instance)
     # What the means are chosen for has to be there still when they are used: without the first entries of a key, a fold
     # would take the record for one that never was.
-    log.need_all(after)
-    return Way(Means.FOLD if reaches(topic, log, after) else Means.PIECES, at, at, current, log, after)
+    log.require_files_after(after)
+    return PastStatePlan(
+        StateOrigin.FOLD if has_all_entries(topic, log, after) else StateOrigin.PIECES, at, at, current, log, after
+    )
 
 
-def open_at(instance: Instance, topic: TopicConfig, at: int) -> Source:
-    """A configured topic as of ``at`` (microseconds UTC): what :func:`way_at` says, and raises."""
+def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
+    """A configured topic as of ``at`` (microseconds UTC): what :func:`plan_past_state` says, and raises."""
     with ExitStack() as stack:
-        way = way_at(instance, topic, at, stack)
-        if way.means is Means.EMPTY:
-            return Nothing(way.current.definition)
-        if way.means is Means.FOLD:
+        way = plan_past_state(instance, topic, at, stack)
+        if way.means is StateOrigin.EMPTY:
+            return EmptySource(way.current.definition)
+        if way.means is StateOrigin.FOLD:
             assert way.log is not None
             return _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
-        if way.means is Means.PIECES:
+        if way.means is StateOrigin.PIECES:
             made: Source = _open_pieced_source(instance, topic, way)
             assert way.log is not None
             way.log.close()
         else:
             made = way.current
-            if way.means is Means.VERSIONS:
+            if way.means is StateOrigin.VERSIONS:
                 made = VersionsSource(way.current, topic, way.at)
         stack.pop_all()  # the present state is a part of what is handed out, and is closed with it
         return made
 
 
-def open_range(instance: Instance, topic: TopicConfig, since: int, until: int | None) -> Source:
-    """What the journal's entries behind the instant ``since``, up to ``until``, say of the keys that they touch.
+def open_range_source(instance: Instance, topic: TopicConfig, since: int, until: int | None) -> Source:
+    """Open what entries behind the instant ``since``, up to ``until``, say of the keys that they touch.
 
     Both in microseconds UTC, ``until`` None for now. A key whose last entry there is a deletion has no record. Raises
     MissingError ``SOW-QRY-021`` where no journal records the topic, and what opening it raises.
     """
     if not topic.journalled:
         raise MissingError("SOW-QRY-021", f"{topic.name!r} has no journal", hint="give one instant instead of a range")
-    whole = topic.whole
+    whole = topic.whole_topic
     with ExitStack() as stack:
         log = stack.enter_context(open_whole_log(instance))
         ref = whole.name, whole.message_type
         after = 0
         # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.
-        for block in log.blocks(topic=ref):
+        for block in log.iter_blocks(topic=ref):
             if block.header.earliest > since:
                 break
-            places = places_of(block, ref, at=since, unkeyed=True)
+            places = find_entry_places(block, ref, at=since, unkeyed=True)
             after = block.first_txid + places[-1] if places else after
         clock = instance.now if until is None else min(until, instance.now)
-        return narrowed(_fold_journal_until(instance, whole, log, after, until, clock), topic)
+        return narrow_source(_fold_journal_until(instance, whole, log, after, until, clock), topic)
 
 
-def open_file_at(instance: Instance, path: Path, at: int) -> Source:
+def open_past_file(instance: Instance, path: Path, at: int) -> Source:
     """A bare store file as of ``at``: from its versions, else only where nothing has changed since."""
-    base = open_file(instance, path)
+    base = open_file_source(instance, path)
     if base.meta.versions:
         return VersionsSource(base, None, at)
     # The file follows no journal here: only when nothing in it is later than the instant is it the state of that
@@ -202,19 +204,19 @@ def _fold_journal_until(
     instance: Instance, topic: TopicConfig, log: Journal, after: int, at: int | None, clock: int
 ) -> CurrentSource:
     """The journal's entries behind a txid and up to an instant, as a store in a temporary directory."""
-    from sowctl.engine.fold.rebuild import rebuild
-    from sowctl.engine.fold.tempstore import aside
+    from sowctl.engine.fold.rebuild import rebuild_stores
+    from sowctl.engine.fold.tempstore import open_temporary_topic
 
     with ExitStack() as stack:
-        then = stack.enter_context(aside(topic, "then"))
+        then = stack.enter_context(open_temporary_topic(topic, "then"))
         assert then.file is not None
-        rebuild(instance, log, [then], after={(topic.name, topic.message_type): after}, at=at)
+        rebuild_stores(instance, log, [then], after={(topic.name, topic.message_type): after}, at=at)
         # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
-        base = stack.enter_context(open_file(instance, then.file))
+        base = stack.enter_context(open_file_source(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
 
 
-def _open_pieced_source(instance: Instance, topic: TopicConfig, way: Way) -> Source:
+def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePlan) -> Source:
     """Journals that do not reach back: untouched records from the store, the others from what is left of the log.
 
     Provable is the state from the instant on at which the last entry stands that replaced or deleted a record which the
@@ -223,26 +225,26 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: Way) -> Sou
     assert way.log is not None
     ref = topic.name, topic.message_type
     # what was replaced or deleted before the oldest file is not in the store any more
-    removed = way.current.meta.removal_mark if expires(topic.expiration) else 0
-    provable, touched = provable_from(way.log, ref, max(way.log.before(ref).last_time, removed))
+    removed = way.current.meta.removal_mark if can_expire(topic.expiration) else 0
+    provable, touched = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
     if way.at < provable:
         raise _make_too_early_error(topic, provable, "older journals were removed")
     then = _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
     return _PiecedSource(way.current, then, touched, topic, way.at)
 
 
-def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:
+def find_provable_start(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:
     """The first instant whose state the entries of a topic behind ``after`` prove, and the keys that they touch.
 
     ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.
     """
     touched: set[bytes] = set()
     provable = since
-    for block in log.blocks(after=after, topic=ref):
-        columns, own = block.columns(), block.topics.index(ref)
+    for block in log.iter_blocks(after=after, topic=ref):
+        columns, own = block.decode_columns(), block.topics.index(ref)
         keys, skip = bytes(columns.keys), max(0, after + 1 - block.first_txid)
         for place, (topic, flags) in enumerate(zip(columns.topics, columns.flags, strict=True)):
-            if topic != own or place < skip or flags & UNKEYED:
+            if topic != own or place < skip or flags & UNKEYED_FLAG:
                 continue
             key = keys[8 * place : 8 * place + 8]
             # Only a key's first entry is looked at: what stood before it is the question.
@@ -251,7 +253,7 @@ def provable_from(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple
             touched.add(key)
             # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
             # file that is gone: before this entry's time the key's state cannot be told.
-            if not flags & INSERTED:
+            if not flags & INSERTED_FLAG:
                 provable = max(provable, columns.times[place])
     return provable, touched
 
@@ -269,19 +271,19 @@ class _PiecedSource(Source):
         """Message type and keys, as the store has them that the records are of."""
         return self._current.definition
 
-    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         # A key is either touched or not, so it comes from one of the two streams alone.
-        then, now = self._then.part(size, start, stop), self._current.part(size, start, stop)
+        then, now = self._then.read_part(size, start, stop), self._current.read_part(size, start, stop)
         untouched = (row for batch in now for row in zip(*self._filter_untouched(batch), strict=True))
-        rows = by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
+        rows = group_by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
         while some := list(islice(rows, size)):
             yield [key for key, _ in some], [values[-1] for _, values in some]
 
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
-        found = dict(zip(*self._then.lookup(keys), strict=True))
-        found.update(zip(*self._filter_untouched(self._current.lookup(keys)), strict=True))
+        found = dict(zip(*self._then.find_records(keys), strict=True))
+        found.update(zip(*self._filter_untouched(self._current.find_records(keys)), strict=True))
         chosen = sorted(found)
         return chosen, [found[key] for key in chosen]
 
@@ -298,8 +300,8 @@ class _PiecedSource(Source):
             if key not in self._touched
             # An untouched record was written by an entry before the oldest file; one of a later time than asked for is
             # left out.
-            and stamps(value)[1] <= self._at
-            and not is_expired(rule, expiration_of(value), self._at)
+            and read_stamps(value)[1] <= self._at
+            and not is_expired(rule, read_expiration(value), self._at)
         ]
         return [key for key, _ in kept], [value for _, value in kept]
 

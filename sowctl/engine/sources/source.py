@@ -1,4 +1,4 @@
-"""What all readable states of a topic have in common, whatever they are made of (principles 2 and 5).
+"""The protocols of all readable states of a topic, whatever they are made of (principles 2 and 5).
 
 :class:`Source` is what verbs ask. :class:`StoredSource` is the present state as a store has it, for what needs more
 than records: indexes, counts, marked runs, further processes. Implemented by the modules of this room alone; no caller
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from sowctl.store.read import LinedBatch, Run
+from sowctl.store.read import LineBatch, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.fold.overlay import Overlay
+    from sowctl.engine.fold.memtable import Memtable
     from sowctl.store.codec import Offsets
     from sowctl.store.integrity import Marks
     from sowctl.store.meta import Definition, StoreMeta
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
-Matched = tuple[list[bytes], Sequence[bytes]]
+MatchedPairs = tuple[list[bytes], Sequence[bytes]]
 """Keys and stored values; these may be cut out of larger pieces only when they are asked for (``codec.Uncut``)."""
 
 
@@ -43,25 +43,25 @@ class Source(Protocol):
         ...
 
     @property
-    def stored(self) -> StoredSource | None:
+    def stored_source(self) -> StoredSource | None:
         """Itself where it is the present state of a whole store; None where records can only be read one after the
         other or by key: the past, and a part of the logical topics of a store."""
         return None
 
     @property
-    def base(self) -> Source:
+    def base_source(self) -> Source:
         """The source that is read for this one: that of the whole topic for some of its logical topics, else itself."""
         return self
 
-    def batches(self, size: int) -> Iterator[Pairs]:
+    def read_batches(self, size: int) -> Iterator[Pairs]:
         """All visible records in key order."""
-        return self.part(size)
+        return self.read_part(size)
 
-    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         ...
 
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
         ...
 
@@ -74,14 +74,14 @@ class StoredSource(Source, Protocol):
     """The present state of a whole store: what indexes, counts and further processes ask besides.
 
     ``path`` is that of the store, None if it lives only as long as this source; ``hides``: records may have expired;
-    ``scanned`` counts the store's records that :meth:`Source.part` and :meth:`runs` have passed;
+    ``scanned`` counts the store's records that :meth:`Source.read_part` and :meth:`read_runs` have passed;
     ``processes`` is how many read a part of its keys each.
     """
 
     config: TopicConfig | None
     path: Path | None
     meta: StoreMeta
-    overlay: Overlay | None
+    memtable: Memtable | None
     hides: bool
     scanned: int
     processes: int
@@ -96,31 +96,33 @@ class StoredSource(Source, Protocol):
         """The highest txid that this state contains."""
         ...
 
-    def runs(
+    def read_runs(
         self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """What :meth:`Source.part` yields, with the marked bytes in which all values of a batch stand, if there are.
+        """Yield the visible records, with the marked bytes in which a batch's values stand, if there are.
 
-        The caller asks :func:`~sowctl.store.integrity.refuse_short` of the values that it takes apart.
+        The caller asks :func:`~sowctl.store.integrity.require_full_length` of the values that it takes apart.
         """
         ...
 
-    def lined(self, size: int) -> Iterator[LinedBatch] | None:
-        """What :meth:`Source.part` yields of all records, as lines of text wherever the store's file shows them so.
+    def read_lines(self, size: int) -> Iterator[LineBatch] | None:
+        """Yield all visible records, as lines of text wherever the store's file shows them so.
 
         None where a scan is the way. Raises ImportError without numpy.
         """
         ...
 
-    def visible_records(self) -> int:
-        """How many records there are to see."""
+    def count_visible(self) -> int:
+        """Count the visible records."""
         ...
 
-    def at_spots(self, keys: Sequence[bytes], spots: Offsets) -> Matched:
-        """As :meth:`Source.lookup`, for keys in order that no overlay holds and whose values lay at ``spots``."""
+    def read_at_offsets(self, keys: Sequence[bytes], locations: Offsets) -> MatchedPairs:
+        """As :meth:`Source.find_records`, for keys in order that no memtable holds and whose values lay at
+        ``locations``.
+        """
         ...
 
 
-def alone(pairs: Iterable[Pairs]) -> Iterator[Run]:
+def build_bare_runs(pairs: Iterable[Pairs]) -> Iterator[Run]:
     """Batches whose values stand in no run of bytes."""
     return ((keys, values, None) for keys, values in pairs)

@@ -1,4 +1,4 @@
-"""Whether a store says what the journals say: built anew aside, up to where it stands, and digests compared.
+"""Verifying a store against the journals: built anew aside, up to where it stands, digests compared.
 
 Called by :mod:`sowctl.engine.verbs.replay`, which then only compares. Ruled by ``sow-store(5)``, Digest, and
 ``sowctl-replay(1)``, --verify.
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.fold.rebuild import CheckOf, rebuild
-from sowctl.engine.fold.tempstore import aside
+from sowctl.engine.fold.blocks import read_entry_values
+from sowctl.engine.fold.rebuild import RecordCheckFactory, rebuild_stores
+from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.sources.current import open_current, open_file
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.sources.current import open_current_source, open_file_source
+from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.sources.source import Pairs
-from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, definition_of, meta_of, refuse_other_keys
+from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, build_definition, read_meta, refuse_other_keys
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
-from sowctl.store.codec import TOMBSTONE
+from sowctl.store.codec import TOMBSTONE_FLAG
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 VERIFY_BATCH_RECORDS = 1000
 
 
-def verify(
-    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, check_of: CheckOf
+def verify_store(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, check_of: RecordCheckFactory
 ) -> ReplayReport:
     """Build the store aside, up to where the live one stands, and compare digests at one clock.
 
@@ -53,33 +53,33 @@ def verify(
     if options.until_txid is not None or options.until_time is not None:
         raise UsageError("SOW-RPL-005", "--verify compares the current state, so it cannot be combined with --until")
     if topic.file is None:
-        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+        return ReplayReport.for_topic(topic, "skipped", note="the topic is transient: it has no file")
     ref = topic.name, topic.message_type
     if not topic.file.exists():
-        if log.topic_state(ref).last_txid == 0:
-            return ReplayReport.of(topic, "skipped", note="no message was ever published")
-        return ReplayReport.of(topic, "differs", note="the store is missing")
+        if log.find_topic_state(ref).last_txid == 0:
+            return ReplayReport.for_topic(topic, "skipped", note="no message was ever published")
+        return ReplayReport.for_topic(topic, "differs", note="the store is missing")
     try:
-        meta = meta_of(topic.file, instance)
-        live = digest(frozen, Target(topic=topic))
+        meta = read_meta(topic.file, instance)
+        live = compute_digest(frozen, Target(topic=topic))
         assert instance.config is not None
-        refuse_other_keys(topic, definition_of(instance.config.name, topic), meta.definition)
+        refuse_other_keys(topic, build_definition(instance.config.name, topic), meta.definition)
         # Aside and in a temporary place: comparing changes nothing, and needs no lock.
-        with aside(topic, "verify") as beside:
+        with open_temporary_topic(topic, "verify") as beside:
             # Up to the txid that the live state contains, so that entries appended meanwhile do not differ.
-            built = rebuild(frozen, log, [beside], until=live.txid, check_of=check_of)[0]
-            report = replace(built, topic=topic).report("verified")
+            built = rebuild_stores(frozen, log, [beside], until=live.txid, check_of=check_of)[0]
+            report = replace(built, topic=topic).build_report("verified")
             report.digest = live.digest
             # The journals do not reach back: a store built from them lacks older records, so digests cannot be equal.
-            if not log.covers(ref):
+            if not log.covers_topic(ref):
                 return _verify_remaining_entries(frozen, log, topic, live.txid, beside, report)
-            other = digest(frozen, Target(topic=replace(beside, journalled=False)))
+            other = compute_digest(frozen, Target(topic=replace(beside, journalled=False)))
     except (MissingError, DamageError, RefusedError) as error:
         # Damage of the store is an answer: it differs. Damage of the journal is none, because there is nothing to
         # compare with.
         if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
             raise  # the journal is damaged, or cannot explain the store: nothing was compared
-        return ReplayReport.of(topic, "differs", note=error.message)
+        return ReplayReport.for_topic(topic, "differs", note=error.message)
     if other.digest != live.digest:
         report.action, report.other_digest, report.note = "differs", other.digest, live.note
     return report
@@ -88,29 +88,32 @@ def verify(
 def _verify_remaining_entries(
     instance: Instance, log: Journal, topic: TopicConfig, until: int, beside: TopicConfig, report: ReplayReport
 ) -> ReplayReport:
-    """What can be said where older journals are gone: of each key that is left in them, the last entry."""
+    """Verify a store where older journals are gone: of each key left in them, the last entry."""
     assert beside.file is not None
     ref = topic.name, topic.message_type
     begin = f"the journals begin at txid {log.first_txid}"
     deleted: set[bytes] = set()
-    for block in log.blocks(topic=ref, until=until):
-        for key, value in zip(*values_of(block, ref, until=until), strict=True):
+    for block in log.iter_blocks(topic=ref, until=until):
+        for key, value in zip(*read_entry_values(block, ref, until=until), strict=True):
             # In txid order, so what is left in the set are keys whose last entry is a deletion.
-            (deleted.add if value[0] & TOMBSTONE else deleted.discard)(key)
+            (deleted.add if value[0] & TOMBSTONE_FLAG else deleted.discard)(key)
     compared = wrong = 0
-    with closing(open_current(instance, topic)) as live, closing(open_file(instance, beside.file)) as then:
+    with (
+        closing(open_current_source(instance, topic)) as live,
+        closing(open_file_source(instance, beside.file)) as then,
+    ):
         gone = sorted(deleted)
         parts: Iterator[Pairs] = (
             (gone[at : at + VERIFY_BATCH_RECORDS], []) for at in range(0, len(gone), VERIFY_BATCH_RECORDS)
         )
-        for keys, values in chain(then.batches(VERIFY_BATCH_RECORDS), parts):
-            found = dict(zip(*live.lookup(keys), strict=True))
+        for keys, values in chain(then.read_batches(VERIFY_BATCH_RECORDS), parts):
+            found = dict(zip(*live.find_records(keys), strict=True))
             expected = dict(zip(keys, values, strict=False))
             if live.hides:
                 # What has expired is hidden here and was perhaps removed there: neither says anything.
-                from sowctl.engine.topics.expiration import unexpired
+                from sowctl.engine.topics.expiration import find_unexpired
 
-                shown = unexpired(values, instance.now)
+                shown = find_unexpired(values, instance.now)
                 expected = {keys[place]: values[place] for place in shown}
             compared += len(keys)
             wrong += sum(found.get(key) != expected.get(key) for key in keys)

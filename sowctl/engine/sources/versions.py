@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.inorder import AllInOrder
-from sowctl.engine.sources.merge import by_key
+from sowctl.engine.fold.merge_layers import AllChanges
+from sowctl.engine.sources.merge import group_by_key
 from sowctl.engine.sources.source import Pairs, Source
-from sowctl.engine.topics.positions import naming_replay
-from sowctl.engine.topics.retention import Version, as_of, extend, retention, version_of
+from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.topics.retention import Version, build_retention, decode_version, extend_versions, find_version_at
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -29,25 +29,25 @@ class VersionsSource(Source):
         self.topic, self.message_type, self.meta = base.topic, base.message_type, base.meta
         self._base, self._at = base, at
         self._config = topic
-        self._rule = retention(topic.history) if topic is not None else None
+        self._rule = build_retention(topic.history) if topic is not None else None
         # All changes, not the newest of each key: one of those between may have been current at the instant.
-        follows = base.overlay is not None and base.overlay.changes is not None
-        self._updates = base.overlay.all_changes() if base.overlay is not None and follows else None
+        follows = base.memtable is not None and base.memtable.changes is not None
+        self._updates = base.memtable.list_layers() if base.memtable is not None and follows else None
 
     @property
     def definition(self) -> Definition:
         """Message type and keys, as the store has them that the records are of."""
         return self.meta.definition
 
-    def part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
         """The records of the instant from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         keys: list[bytes] = []
         values: list[bytes] = []
-        with naming_replay(self._config):
+        with add_replay_hint(self._config):
             # Which version was current is decided over stored versions and journalled changes together: a change behind
             # the store may have been the one that replaced a record before the instant.
-            for key, versions in self.timelines(size, start, stop):
-                chosen = as_of(versions, self._at)
+            for key, versions in self.iterate_timelines(size, start, stop):
+                chosen = find_version_at(versions, self._at)
                 if chosen is not None:
                     keys.append(key)
                     values.append(chosen.value)
@@ -57,45 +57,45 @@ class VersionsSource(Source):
         if keys:
             yield keys, values
 
-    def lookup(self, keys: Sequence[bytes]) -> Pairs:
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
         snapshot = self._base.snapshot
         found = []
         for key in sorted(set(keys)):
-            stored = [value for _, _, value in snapshot.versions(key)]
-            stored += snapshot.get_many([key]).values()
-            chosen = as_of(self._extend_timeline(stored, self._list_key_updates(key)), self._at)
+            stored = [value for _, _, value in snapshot.read_versions(key)]
+            stored += snapshot.read_values([key]).values()
+            chosen = find_version_at(self._extend_timeline(stored, self._list_key_updates(key)), self._at)
             if chosen is not None:
                 found.append((key, chosen.value))
         return [key for key, _ in found], [value for _, value in found]
 
-    def timeline(self, key: bytes) -> list[Version]:
+    def read_timeline(self, key: bytes) -> list[Version]:
         """All versions of a key, oldest first, the current one last."""
         snapshot = self._base.snapshot
-        stored = [value for _, _, value in snapshot.versions(key)]
-        return self._extend_timeline(stored + list(snapshot.get_many([key]).values()), self._list_key_updates(key))
+        stored = [value for _, _, value in snapshot.read_versions(key)]
+        return self._extend_timeline(stored + list(snapshot.read_values([key]).values()), self._list_key_updates(key))
 
     def close(self) -> None:
         """Let go of the snapshot."""
         self._base.close()
 
     def _list_key_updates(self, key: bytes) -> list[bytes]:
-        return self._updates.all_of(key) if self._updates is not None else []
+        return self._updates.read_key_changes(key) if self._updates is not None else []
 
     def _extend_timeline(self, stored: list[bytes], updates: list[bytes]) -> list[Version]:
-        versions = [version_of(value) for value in stored]
+        versions = [decode_version(value) for value in stored]
         # The rule that a writer will apply to these entries, at their own times: a reader sees the versions that the
         # store will have.
-        return extend(versions, updates, self._rule) if updates and self._rule is not None else versions
+        return extend_versions(versions, updates, self._rule) if updates and self._rule is not None else versions
 
-    def timelines(
+    def iterate_timelines(
         self, size: int, start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[tuple[bytes, list[Version]]]:
         """Every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
         # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
         older = ((key[:8], value) for key, value in _flatten_batches(snapshot.scan_history(start, stop, size)))
-        stored = by_key(older, _flatten_batches(snapshot.scan(start, stop, size)))
+        stored = group_by_key(older, _flatten_batches(snapshot.scan_records(start, stop, size)))
         if self._updates is None:
             yield from ((key, self._extend_timeline(values, [])) for key, values in stored)
             return
@@ -103,7 +103,7 @@ class VersionsSource(Source):
         # behind it one of the changes or none.
         before = ((key, (values, list[bytes]())) for key, values in stored)
         behind = ((key, (list[bytes](), values)) for key, values in self._read_changes_by_key(size, start, stop))
-        for key, found in by_key(before, behind):
+        for key, found in group_by_key(before, behind):
             yield key, self._extend_timeline(found[0][0], found[-1][1])
 
     def _read_changes_by_key(
@@ -111,7 +111,7 @@ class VersionsSource(Source):
     ) -> Iterator[tuple[bytes, list[bytes]]]:
         """All changes behind the store by key, in key order."""
         assert self._updates is not None
-        for _, window in AllInOrder(self._updates, size, start, stop).upto(None):
+        for _, window in AllChanges(self._updates, size, start, stop).read_upto(None):
             yield from sorted(window.items())
 
 

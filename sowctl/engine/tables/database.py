@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sowctl.arrow.needed import need
-from sowctl.engine.tables.members import named_members
-from sowctl.engine.tables.named import JOURNAL, NamedTable, fields_of, table_named
-from sowctl.engine.tables.results import Result, fetched_type
-from sowctl.engine.tables.statement import Names, names_of, words_of
+from sowctl.arrow.requirements import require_packages
+from sowctl.engine.tables.members import select_named_members
+from sowctl.engine.tables.results import Result, choose_fetch_type
+from sowctl.engine.tables.statement import StatementNames, parse_names, parse_words
+from sowctl.engine.tables.table_names import JOURNAL_TABLE, NamedTable, find_table, list_fields
 from sowctl.engine.tables.topic import TableRead
-from sowctl.engine.views.moment import ViewInstant, together
-from sowctl.engine.views.opening import open_entry
+from sowctl.engine.views.instant import ViewInstant, run_with_topics
+from sowctl.engine.views.openers import open_entry
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 T = TypeVar("T")
-BATCH = 10_000
+BATCH_ROWS = 10_000
 """Rows of a result that are made at a time."""
-_LATER = re.compile(
+_DEFINITION_PATTERN = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:VIEW|MACRO|FUNCTION)\s+(?:IF\s+NOT\s+EXISTS\s+)?"
     r"(?:[\w.]*\.)?(?:\"(?P<quoted>(?:[^\"]|\"\")+)\"|(?P<plain>\w+))",
     re.IGNORECASE,
 )
 """What makes a view or macro, and its name."""
-_SILENT = (
+_SILENT_KINDS = (
     *("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "CREATE_FUNC", "ALTER", "DROP", "TRANSACTION", "COPY"),
     *("SET", "VARIABLE_SET", "PREPARE", "ATTACH", "DETACH", "LOAD", "EXPORT", "COPY_DATABASE", "VACUUM", "ANALYZE"),
 )
 """Kinds of statements that only do something: what DuckDB says of them are no rows."""
-_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
-_NO_COLUMN = re.compile(r'Referenced column "([^"]+)" not found')
-_PLACE = re.compile(r"LINE (\d+): ")
-_CLOSED = {
+_SHOW_TABLES_PATTERN = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
+_NO_COLUMN_PATTERN = re.compile(r'Referenced column "([^"]+)" not found')
+_LINE_PATTERN = re.compile(r"LINE (\d+): ")
+_CLOSED_SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -62,14 +62,14 @@ class Database:
     """DuckDB over an instance. A context manager. Raises ConfigError ``SOW-EXC-001`` where a package is missing."""
 
     def __init__(self, instance: Instance, *, files: bool = False) -> None:
-        need("sql", "duckdb", "pyarrow")
+        require_packages("sql", "duckdb", "pyarrow")
         import duckdb
 
         # One clock for the whole run: a record does not expire between two statements.
         now = instance.now
         self._instance = replace(instance, clock=lambda: now)
         self._error: type[Exception] = duckdb.Error
-        settings: dict[str, Any] = {} if files else dict(_CLOSED)
+        settings: dict[str, Any] = {} if files else dict(_CLOSED_SETTINGS)
         self._connection: Any = duckdb.connect(":memory:", config=settings)
         # Names are those of topics, never those of variables of this program.
         self._connection.execute("SET python_enable_replacements = false")
@@ -89,7 +89,7 @@ class Database:
         self._connection.close()
         self._directory.cleanup()
 
-    def results(self, text: str) -> Iterator[Result]:
+    def run_statements(self, text: str) -> Iterator[Result]:
         """Run the statements of a text: the rows of each that has some, to be read before the next one is asked for.
 
         Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, LockedError ``SOW-VIW-001`` where tables are written
@@ -98,23 +98,23 @@ class Database:
         # Bytes of a command line that are no UTF-8 come as half surrogates, which DuckDB does not take.
         for kind, statement in self._statements(text.encode("utf-8", "replace").decode()):
             # DuckDB knows tables only while a statement names them.
-            statement = self._listing() if _TABLES.fullmatch(statement) else statement
-            names = self._named(statement)
+            statement = self._build_listing() if _SHOW_TABLES_PATTERN.fullmatch(statement) else statement
+            names = self._collect_names(statement)
             registered = self._register(names)
             try:
-                found = self._awaited(partial(self._connection.sql, statement))
-                if found is not None and kind not in _SILENT:
+                found = self._await_result(partial(self._connection.sql, statement))
+                if found is not None and kind not in _SILENT_KINDS:
                     yield self._result(found)
                     del found
             except self._error as problem:
-                raise self._explained(problem, names) from None
+                raise self._explain_error(problem, names) from None
             self._remember(statement)
             # Not behind an error: then the connection is closed at once.
             for name in registered:
                 self._connection.unregister(name)
 
-    def _awaited(self, work: Callable[[], T]) -> T:
-        """What DuckDB answers to a call, which a signal ends.
+    def _await_result(self, work: Callable[[], T]) -> T:
+        """Return what DuckDB answers to a call, which a signal ends.
 
         It works in a thread of its own: Python's handlers run in this one, which would not hear of a signal before the
         call has returned.
@@ -143,10 +143,10 @@ class Database:
             raise problems[0]
         return results[0]
 
-    def _named(self, statement: str) -> Names:
-        """What a statement names, itself or by views and macros that earlier ones have made."""
-        names = names_of(self._connection, statement)
-        words = words_of(statement)
+    def _collect_names(self, statement: str) -> StatementNames:
+        """Collect what a statement names, itself or by views and macros that earlier ones have made."""
+        names = parse_names(self._connection, statement)
+        words = parse_words(statement)
         within = [tables for name, tables in self._made.items() if name in words]
         if not within:
             return names
@@ -156,41 +156,41 @@ class Database:
 
     def _remember(self, statement: str) -> None:
         """A view or macro reads its tables when it is asked: later statements that name it need them, too."""
-        match = _LATER.match(statement)
+        match = _DEFINITION_PATTERN.match(statement)
         if match is not None:
             name = (match["quoted"] or match["plain"]).replace('""', '"').lower()
-            self._made[name] = self._named(statement).tables
+            self._made[name] = self._collect_names(statement).tables
 
     def _statements(self, text: str) -> list[tuple[str, str]]:
         """Kind and text of each."""
         try:
             return [(one.type.name, one.query) for one in self._connection.extract_statements(text)]
         except self._error as problem:
-            raise self._explained(problem) from None
+            raise self._explain_error(problem) from None
 
     def _result(self, found: Any) -> Result:
         """The rows of a relation, fetched in forms that hold every value."""
         import pyarrow as pa
 
         names, types = list(found.columns), list(found.types)
-        sent = [fetched_type(kind) for kind in types]
+        sent = [choose_fetch_type(kind) for kind in types]
         if any(sent):
             casts = [f"#{at}" if one is None else f"CAST(#{at} AS {one})" for at, one in enumerate(sent, 1)]
             found = found.project(", ".join(f'{one} AS "{at}"' for at, one in enumerate(casts)))
         # The name in DuckDB from 1.4 on, and the one before.
         read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-        reader: pyarrow.RecordBatchReader = self._awaited(partial(read, BATCH))
+        reader: pyarrow.RecordBatchReader = self._await_result(partial(read, BATCH_ROWS))
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
             none = True
             while True:
                 try:
-                    yield self._awaited(reader.read_next_batch)
+                    yield self._await_result(reader.read_next_batch)
                     none = False
                 except StopIteration:
                     break
                 except pa.ArrowException as problem:
-                    raise self._explained(problem) from None
+                    raise self._explain_error(problem) from None
             if none:
                 # Its columns have types all the same.
                 schema = reader.schema
@@ -198,10 +198,10 @@ class Database:
 
         return Result(names, types, batches())
 
-    def _register(self, names: Names) -> list[str]:
+    def _register(self, names: StatementNames) -> list[str]:
         """Register the tables that a statement names, all as of one instant; their names."""
         instance, place = self._instance, Path(self._directory.name)
-        tables = [found for name in names.tables if (found := table_named(instance, name)) is not None]
+        tables = [found for name in names.tables if (found := find_table(instance, name)) is not None]
         first: dict[str, NamedTable] = {}
         for one in tables:
             other = first.setdefault(one.name.lower(), one)
@@ -214,34 +214,36 @@ class Database:
             self.reads = []
             read = {one.name: one.read(moment, names, place, self.reads.append) for one in tables}
             self._empty = [name for name, table in read.items() if not table.num_rows]
-            return {name: named_members(table, name, names) for name, table in read.items()}
+            return {name: select_named_members(table, name, names) for name, table in read.items()}
 
         self._empty = []
         made: dict[str, pyarrow.Table] = {}
         if tables:
-            refs = dict.fromkeys(chain.from_iterable(one.refs(instance) for one in tables))
-            made = together(instance, list(refs), None, open_entry, read_tables, what="the tables of the statement")
+            refs = dict.fromkeys(chain.from_iterable(one.list_refs(instance) for one in tables))
+            made = run_with_topics(
+                instance, list(refs), None, open_entry, read_tables, what="the tables of the statement"
+            )
         for name, table in made.items():
             self._connection.register(name, table)
         return list(made)
 
-    def _listing(self) -> str:
-        """What SHOW TABLES asks."""
+    def _build_listing(self) -> str:
+        """Return the statement that SHOW TABLES stands for."""
         config = self._instance.config
-        names = [*(() if config is None else (entry.name for entry in config.sow)), JOURNAL]
+        names = [*(() if config is None else (entry.name for entry in config.sow)), JOURNAL_TABLE]
         texts = ", ".join("('" + name.replace("'", "''") + "')" for name in names)
         return f"SELECT name FROM (VALUES {texts}) AS tables(name)"
 
-    def _explained(self, problem: Exception, names: Names | None = None) -> UsageError:
+    def _explain_error(self, problem: Exception, names: StatementNames | None = None) -> UsageError:
         words, _, rest = str(problem).partition("\n")
         hint = None
-        if names is not None and (match := _NO_COLUMN.search(words)) is not None:
+        if names is not None and (match := _NO_COLUMN_PATTERN.search(words)) is not None:
             # The candidates that DuckDB names are those that the statement names itself: no others were read.
             if self._empty:
                 words = f"{match[0]}, and table {self._empty[0]!r} has no records, so its columns are unknown"
                 hint = "without records, only count(*) and the names of its key fields can be used"
                 return UsageError("SOW-EXC-024", words, hint=hint)
-            fields = [one for name in names.tables for one in fields_of(self._instance, name)]
+            fields = [one for name in names.tables for one in list_fields(self._instance, name)]
             near = get_close_matches(match[1].lower(), fields, n=1)
             known = f"fields: {', '.join(dict.fromkeys(fields))}" if fields else None
             return UsageError("SOW-EXC-020", match[0], hint=f"did you mean {near[0]}?" if near else known)
@@ -252,7 +254,7 @@ class Database:
         excerpt = None
         # DuckDB shows the line of the statement as "LINE 3: ...", and below it what is meant, marked by ^.
         for number, line in enumerate(lines):
-            if (place := _PLACE.match(line)) is not None:
+            if (place := _LINE_PATTERN.match(line)) is not None:
                 words += f" at line {place[1]}"
                 marks = lines[number + 1] if lines[number + 1 :] and set(lines[number + 1].strip()) == {"^"} else ""
                 excerpt = f"  {line[place.end() :]}" + (f"\n  {marks[place.end() :]}" if marks else "")

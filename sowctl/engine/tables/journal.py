@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sowctl.arrow.entries import EntryColumns, entry_column
-from sowctl.arrow.passes import MessageBlock, write_columns
+from sowctl.arrow.column_passes import MessageBlock, write_columns
+from sowctl.arrow.entries import EntryColumns, build_entry_column
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
-from sowctl.messages.base import exact_view_of
+from sowctl.messages.base import find_exact_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,33 +24,37 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.tables.statement import Names
+    from sowctl.engine.tables.statement import StatementNames
     from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
 
-COLUMNS = (
+ENTRY_COLUMNS = (
     *("_txid", "_timestamp", "_operation", "_topic", "_message_type", "_logical_topic", "_sow_key", "_user_key"),
     *("_expiration", "_client", "_sequence", "_correlation_id", "_bookmark"),
 )
 """What every entry has besides its message."""
-MESSAGE = "payload"
+MESSAGE_COLUMN = "payload"
 """The column of the message, as JSON."""
-ENTRIES = 4096
+MIN_BATCH_ENTRIES = 4096
 """Entries of one batch, at least: what an array costs does not depend on how much is in it."""
 
 
-def journal_table(instance: Instance, names: Names, place: Path, until: int | None) -> pyarrow.Table:
+def read_journal_table(instance: Instance, names: StatementNames, place: Path, until: int | None) -> pyarrow.Table:
     """All entries, up to a txid if one is given; the last block of a moment ends with its last txid."""
     import pyarrow as pa
     from pyarrow import ipc
 
-    wanted = [name for name in (*COLUMNS, MESSAGE) if names.columns is None or name in names.columns] or ["_txid"]
+    wanted = [name for name in (*ENTRY_COLUMNS, MESSAGE_COLUMN) if names.columns is None or name in names.columns] or [
+        "_txid"
+    ]
     path = place / f"{len(list(place.iterdir()))}.arrow"
     writer: Any = None
     with path.open("wb") as out:
         for entries in _batches(instance, until):
             columns = [
-                _messages(instance, entries) if name == MESSAGE else entry_column(name, entries, instance.publisher)
+                _messages(instance, entries)
+                if name == MESSAGE_COLUMN
+                else build_entry_column(name, entries, instance.publisher_id)
                 for name in wanted
             ]
             batch = pa.RecordBatch.from_arrays(columns, wanted)
@@ -62,8 +66,8 @@ def journal_table(instance: Instance, names: Names, place: Path, until: int | No
     return ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def history_table(
-    instance: Instance, topic: TopicConfig, names: Names, place: Path, until: int | None
+def read_history_table(
+    instance: Instance, topic: TopicConfig, names: StatementNames, place: Path, until: int | None
 ) -> pyarrow.Table:
     """The entries of one topic, and the fields of their messages, up to a txid if one is given."""
     import pyarrow as pa
@@ -71,9 +75,9 @@ def history_table(
 
     from sowctl.arrow.files import ArrowFile
 
-    facts = tuple(name for name in COLUMNS if names.columns is None or name in names.columns) or ("_txid",)
+    facts = tuple(name for name in ENTRY_COLUMNS if names.columns is None or name in names.columns) or ("_txid",)
     wanted = None if names.columns is None else names.columns - set(facts)
-    kind = instance.type_of(topic.message_type)
+    kind = instance.find_message_type(topic.message_type)
     ref = (topic.name, topic.message_type)
 
     def blocks() -> Iterator[MessageBlock]:
@@ -82,8 +86,8 @@ def history_table(
             if ref not in topics:
                 continue
             chosen = (places == topics.index(ref)).nonzero()[0]
-            rows = _rows(entries, facts, instance.publisher, chosen.tolist())
-            operations, messages = entries.operations, entries.messages()
+            rows = _rows(entries, facts, instance.publisher_id, chosen.tolist())
+            operations, messages = entries.operations, entries.list_messages()
             # A deletion has no message, and so no fields.
             views = [_view(messages[at], kind) if operations[at] == PUBLISH else b"{}" for at in chosen.tolist()]
             if topic.logical_name is not None:
@@ -98,14 +102,14 @@ def history_table(
     return ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def messages_of(instance: Instance, ref: tuple[str, str]) -> Iterator[list[bytes]]:
+def iterate_messages(instance: Instance, ref: tuple[str, str]) -> Iterator[list[bytes]]:
     """The messages of a topic, its name and message type, as JSON objects, some at a time."""
-    kind = instance.type_of(ref[1])
+    kind = instance.find_message_type(ref[1])
     for entries in _batches(instance, None):
         topics, places = entries.topics
         if ref not in topics:
             continue
-        operations, messages = entries.operations, entries.messages()
+        operations, messages = entries.operations, entries.list_messages()
         chosen = (places == topics.index(ref)).nonzero()[0].tolist()
         yield [_view(messages[at], kind) for at in chosen if operations[at] == PUBLISH]
 
@@ -116,7 +120,7 @@ def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[
     columns = []
     # The logical topic tells which entries are meant, also where it is no column.
     for name in dict.fromkeys((*facts, "_logical_topic")):
-        column = entry_column(name, entries, owner).take(pa.array(chosen, pa.int64()))
+        column = build_entry_column(name, entries, owner).take(pa.array(chosen, pa.int64()))
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
         values = column.to_pylist()
@@ -134,10 +138,10 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
     held: list[Block] = []
     count = 0
     with open_log(instance, whole=True) as log:
-        for block in log.blocks(until=until):
+        for block in log.iter_blocks(until=until):
             held.append(block)
             count += len(block)
-            if count >= ENTRIES:
+            if count >= MIN_BATCH_ENTRIES:
                 yield EntryColumns(held)
                 held, count = [], 0
     if held:
@@ -145,7 +149,7 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
 
 
 def _view(message: bytes, kind: MessageType) -> bytes:
-    return message if kind.json_text else (exact_view_of(kind) or kind.view)(message)
+    return message if kind.json_text else (find_exact_view(kind) or kind.view)(message)
 
 
 def _text(message: bytes, kind: MessageType) -> bytes:
@@ -160,14 +164,14 @@ def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
     kinds = []
     for _, name in topics:
         try:
-            kinds.append(instance.type_of(name))
+            kinds.append(instance.find_message_type(name))
         except ConfigError:
             # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
-            kinds.append(instance.type_of("binary"))
+            kinds.append(instance.find_message_type("binary"))
     found = [
         _text(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None
         for message, place, operation in zip(
-            entries.messages(), places.tolist(), entries.operations.tolist(), strict=True
+            entries.list_messages(), places.tolist(), entries.operations.tolist(), strict=True
         )
     ]
     return pa.array(found, pa.string())

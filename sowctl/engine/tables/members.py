@@ -1,4 +1,4 @@
-"""Which members of messages can be columns of SQL: its names are not empty, and capitals do not tell two apart.
+"""Members of messages as columns of SQL: its names are not empty, and capitals do not tell two apart.
 
 A member whose name a statement writes exactly is that member, also where another one differs in capitals alone. Where a
 statement does not say which of them it means, it is refused: DuckDB would take the first, and number the others.
@@ -16,10 +16,10 @@ from sowctl.values.paths import fold_case
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.engine.tables.statement import Names
+    from sowctl.engine.tables.statement import StatementNames
 
 
-def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Table:
+def select_named_members(table: pyarrow.Table, name: str, names: StatementNames) -> pyarrow.Table:
     """The columns of the table ``name`` that a statement can mean.
 
     Raises UsageError ``SOW-EXC-023`` where two differ in capitals alone and the statement writes not just one of them,
@@ -28,7 +28,7 @@ def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Tabl
     for field in table.schema:
         _refuse_unnamed(name, field)
     left_out: set[str] = set()
-    for alike in _alike(table.column_names):
+    for alike in _group_alike(table.column_names):
         written = {word for word in names.written if fold_case(word) == fold_case(alike[0])}
         if names.columns is None or len(written) != 1 or not written <= set(alike):
             raise _refusal(name, alike)
@@ -36,7 +36,7 @@ def named_members(table: pyarrow.Table, name: str, names: Names) -> pyarrow.Tabl
     return table.drop_columns(sorted(left_out)) if left_out else table
 
 
-def _alike(names: Iterable[str]) -> list[list[str]]:
+def _group_alike(names: Iterable[str]) -> list[list[str]]:
     """The names that are one to SQL, those of each together; only where there are several."""
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -70,7 +70,7 @@ def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = (
         return
     for inner in kind:
         _refuse_unnamed(table, inner, path)
-    for alike in _alike(inner.name for inner in kind):
+    for alike in _group_alike(inner.name for inner in kind):
         shown = " and ".join("/".join((*path, one)) for one in alike)
         words = f"members {shown} of table {table!r} differ only in case, which SQL ignores"
         raise UsageError("SOW-EXC-023", words, hint=f"name other columns instead of *, or use {_query(table)}")

@@ -1,8 +1,9 @@
 """Rows of SQL: what a value of each type of DuckDB is in formats of text and in those of columns (sowctl-types(7)).
 
-:data:`TYPES` decides it, one line for each type. A type that Arrow's arrays do not have, or have with other values, is
-fetched as the text that DuckDB makes of it. Nothing is read by way of Python's dates, which have neither infinities
-nor years beyond 1 to 9999, and no nanoseconds. What a format cannot hold raises; no value becomes another one.
+:data:`RESULT_TYPES` decides it, one line for each type. A type that Arrow's arrays do not have, or have with other
+values, is fetched as the text that DuckDB makes of it. Nothing is read by way of Python's dates, which have neither
+infinities nor years beyond 1 to 9999, and no nanoseconds. What a format cannot hold raises; no value becomes another
+one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from sowctl.arrow.build import interval_text
-from sowctl.arrow.jsoncolumns import odd_text
-from sowctl.described import DescribedStruct
+from sowctl.arrow.jsoncolumns import format_non_finite
+from sowctl.arrow.message_encoder import format_interval
 from sowctl.errors import InputError
+from sowctl.structs import DescribedStruct
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ Cells: TypeAlias = "Callable[[pyarrow.Array], Values]"
 """Makes of an array what its values are in JSON."""
 Convert: TypeAlias = "Callable[[pyarrow.Array], pyarrow.Array]"
 """Makes of an array the one that a format of columns gets. Raises :class:`_Unfit`."""
-Odd: TypeAlias = "Callable[[float], Any]"
+OddFormatter: TypeAlias = "Callable[[float], Any]"
 """What NaN and infinities are."""
 
 _DAY_SECONDS = 86_400
@@ -40,13 +41,15 @@ _EPOCH_DAYS = 719_468
 """Days from 0000-03-01 to 1970-01-01."""
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The days of the years 1 to 9999, which ISO 8601 writes with four digits."""
-_INTERVAL = re.compile(r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):([\d.]+))?")
+_INTERVAL_PATTERN = re.compile(
+    r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):([\d.]+))?"
+)
 _DECIMAL_DIGITS = 38
 """Digits of the widest decimal that readers of Parquet and Arrow have in common."""
 _DECIMAL_HIGH_WORD = 10**_DECIMAL_DIGITS >> 64
 _MAX_NANOSECONDS = (1 << 63) - 1
 _encode = msgspec.json.Encoder().encode
-PARQUET = "parquet"
+PARQUET_FORMAT = "parquet"
 
 
 class _Unfit(Exception):
@@ -54,14 +57,14 @@ class _Unfit(Exception):
 
 
 class ResultType(DescribedStruct, frozen=True):
-    """How values of one type of DuckDB go out.
+    """Conversions of the values of one type of DuckDB.
 
     ``cells``: what they are in JSON. ``fetched``: the type that they are fetched as, None for their own.
     ``convert``: makes the columns of Arrow and Parquet; None where the array is what these get.
     ``convert_parquet``: the same where Parquet gets something else.
     """
 
-    cells: Callable[[Any, Odd], Cells]
+    cells: Callable[[Any, OddFormatter], Cells]
     fetched: str | None = None
     convert: Convert | None = None
     convert_parquet: Convert | None = None
@@ -72,11 +75,11 @@ class Result:
     numbered."""
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], batches: Iterable[pyarrow.RecordBatch]) -> None:
-        self.names = _unique(names)
+        self.names = _make_unique(names)
         self._types = types
         self._batches = batches
 
-    def rows(self, odd: Odd) -> Iterator[list[bytes]]:
+    def iterate_rows(self, odd: OddFormatter) -> Iterator[list[bytes]]:
         """The rows as JSON objects, some at a time; ``odd`` says what NaN and infinities are."""
         cells = [_cells(kind, odd) for kind in self._types]
         names = self.names
@@ -84,29 +87,29 @@ class Result:
             columns = [make(_compact(column)) for make, column in zip(cells, batch.columns, strict=True)]
             yield [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
-    def reader(self, name: str = "arrow") -> pyarrow.RecordBatchReader:
+    def open_reader(self, name: str = "arrow") -> pyarrow.RecordBatchReader:
         """The rows as columns with types, for the format ``arrow`` or ``parquet``.
 
         Reading raises InputError ``SOW-EXC-022`` for a value that the format cannot hold.
         """
         import pyarrow as pa
 
-        converts = [_converter(kind, name == PARQUET) for kind in self._types]
+        converts = [_converter(kind, name == PARQUET_FORMAT) for kind in self._types]
         batches = iter(self._batches)
         first = next(batches, None)
         assert first is not None  # without rows there is an empty one
-        made = self._converted(first, converts, name, 0)
+        made = self._convert_batch(first, converts, name, 0)
 
         def rest() -> Iterator[pyarrow.RecordBatch]:
             yield made
             count = len(made)
             for batch in batches:
-                yield self._converted(batch, converts, name, count)
+                yield self._convert_batch(batch, converts, name, count)
                 count += len(batch)
 
         return pa.RecordBatchReader.from_batches(made.schema, rest())
 
-    def _converted(
+    def _convert_batch(
         self, batch: pyarrow.RecordBatch, converts: Sequence[Convert | None], name: str, before: int
     ) -> pyarrow.RecordBatch:
         import pyarrow as pa
@@ -130,31 +133,31 @@ class Result:
             try:
                 convert(column.take(pa.array([row])))
             except _Unfit as problem:
-                shown = "Parquet" if name == PARQUET else "Arrow"
+                shown = "Parquet" if name == PARQUET_FORMAT else "Arrow"
                 kind = str(self._types[place])
                 words = (
                     f"row {before + row + 1}, column {self.names[place]} ({kind}): {shown} does not support {problem}"
                 )
-                hint = f"use CAST({_quoted(self.names[place])} AS VARCHAR), or a text format such as ndjson"
+                hint = f"use CAST({_quote_name(self.names[place])} AS VARCHAR), or a text format such as ndjson"
                 return InputError("SOW-EXC-022", words, hint=hint)
         raise AssertionError("a column is refused for one of its values")
 
 
-def fetched_type(kind: Any) -> str | None:
+def choose_fetch_type(kind: Any) -> str | None:
     """The type, as SQL has it, that a column of a type is to be fetched as; None for its own.
 
-    Raises InputError ``SOW-EXC-022`` for a type that :data:`TYPES` does not have.
+    Raises InputError ``SOW-EXC-022`` for a type that :data:`RESULT_TYPES` does not have.
     """
-    found = _fetched(kind)
+    found = _format_fetch_type(kind)
     return None if found == str(kind) else found
 
 
-def odd_word(value: float) -> Raw:
+def format_odd_number(value: float) -> Raw:
     """NaN and infinities as words that are no JSON, for formats that have these numbers."""
-    return Raw(odd_text(value).encode())
+    return Raw(format_non_finite(value).encode())
 
 
-def _unique(names: Iterable[str]) -> list[str]:
+def _make_unique(names: Iterable[str]) -> list[str]:
     """Names of columns, each once: a later one of a name gets a number that makes it another one."""
     given = list(names)
     found: dict[str, None] = {}
@@ -166,7 +169,7 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -179,11 +182,11 @@ def _inner(kind: Any) -> list[tuple[str, Any]]:
     return list(children[1:]) if kind.id == "union" else list(children)
 
 
-def _fetched(kind: Any, *, key: bool = False) -> str:
+def _format_fetch_type(kind: Any, *, key: bool = False) -> str:
     name = kind.id
-    if name in NESTED:
+    if name in NESTED_CELLS:
         inner = _inner(kind)
-        parts = [_fetched(child, key=name == "map" and not place) for place, (_, child) in enumerate(inner)]
+        parts = [_format_fetch_type(child, key=name == "map" and not place) for place, (_, child) in enumerate(inner)]
         if all(part == str(child) for part, (_, child) in zip(parts, inner, strict=True)):
             return str(kind)
         if name == "list":
@@ -192,7 +195,7 @@ def _fetched(kind: Any, *, key: bool = False) -> str:
             return f"{parts[0]}[{kind.children[1][1]}]"
         if name in ("map", "tuple"):
             return f"{name}({', '.join(parts)})"
-        named = ", ".join(f"{_quoted(each)} {part}" for (each, _), part in zip(inner, parts, strict=True))
+        named = ", ".join(f"{_quote_name(each)} {part}" for (each, _), part in zip(inner, parts, strict=True))
         return f"{name}({named})"
     # Keys of Arrow's maps are never null, as the keys of a map without any are.
     if key and name == "null":
@@ -201,7 +204,7 @@ def _fetched(kind: Any, *, key: bool = False) -> str:
 
 
 def _type_of(kind: Any) -> ResultType:
-    found = TYPES.get(kind.id)
+    found = RESULT_TYPES.get(kind.id)
     if found is None:
         words = f"a column of the result has the unsupported type {kind}"
         raise InputError("SOW-EXC-022", words, hint="use CAST(... AS VARCHAR) for the column")
@@ -218,27 +221,27 @@ def _compact(array: pyarrow.Array) -> pyarrow.Array:
 # What values are in JSON
 
 
-def _cells(kind: Any, odd: Odd) -> Cells:
-    return NESTED[kind.id](kind, odd) if kind.id in NESTED else _type_of(kind).cells(kind, odd)
+def _cells(kind: Any, odd: OddFormatter) -> Cells:
+    return NESTED_CELLS[kind.id](kind, odd) if kind.id in NESTED_CELLS else _type_of(kind).cells(kind, odd)
 
 
-def _as_is(kind: Any, odd: Odd) -> Cells:
+def _as_is(kind: Any, odd: OddFormatter) -> Cells:
     return lambda array: array.to_pylist()
 
 
-def _mapped(make: Callable[[Any], Any]) -> Callable[[Any, Odd], Cells]:
+def _make_cells(make: Callable[[Any], Any]) -> Callable[[Any, OddFormatter], Cells]:
     """Cells of values other than NULL, each made by itself."""
 
-    def cells(kind: Any, odd: Odd) -> Cells:
+    def cells(kind: Any, odd: OddFormatter) -> Cells:
         return lambda array: [None if value is None else make(value) for value in array.to_pylist()]
 
     return cells
 
 
-def _counted(make: Callable[[int], str], bits: int) -> Callable[[Any, Odd], Cells]:
+def _make_time_cells(make: Callable[[int], str], bits: int) -> Callable[[Any, OddFormatter], Cells]:
     """Cells of times, which Arrow's arrays hold as numbers of so many bits."""
 
-    def cells(kind: Any, odd: Odd) -> Cells:
+    def cells(kind: Any, odd: OddFormatter) -> Cells:
         import pyarrow as pa
 
         numbers = pa.int32() if bits == 32 else pa.int64()
@@ -247,7 +250,7 @@ def _counted(make: Callable[[int], str], bits: int) -> Callable[[Any, Odd], Cell
     return cells
 
 
-def _doubles(kind: Any, odd: Odd) -> Cells:
+def _doubles(kind: Any, odd: OddFormatter) -> Cells:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -339,7 +342,7 @@ def _instant_text(digits: int, zone: str) -> Callable[[int], str]:
 
 def _interval_parts(text: str) -> tuple[int, int, int]:
     """Months, days and microseconds of an interval as DuckDB writes it."""
-    match = _INTERVAL.fullmatch(text)
+    match = _INTERVAL_PATTERN.fullmatch(text)
     assert match is not None
     years, months, days, sign, hours, minutes, seconds = match.groups()
     micros = 0
@@ -351,10 +354,10 @@ def _interval_parts(text: str) -> tuple[int, int, int]:
 
 def _interval_text(text: str) -> str:
     months, days, micros = _interval_parts(text)
-    return interval_text((months, days, micros * 1000))
+    return format_interval((months, days, micros * 1000))
 
 
-def _list_cells(kind: Any, odd: Odd) -> Cells:
+def _list_cells(kind: Any, odd: OddFormatter) -> Cells:
     inner = _cells(_inner(kind)[0][1], odd)
 
     def cells(array: pyarrow.Array) -> Values:
@@ -365,7 +368,7 @@ def _list_cells(kind: Any, odd: Odd) -> Cells:
     return cells
 
 
-def _array_cells(kind: Any, odd: Odd) -> Cells:
+def _array_cells(kind: Any, odd: OddFormatter) -> Cells:
     inner, size = _cells(_inner(kind)[0][1], odd), kind.children[1][1]
 
     def cells(array: pyarrow.Array) -> Values:
@@ -376,7 +379,7 @@ def _array_cells(kind: Any, odd: Odd) -> Cells:
     return cells
 
 
-def _struct_cells(kind: Any, odd: Odd) -> Cells:
+def _struct_cells(kind: Any, odd: OddFormatter) -> Cells:
     inner = [_cells(child, odd) for _, child in _inner(kind)]
 
     def cells(array: pyarrow.Array) -> Values:
@@ -389,10 +392,10 @@ def _struct_cells(kind: Any, odd: Odd) -> Cells:
     return cells
 
 
-def _map_cells(kind: Any, odd: Odd) -> Cells:
+def _map_cells(kind: Any, odd: OddFormatter) -> Cells:
     """An object; where keys are no scalars, or a union, of which two may have one text, a list of keys and values."""
     (_, key), (_, value) = _inner(kind)
-    keys, values, paired = _cells(key, odd_text), _cells(value, odd), key.id in NESTED
+    keys, values, paired = _cells(key, format_non_finite), _cells(value, odd), key.id in NESTED_CELLS
 
     def cells(array: pyarrow.Array) -> Values:
         names, found = keys(_compact(array.keys)), values(_compact(array.items))
@@ -411,7 +414,7 @@ def _name(key: Any) -> str:
     return key if isinstance(key, str) else _encode(key).decode()
 
 
-def _union_cells(kind: Any, odd: Odd) -> Cells:
+def _union_cells(kind: Any, odd: OddFormatter) -> Cells:
     """The value that a union has, whichever member it is."""
     inner = [_cells(child, odd) for _, child in _inner(kind)]
 
@@ -422,7 +425,7 @@ def _union_cells(kind: Any, odd: Odd) -> Cells:
     return cells
 
 
-NESTED: dict[str, Callable[[Any, Odd], Cells]] = {
+NESTED_CELLS: dict[str, Callable[[Any, OddFormatter], Cells]] = {
     "list": _list_cells,
     "array": _array_cells,
     "struct": _struct_cells,
@@ -437,17 +440,17 @@ NESTED: dict[str, Callable[[Any, Odd], Cells]] = {
 
 
 def _converter(kind: Any, parquet: bool) -> Convert | None:
-    """What makes the column of a type; None where it is what was fetched."""
-    if kind.id not in NESTED:
+    """Return the converter of columns of a type; None where the column is what was fetched."""
+    if kind.id not in NESTED_CELLS:
         found = _type_of(kind)
         return found.convert_parquet if parquet and found.convert_parquet is not None else found.convert
     # Parquet has neither unions nor structs without fields.
     if parquet and (kind.id == "union" or not _inner(kind)):
-        return _json_texts(_cells(kind, odd_text))
+        return _json_texts(_cells(kind, format_non_finite))
     inner = [_converter(child, parquet) for _, child in _inner(kind)]
     if not any(inner):
         return None
-    return _nested(kind.id, [one if one is not None else (lambda array: array) for one in inner])
+    return _convert_nested(kind.id, [one if one is not None else (lambda array: array) for one in inner])
 
 
 def _json_texts(cells: Cells) -> Convert:
@@ -461,7 +464,7 @@ def _json_texts(cells: Cells) -> Convert:
     return convert
 
 
-def _nested(name: str, inner: Sequence[Convert]) -> Convert:
+def _convert_nested(name: str, inner: Sequence[Convert]) -> Convert:
     """Converts what is in an array of a nested type, and puts it together again."""
 
     def convert(array: pyarrow.Array) -> pyarrow.Array:
@@ -489,7 +492,7 @@ def _nested(name: str, inner: Sequence[Convert]) -> Convert:
     return convert
 
 
-def _never(bits: int, *values: int) -> Convert:
+def _refuse_values(bits: int, *values: int) -> Convert:
     """Refuses values that stand for no number in a type, such as infinities among times."""
 
     def convert(array: pyarrow.Array) -> pyarrow.Array:
@@ -505,8 +508,8 @@ def _never(bits: int, *values: int) -> Convert:
     return convert
 
 
-_finite_dates = _never(32, (1 << 31) - 1, -(1 << 31) + 1)
-_finite_instants = _never(64, (1 << 63) - 1, -(1 << 63) + 1)
+_finite_dates = _refuse_values(32, (1 << 31) - 1, -(1 << 31) + 1)
+_finite_instants = _refuse_values(64, (1 << 63) - 1, -(1 << 63) + 1)
 
 
 def _milliseconds(array: pyarrow.Array) -> pyarrow.Array:
@@ -564,7 +567,7 @@ def _interval_texts(array: pyarrow.Array) -> pyarrow.Array:
 
 
 _PLAIN = ResultType(_as_is)
-TYPES: dict[str, ResultType] = {
+RESULT_TYPES: dict[str, ResultType] = {
     "boolean": _PLAIN,
     "tinyint": _PLAIN,
     "smallint": _PLAIN,
@@ -574,32 +577,32 @@ TYPES: dict[str, ResultType] = {
     "usmallint": _PLAIN,
     "uinteger": _PLAIN,
     "ubigint": _PLAIN,
-    "hugeint": ResultType(_mapped(_digits), convert=_hugeints),
+    "hugeint": ResultType(_make_cells(_digits), convert=_hugeints),
     # Arrow's decimals of 128 bits have a sign, for which the greatest of these leave no room.
-    "uhugeint": ResultType(_mapped(_number_text), "VARCHAR", _decimals),
-    "bignum": ResultType(_mapped(_number_text), "VARCHAR"),
+    "uhugeint": ResultType(_make_cells(_number_text), "VARCHAR", _decimals),
+    "bignum": ResultType(_make_cells(_number_text), "VARCHAR"),
     "float": ResultType(_doubles),
     "double": ResultType(_doubles),
-    "decimal": ResultType(_mapped(_digits)),
-    "date": ResultType(_counted(_date_text, 32), convert=_finite_dates),
-    "time": ResultType(_counted(_time_text(6), 64), convert=_never(64, _DAY_SECONDS * 10**6)),
-    "time_ns": ResultType(_counted(_time_text(9), 64), convert=_never(64, _DAY_SECONDS * 10**9)),
+    "decimal": ResultType(_make_cells(_digits)),
+    "date": ResultType(_make_time_cells(_date_text, 32), convert=_finite_dates),
+    "time": ResultType(_make_time_cells(_time_text(6), 64), convert=_refuse_values(64, _DAY_SECONDS * 10**6)),
+    "time_ns": ResultType(_make_time_cells(_time_text(9), 64), convert=_refuse_values(64, _DAY_SECONDS * 10**9)),
     # Arrow's times have no offset.
     "time with time zone": ResultType(_as_is, "VARCHAR"),
-    "timestamp": ResultType(_counted(_instant_text(6, ""), 64), convert=_finite_instants),
+    "timestamp": ResultType(_make_time_cells(_instant_text(6, ""), 64), convert=_finite_instants),
     "timestamp_s": ResultType(
-        _counted(_instant_text(0, ""), 64), convert=_finite_instants, convert_parquet=_milliseconds
+        _make_time_cells(_instant_text(0, ""), 64), convert=_finite_instants, convert_parquet=_milliseconds
     ),
-    "timestamp_ms": ResultType(_counted(_instant_text(3, ""), 64), convert=_finite_instants),
-    "timestamp_ns": ResultType(_counted(_instant_text(9, ""), 64), convert=_finite_instants),
-    "timestamp with time zone": ResultType(_counted(_instant_text(6, "+00"), 64), convert=_finite_instants),
-    "timestamptz_ns": ResultType(_counted(_instant_text(9, "+00"), 64), convert=_finite_instants),
+    "timestamp_ms": ResultType(_make_time_cells(_instant_text(3, ""), 64), convert=_finite_instants),
+    "timestamp_ns": ResultType(_make_time_cells(_instant_text(9, ""), 64), convert=_finite_instants),
+    "timestamp with time zone": ResultType(_make_time_cells(_instant_text(6, "+00"), 64), convert=_finite_instants),
+    "timestamptz_ns": ResultType(_make_time_cells(_instant_text(9, "+00"), 64), convert=_finite_instants),
     # Arrow's intervals count nanoseconds, and microseconds of DuckDB's overflow there without a word.
-    "interval": ResultType(_mapped(_interval_text), "VARCHAR", _intervals, _interval_texts),
+    "interval": ResultType(_make_cells(_interval_text), "VARCHAR", _intervals, _interval_texts),
     "varchar": _PLAIN,
     "uuid": _PLAIN,
     "enum": _PLAIN,
-    "blob": ResultType(_mapped(_base64)),
+    "blob": ResultType(_make_cells(_base64)),
     "bit": ResultType(_as_is, "VARCHAR"),
     "geometry": ResultType(_as_is, "VARCHAR"),
     "variant": ResultType(_as_is, "JSON"),

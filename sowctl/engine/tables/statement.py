@@ -1,4 +1,4 @@
-"""What an SQL statement names, so that nothing else has to be read: DuckDB's own parser says it."""
+"""Names in an SQL statement, so that nothing else has to be read: DuckDB's own parser tells them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from sowctl.engine.tables.where import Occurrence, occurrences_of
+from sowctl.engine.tables.where import Occurrence, find_occurrences
 
-_TABLE = re.compile(
+_CREATE_TABLE_PATTERN = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?"
     r"(?:\"(?:[^\"]|\"\")+\"|\w+)\s+AS\s+(?=SELECT\b|WITH\b|FROM\b)",
     re.IGNORECASE,
 )
 """What stands before a query that a table is made of."""
-_WORD = re.compile(r'"((?:[^"]|"")+)"|([^\W\d]\w*)')
+_WORD_PATTERN = re.compile(r'"((?:[^"]|"")+)"|([^\W\d]\w*)')
 
 
-class Names(Struct, frozen=True):
+class StatementNames(Struct, frozen=True):
     """``tables`` as written; ``columns`` in lower case, the first parts of nested fields among them, None for all;
     ``metadata``: those that are named, also beside a ``*``, which does not stand for them;
     ``aliases``: names that the statement itself gives, which may be no columns; ``occurrences``: of tables, by name in
@@ -35,31 +35,31 @@ class Names(Struct, frozen=True):
     written: frozenset[str] = frozenset()
 
 
-def names_of(connection: Any, text: str) -> Names:
-    """What one statement names, or the query of which it makes a table.
+def parse_names(connection: Any, text: str) -> StatementNames:
+    """Parse the names of one statement, or of the query of which it makes a table.
 
     What is no query names every table that it has a word for, and all columns.
     """
-    made = _TABLE.match(text)
+    made = _CREATE_TABLE_PATTERN.match(text)
     query = text if made is None else text[made.end() :]
     tree = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()[0][0])
     if tree["error"]:
-        return Names(tuple(dict.fromkeys(_words(text))), None)
-    found = _Found()
+        return StatementNames(tuple(dict.fromkeys(_words(text))), None)
+    found = _NameCollector()
     found.visit(tree["statements"])
-    return found.names()
+    return found.build_names()
 
 
-def words_of(text: str) -> frozenset[str]:
+def parse_words(text: str) -> frozenset[str]:
     """All words of a statement, in lower case: whatever it names is among them."""
     return frozenset(word.lower() for word in _words(text))
 
 
 def _words(text: str) -> Iterator[str]:
-    return ((quoted or plain).replace('""', '"') for quoted, plain in _WORD.findall(text))
+    return ((quoted or plain).replace('""', '"') for quoted, plain in _WORD_PATTERN.findall(text))
 
 
-class _Found:
+class _NameCollector:
     def __init__(self) -> None:
         self._tables: dict[str, None] = {}
         self._aliases: set[str] = set()
@@ -80,7 +80,7 @@ class _Found:
         kind, alias = node.get("type"), node.get("alias")
         if kind == "SELECT_NODE":
             # The tables of a FROM are below it, so they are visited with what is noted of them here.
-            self._filtered |= {id(table): one for table, one in occurrences_of(node)}
+            self._filtered |= {id(table): one for table, one in find_occurrences(node)}
         # It may read tables that it names in a text.
         self._unseen |= kind == "TABLE_FUNCTION"
         if kind == "BASE_TABLE":
@@ -100,10 +100,10 @@ class _Found:
                 self._paths += [[str(column)] for column in inner]
             self.visit(inner)
 
-    def names(self) -> Names:
+    def build_names(self) -> StatementNames:
         """All that was found."""
         columns: set[str] = set()
-        for path in map(_lowered, self._paths):
+        for path in map(_lower_path, self._paths):
             # The name of a table alone stands for the whole row.
             if path[0] in self._of_tables and len(path) == 1:
                 self._all = True
@@ -113,7 +113,7 @@ class _Found:
             if len(path) > 2 and path[1] in self._of_tables:
                 columns.add(path[2])
         columns -= self._of_tables - {path[1].lower() for path in self._paths if len(path) > 1}
-        return Names(
+        return StatementNames(
             tuple(self._tables),
             None if self._all else frozenset(columns),
             frozenset(name for name in columns if name.startswith("_")),
@@ -123,5 +123,5 @@ class _Found:
         )
 
 
-def _lowered(path: list[str]) -> list[str]:
+def _lower_path(path: list[str]) -> list[str]:
     return [part.lower() for part in path]

@@ -16,20 +16,27 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.arrow import arrays, metadata
+from sowctl.arrow.column_passes import MessageBlock, write_columns
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.arrow.passes import MessageBlock, write_columns
-from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures
-from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.scan import filtered, way_of
-from sowctl.engine.tables.indexed import indexed_table
-from sowctl.engine.tables.types import BATCH, FieldTypes, is_lasting, keep_types, known_types, repeats
-from sowctl.engine.tables.where import filter_of
+from sowctl.engine.search.matcher import Matcher, build_environment
+from sowctl.engine.search.scan import choose_access, filter_runs
+from sowctl.engine.tables.index_columns import read_indexed_table
+from sowctl.engine.tables.types import (
+    BATCH_RECORDS,
+    FieldTypes,
+    can_keep_types,
+    find_known_types,
+    has_repeats,
+    keep_types,
+)
+from sowctl.engine.tables.where import build_filter
 from sowctl.errors import SowError
-from sowctl.messages.base import exact_view_of
-from sowctl.store.codec import payloads
+from sowctl.messages.base import find_exact_view
+from sowctl.store.codec import extract_payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,15 +44,15 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.instance import Instance
-    from sowctl.engine.sources.source import Matched, Source
-    from sowctl.engine.tables.statement import Names
+    from sowctl.engine.sources.source import MatchedPairs, Source
+    from sowctl.engine.tables.statement import StatementNames
     from sowctl.messages.base import MessageType
 
-_EXACT = 1 << 53
+_MAX_EXACT_INTEGER = 1 << 53
 
 
 class TableRead(Struct, frozen=True):
-    """How a table was read: ``way`` in words, the ``filter`` that was asked of records, how many were ``decoded``."""
+    """Report of how a table was read: ``way`` in words, the ``filter`` for records, how many were ``decoded``."""
 
     name: str
     way: str
@@ -53,10 +60,12 @@ class TableRead(Struct, frozen=True):
     decoded: int
 
 
-Told = Callable[[TableRead], None]
+ReportRead = Callable[[TableRead], None]
 
 
-def topic_table(instance: Instance, source: Source, name: str, names: Names, place: Path, told: Told) -> pyarrow.Table:
+def read_topic_table(
+    instance: Instance, source: Source, name: str, names: StatementNames, place: Path, told: ReportRead
+) -> pyarrow.Table:
     """The columns that are named of the records of a state which the statement's WHERE may take.
 
     ``name`` is that of the table; ``place`` is a directory for a temporary file; ``told`` learns how it was read.
@@ -65,61 +74,63 @@ def topic_table(instance: Instance, source: Source, name: str, names: Names, pla
     wanted = None if names.columns is None else names.columns - set(facts)
     if wanted is not None and not wanted and set(facts) <= {"_topic"}:
         told(TableRead(name, "counted", None, 0))
-        return _counted(source)
-    types = known_types(instance, source, wanted)
-    chosen = None if types is None else _Chosen.of(instance, source, types, name, names)
+        return _build_counted(source)
+    types = find_known_types(instance, source, wanted)
+    chosen = None if types is None else _FilteredRead.from_statement(instance, source, types, name, names)
     found = None
     if chosen is not None and chosen.way is not None:
-        found = chosen.table(facts, place, told)
+        found = chosen.read_table(facts, place, told)
     if found is None and types is not None and types.exact and wanted is not None:
-        found = indexed_table(instance, source, types, facts)
+        found = read_indexed_table(instance, source, types, facts)
         if found is not None:
             told(TableRead(name, "columns of indexes", None, 0))
     if found is None and chosen is not None and chosen.way is None:
-        found = chosen.table(facts, place, told)
+        found = chosen.read_table(facts, place, told)
     return found if found is not None else _read(instance, source, name, wanted, facts, place, told)
 
 
-class _Chosen:
+class _FilteredRead:
     """The records of a source that a filter takes, with columns of types that are known beforehand."""
 
     def __init__(self, instance: Instance, source: Source, name: str, types: FieldTypes, text: str) -> None:
-        kind = instance.type_of(source.message_type)
+        kind = instance.find_message_type(source.message_type)
         seen = source.definition.key_mode == "fields"
-        environment = environment_of(instance)
-        self._matcher = Matcher(text, kind, source.topic, environment, seen=seen, functions=functions_of(instance))
+        environment = build_environment(instance)
+        self._matcher = Matcher(text, kind, source.topic, environment, seen=seen, functions=load_functions(instance))
         self._source = source
         self._name = name
         self._types = types
         self._text = text
         self._kind = kind
-        stored = source.stored
+        stored = source.stored_source
         # Keys or indexes that lead to the records that match; without them all are read, and few decoded.
-        self.way = None if stored is None else way_of(instance, stored, self._matcher)
+        self.way = None if stored is None else choose_access(instance, stored, self._matcher)
 
     @classmethod
-    def of(cls, instance: Instance, source: Source, types: FieldTypes, name: str, names: Names) -> _Chosen | None:
+    def from_statement(
+        cls, instance: Instance, source: Source, types: FieldTypes, name: str, names: StatementNames
+    ) -> _FilteredRead | None:
         """None where the statement needs all records."""
         occurrences = names.occurrences.get(name.lower())
-        kind = instance.type_of(source.message_type)
+        kind = instance.find_message_type(source.message_type)
         if not occurrences or None in occurrences or not kind.filterable:
             return None
-        binary = exact_view_of(kind) is not None
-        text = filter_of(occurrences, types.fields, names.aliases, binary=binary)
+        binary = find_exact_view(kind) is not None
+        text = build_filter(occurrences, types.fields, names.aliases, binary=binary)
         return None if text is None else cls(instance, source, name, types, text)
 
-    def table(self, facts: Sequence[str], place: Path, told: Told) -> pyarrow.Table | None:
+    def read_table(self, facts: Sequence[str], place: Path, told: ReportRead) -> pyarrow.Table | None:
         """None where some record is not what was expected of it: then all are to be read."""
         import pyarrow as pa
         from pyarrow import ipc
 
-        from sowctl.arrow.decoding import StructDecoder
         from sowctl.arrow.files import ArrowFile
+        from sowctl.arrow.struct_decoder import StructDecoder
 
         fields = list(self._types.fields)
         own = {field.name for field in fields}
         extra = [name for name in facts if name not in own]
-        schema = pa.schema([*fields, *(pa.field(name, metadata.column_type(name)) for name in extra)])
+        schema = pa.schema([*fields, *(pa.field(name, metadata.find_column_type(name)) for name in extra)])
         # Not all members have columns where a statement names some of them.
         decoder = StructDecoder(self._types.fields, strict=True, partial=self._types.names is not None, exact=True)
         counts = QueryStatistics(self._source.topic, self._source.message_type)
@@ -127,10 +138,10 @@ class _Chosen:
         with path.open("wb") as out:
             writer = ArrowFile(out, schema)
             try:
-                for keys, values in self._found(counts):
-                    columns = decoder.views(_views(self._kind, payloads(values))).flatten()
+                for keys, values in self._find_records(counts):
+                    columns = decoder.decode_views(_views(self._kind, extract_payloads(values))).flatten()
                     rows = [_facts(self._source, *pair, facts) for pair in zip(keys, values, strict=True)]
-                    columns += metadata.columns(extra, rows)
+                    columns += metadata.build_columns(extra, rows)
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
             except (Misfit, SowError):
                 # A message that a filter cannot read is a row of NULLs where all records are read.
@@ -139,29 +150,33 @@ class _Chosen:
         table = ipc.open_file(pa.memory_map(str(path))).read_all()
         told(TableRead(self._name, "filter before decoding", self._text, counts.matched))
         for number, field in enumerate(fields):
-            if _is_broken(field.type) and field.name not in self._types.large:
+            if _has_fraction(field.type) and field.name not in self._types.large:
                 table = table.set_column(number, field.name, table.column(number).cast(pa.float64()))
         return table
 
-    def _found(self, counts: QueryStatistics) -> Iterator[Matched]:
+    def _find_records(self, counts: QueryStatistics) -> Iterator[MatchedPairs]:
         if self.way is not None:
-            for keys, values in self.way.matching(figures.DECODED):
+            for keys, values in self.way.read_matching(figures.DECODE_BATCH_RECORDS):
                 counts.matched += len(keys)
                 yield keys, values
             return
-        stored = self._source.stored
+        stored = self._source.stored_source
         assert stored is not None
-        marks = self._matcher.marks(stored.meta.records)
-        yield from filtered(stored.runs(figures.READ, marks=marks), self._matcher, counts)
+        marks = self._matcher.build_marks(stored.meta.records)
+        yield from filter_runs(stored.read_runs(figures.READ_BATCH_RECORDS, marks=marks), self._matcher, counts)
 
 
-def _counted(source: Source) -> pyarrow.Table:
+def _build_counted(source: Source) -> pyarrow.Table:
     """As many rows as there are records."""
     import pyarrow as pa
 
-    stored = source.stored
-    count = stored.visible_records() if stored is not None else sum(len(keys) for keys, _ in source.batches(BATCH))
-    return pa.table({"_topic": arrays.constant(source.topic, count)})
+    stored = source.stored_source
+    count = (
+        stored.count_visible()
+        if stored is not None
+        else sum(len(keys) for keys, _ in source.read_batches(BATCH_RECORDS))
+    )
+    return pa.table({"_topic": arrays.build_constant(source.topic, count)})
 
 
 def _read(
@@ -171,7 +186,7 @@ def _read(
     wanted: frozenset[str] | None,
     facts: Sequence[str],
     place: Path,
-    told: Told,
+    told: ReportRead,
 ) -> pyarrow.Table:
     """The columns of all records; their types are kept for the next statement."""
     import pyarrow as pa
@@ -179,28 +194,28 @@ def _read(
 
     from sowctl.arrow.files import ArrowFile
 
-    kind = instance.type_of(source.message_type)
+    kind = instance.find_message_type(source.message_type)
 
     def blocks() -> Iterator[MessageBlock]:
-        for keys, values in source.batches(BATCH):
+        for keys, values in source.read_batches(BATCH_RECORDS):
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
-            views = _views(kind, payloads(values))
-            once[0] = once[0] and not repeats(views)
+            views = _views(kind, extract_payloads(values))
+            once[0] = once[0] and not has_repeats(views)
             yield MessageBlock(views, rows)
 
     # A store that no types are kept of is not looked through for them.
-    once = [is_lasting(source)]
+    once = [can_keep_types(source)]
     path = _new_file(place)
     with path.open("wb") as out:
         written = write_columns(blocks, ArrowFile, out, names=wanted, facts=tuple(facts))
     told(TableRead(name, "all records decoded", None, written.rows))
     table = ipc.open_file(pa.memory_map(str(path))).read_all()
     if not table.num_columns:
-        return pa.table({"_topic": arrays.constant(source.topic, written.rows)})
+        return pa.table({"_topic": arrays.build_constant(source.topic, written.rows)})
     fields = [field for field in table.schema if field.name not in facts or field.name in written.hidden]
     table = _with_doubles(table)
     if fields and once[0]:
-        large = frozenset(field.name for field in table.schema if _is_broken(field.type))
+        large = frozenset(field.name for field in table.schema if _has_fraction(field.type))
         marks = large, wanted, written.single, frozenset(_blank(table, fields))
         keep_types(instance, source, FieldTypes(pa.struct(fields), *marks))
     return table
@@ -222,7 +237,7 @@ def _new_file(place: Path) -> Path:
 
 
 def _views(kind: MessageType, messages: Sequence[bytes]) -> Sequence[bytes]:
-    return messages if kind.json_text else list(map(exact_view_of(kind) or kind.view, messages))
+    return messages if kind.json_text else list(map(find_exact_view(kind) or kind.view, messages))
 
 
 def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> dict[str, Any]:
@@ -231,8 +246,8 @@ def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> di
     return {name: given[name] if name in given else getattr(record, name[1:]) for name in names}
 
 
-def _is_broken(kind: pyarrow.DataType) -> bool:
-    """Whether numbers of a type are decimals with a fraction."""
+def _has_fraction(kind: pyarrow.DataType) -> bool:
+    """Return whether numbers of a type are decimals with a fraction."""
     import pyarrow.types as t
 
     return bool(t.is_decimal(kind)) and kind.scale > 0
@@ -244,8 +259,8 @@ def _with_doubles(table: pyarrow.Table) -> pyarrow.Table:
     import pyarrow.compute as pc
 
     for place, field in enumerate(table.schema):
-        if _is_broken(field.type) and not field.name.startswith("_sow_key"):
+        if _has_fraction(field.type) and not field.name.startswith("_sow_key"):
             column = table.column(place).cast(pa.float64())
-            if len(column.drop_null()) and pc.max(pc.abs(column)).as_py() <= _EXACT:
+            if len(column.drop_null()) and pc.max(pc.abs(column)).as_py() <= _MAX_EXACT_INTEGER:
                 table = table.set_column(place, field.name, column)
     return table

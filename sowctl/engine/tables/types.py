@@ -17,13 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.arrow.inference import Inference
-from sowctl.described import DescribedStruct
-from sowctl.engine.profile.trees import SPACED, members
+from sowctl.engine.profile.trees import SPACED_COLONS, count_members
 from sowctl.engine.search import figures
-from sowctl.engine.search.memos import most_changed, reading_of
+from sowctl.engine.search.index_lookup import compute_max_changed, format_reading_prefix
 from sowctl.memo.directory import MemoDirectory
-from sowctl.messages.base import exact_view_of
-from sowctl.store.codec import payloads
+from sowctl.messages.base import find_exact_view
+from sowctl.store.codec import extract_payloads
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source, StoredSource
 
-BATCH = 1000
+BATCH_RECORDS = 1000
 _decode = msgspec.json.Decoder().decode
-SAMPLE = 2000
+SAMPLE_RECORDS = 2000
 """Records, the first ones, that have to show the types that are kept, where others have changed."""
 
 
@@ -54,7 +54,7 @@ class FieldTypes(DescribedStruct, frozen=True):
     blank: frozenset[str]
     exact: bool = True
 
-    def of(self, wanted: Collection[str] | None) -> FieldTypes | None:
+    def select_members(self, wanted: Collection[str] | None) -> FieldTypes | None:
         """The part that concerns these members; None where not all of them were looked at."""
         import pyarrow as pa
 
@@ -66,7 +66,7 @@ class FieldTypes(DescribedStruct, frozen=True):
         return replace(self, fields=kept, names=frozenset(wanted))
 
 
-class _Packed(Struct):
+class _PackedTypes(Struct):
     names: list[str] | None
     schema: bytes
     large: list[str]
@@ -74,26 +74,26 @@ class _Packed(Struct):
     blank: list[str]
 
 
-def known_types(instance: Instance, source: Source, wanted: Collection[str] | None) -> FieldTypes | None:
+def find_known_types(instance: Instance, source: Source, wanted: Collection[str] | None) -> FieldTypes | None:
     """The types that reading all records would find now; None where only that tells."""
-    stored = _lasting(source)
+    stored = _find_lasting_store(source)
     if stored is None:
         return None
-    kept = _kept(instance, stored)
+    kept = _read_kept(instance, stored)
     if kept is None:
         return None
     digest, found = kept
-    types = found.of(wanted)
-    changed = stored.snapshot.changed_since(digest)
+    types = found.select_members(wanted)
+    changed = stored.snapshot.find_changed_keys(digest)
     if types is None or changed is None:
         return None
-    if stored.overlay is not None:
-        if len(stored.overlay) > most_changed(stored):
+    if stored.memtable is not None:
+        if len(stored.memtable) > compute_max_changed(stored):
             return None
-        changed = changed.union(*stored.overlay.parts(figures.BUILT))
+        changed = changed.union(*stored.memtable.iterate_parts(figures.INDEX_BUILD_BATCH_RECORDS))
     if not changed:
         return types
-    if len(changed) > most_changed(stored) or not _is_shown(instance, stored, types, changed):
+    if len(changed) > compute_max_changed(stored) or not _is_shown(instance, stored, types, changed):
         return None
     return replace(types, exact=False)
 
@@ -102,13 +102,13 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
     """Keep what reading all records has found, if they are those of the store alone."""
     import pyarrow as pa
 
-    from sowctl.memo.build import type_parts
+    from sowctl.memo.builder import build_type_parts
 
-    stored = _lasting(source)
-    if stored is None or stored.overlay:
+    stored = _find_lasting_store(source)
+    if stored is None or stored.memtable:
         return
     digest = stored.meta.digest
-    before = _kept(instance, stored)
+    before = _read_kept(instance, stored)
     if before is not None and before[0] == digest and types.names is not None:
         if before[1].names is None:
             return
@@ -122,7 +122,7 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
             types.single | before[1].single,
             types.blank | before[1].blank,
         )
-    packed = _Packed(
+    packed = _PackedTypes(
         None if types.names is None else sorted(types.names),
         pa.schema(list(types.fields)).serialize().to_pybytes(),
         sorted(types.large),
@@ -131,12 +131,12 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
     )
     # Without leave to write, or room, the next statement reads all records again.
     with suppress(OSError):
-        parts = type_parts(reading_of(instance, stored), msgspec.msgpack.encode(packed), digest)
-        MemoDirectory(_path(stored), instance.seam).put_types(parts)
+        parts = build_type_parts(format_reading_prefix(instance, stored), msgspec.msgpack.encode(packed), digest)
+        MemoDirectory(_path(stored), instance.seam).write_types(parts)
 
 
-def repeats(views: Sequence[bytes]) -> bool:
-    """Whether an object in some JSON views has a member twice.
+def has_repeats(views: Sequence[bytes]) -> bool:
+    """Return whether an object in some JSON views has a member twice.
 
     Filters take the first of them and columns the last, so that a filter of such messages tells nothing of columns.
     A member's name and its value are separated by a colon: as many ``":`` as members leave no room for a second one.
@@ -144,26 +144,26 @@ def repeats(views: Sequence[bytes]) -> bool:
     try:
         found = list(map(_decode, views))
     except (ValueError, RecursionError):
-        return any(map(_repeats, views))
+        return any(map(_has_repeat, views))
     marks = b"\n".join(views)
-    if marks.count(b'":') == members(found) and not any(spaced in marks for spaced in SPACED):
+    if marks.count(b'":') == count_members(found) and not any(spaced in marks for spaced in SPACED_COLONS):
         return False
-    return any(map(_repeats, views))
+    return any(map(_has_repeat, views))
 
 
-def _repeats(view: bytes) -> bool:
+def _has_repeat(view: bytes) -> bool:
     try:
         found = [_decode(view)]
     except (ValueError, RecursionError):
         # Whatever it is, no filter of ours has to say anything about it.
         return True
-    if view.count(b'":') == members(found) and not any(spaced in view for spaced in SPACED):
+    if view.count(b'":') == count_members(found) and not any(spaced in view for spaced in SPACED_COLONS):
         return False
     return _has_twice(view)
 
 
 def _has_twice(view: bytes) -> bool:
-    """As :func:`repeats`, by a look at every member."""
+    """As :func:`has_repeats`, by a look at every member."""
 
     class Twice(Exception):
         pass
@@ -179,16 +179,16 @@ def _has_twice(view: bytes) -> bool:
     return False
 
 
-def is_lasting(source: Source) -> bool:
-    """Whether types of this source may be kept."""
-    return _lasting(source) is not None
+def can_keep_types(source: Source) -> bool:
+    """Return whether types of this source may be kept."""
+    return _find_lasting_store(source) is not None
 
 
-def _lasting(source: Source) -> StoredSource | None:
+def _find_lasting_store(source: Source) -> StoredSource | None:
     """The store of a source, if its state is worth a note: large, in a file, and without records that expire."""
-    stored = source.stored
+    stored = source.stored_source
     # What expires goes without a change of the store, so its digest would stand for several states.
-    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEXED:
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEX_MIN_RECORDS:
         return None
     return stored
 
@@ -198,15 +198,15 @@ def _path(stored: StoredSource) -> Path:
     return stored.path
 
 
-def _kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldTypes] | None:
+def _read_kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldTypes] | None:
     import pyarrow as pa
     from pyarrow import ipc
 
-    found = MemoDirectory(_path(stored), instance.seam).types(reading_of(instance, stored))
+    found = MemoDirectory(_path(stored), instance.seam).find_types(format_reading_prefix(instance, stored))
     if found is None:
         return None
     try:
-        packed = msgspec.msgpack.decode(found[1], type=_Packed)
+        packed = msgspec.msgpack.decode(found[1], type=_PackedTypes)
         fields = pa.struct(list(ipc.read_schema(pa.py_buffer(packed.schema))))
     except (msgspec.DecodeError, pa.ArrowException):
         return None
@@ -216,7 +216,7 @@ def _kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldTypes] | 
 
 
 def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, changed: set[bytes]) -> bool:
-    """Whether the first records and those that changed show these very types.
+    """Return whether the first records and those that changed show these very types.
 
     Then all records together have them: they cannot be narrower than what some records show, nor wider than what was
     kept and the changed records together.
@@ -226,16 +226,16 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
     # Digits of decimals, and which of them are too large for doubles, are not compared here.
     if any(t.is_decimal(field.type) for field in types.fields):
         return False
-    kind = instance.type_of(stored.message_type)
-    look, view = Inference(types.names, exact=True), exact_view_of(kind) or kind.view
-    for _, values in islice(stored.batches(BATCH), SAMPLE // BATCH):
-        look.add(map(view, payloads(values)))
+    kind = instance.find_message_type(stored.message_type)
+    look, view = Inference(types.names, exact=True), find_exact_view(kind) or kind.view
+    for _, values in islice(stored.read_batches(BATCH_RECORDS), SAMPLE_RECORDS // BATCH_RECORDS):
+        look.add(map(view, extract_payloads(values)))
     # Columns stand in the order in which the records bring them up.
-    if [field.name for field in look.struct()] != [field.name for field in types.fields]:
+    if [field.name for field in look.build_struct()] != [field.name for field in types.fields]:
         return False
-    _, values = stored.lookup(sorted(changed))
-    views = list(map(view, payloads(values)))
-    if repeats(views):
+    _, values = stored.find_records(sorted(changed))
+    views = list(map(view, extract_payloads(values)))
+    if has_repeats(views):
         return False
     look.add(views)
-    return look.has_values() and bool(look.struct() == types.fields)
+    return look.has_values() and bool(look.build_struct() == types.fields)

@@ -1,4 +1,4 @@
-"""What a statement's WHERE asks of a table, as a filter of ours: records that it refuses need not be decoded.
+"""Filter of ours for a statement's WHERE: records that it refuses need not be decoded.
 
 The filter may let through more than WHERE does, because DuckDB asks WHERE again of every row that it is given. It must
 never refuse a row that WHERE takes. So only conditions are translated of which that is certain whatever the records
@@ -27,16 +27,16 @@ _OPERATORS = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLAIN = re.compile(r"[ !#$&(-\[\]-~]+")
+_MIRRORED_OPERATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WORD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_PATTERN = re.compile(r"[ !#$&(-\[\]-~]+")
 """Texts that stand in a filter as they are: ASCII without quotes, backslashes and percent signs."""
-_PREFIX = re.compile(r"([^%_]+)%")
-_EXACT = 1 << 53
-_SLACK = Decimal("1e-9")
+_PREFIX_PATTERN = re.compile(r"([^%_]+)%")
+_MAX_EXACT_INTEGER = 1 << 53
+_COMPARE_TOLERANCE = Decimal("1e-9")
 """Numbers with fractions are compared with so much room, as a share: DuckDB rounds some constants otherwise."""
 _BOTH_SIDES, _LEFT_SIDE = ("INNER",), ("LEFT", "SEMI", "ANTI")
-_REFS = ("REGULAR", "NATURAL", "CROSS")
+_JOIN_REF_KINDS = ("REGULAR", "NATURAL", "CROSS")
 
 
 class Occurrence(Struct, frozen=True):
@@ -50,32 +50,32 @@ class Occurrence(Struct, frozen=True):
     alone: bool
 
 
-def occurrences_of(select: Node) -> Iterator[tuple[Node, Occurrence]]:
+def find_occurrences(select: Node) -> Iterator[tuple[Node, Occurrence]]:
     """The tables of a SELECT of whose rows all are dropped that its WHERE refuses."""
     where, source = select.get("where_clause"), select.get("from_table")
     # A sample is taken of all rows, so none may be missing.
     if where is None or source is None or select.get("sample") is not None:
         return
-    for table in _kept_by_where(source):
+    for table in _iterate_filtered(source):
         renamed = table.get("column_name_alias") or table.get("at_clause") is not None
         if not renamed and table.get("sample") is None:
             name = table.get("alias") or table["table_name"]
             yield table, Occurrence(where, name.lower(), table is source)
 
 
-def _kept_by_where(source: Node) -> Iterator[Node]:
+def _iterate_filtered(source: Node) -> Iterator[Node]:
     """The tables below a FROM whose rows do not matter to the others: not those that an outer join fills with NULL."""
     if source.get("type") == "BASE_TABLE":
         yield source
     # A positional join counts rows, and an ASOF join takes the nearest one.
-    elif source.get("type") == "JOIN" and source.get("ref_type") in _REFS and source.get("sample") is None:
+    elif source.get("type") == "JOIN" and source.get("ref_type") in _JOIN_REF_KINDS and source.get("sample") is None:
         if source.get("join_type") in (*_BOTH_SIDES, *_LEFT_SIDE):
-            yield from _kept_by_where(source["left"])
+            yield from _iterate_filtered(source["left"])
         if source.get("join_type") in _BOTH_SIDES:
-            yield from _kept_by_where(source["right"])
+            yield from _iterate_filtered(source["right"])
 
 
-def filter_of(
+def build_filter(
     occurrences: Sequence[Occurrence | None], fields: pyarrow.StructType, shadowed: frozenset[str], *, binary: bool
 ) -> str | None:
     """The filter for a table of these columns that is read at these places; None where one of them needs all records.
@@ -92,11 +92,11 @@ def filter_of(
         columns = {name: field for name, field in columns.items() if not _is_text(field.type)}
     texts = []
     for one in occurrences:
-        text = None if one is None else _Translation(one, columns).text(one.where)
+        text = None if one is None else _Translation(one, columns).translate(one.where)
         if text is None:
             return None
         texts.append(text)
-    return _joined(" OR ", dict.fromkeys(texts))
+    return _join_conditions(" OR ", dict.fromkeys(texts))
 
 
 class _Translation:
@@ -104,33 +104,33 @@ class _Translation:
         self._occurrence = occurrence
         self._columns = columns
 
-    def text(self, node: Node) -> str | None:
+    def translate(self, node: Node) -> str | None:
         """The condition as a filter, or one that takes more; None where nothing is certain."""
         kind = node.get("type")
         if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
-            found = [self.text(child) for child in node["children"]]
+            found = [self.translate(child) for child in node["children"]]
             known = [text for text in found if text is not None]
             if kind == "CONJUNCTION_AND":
-                return _joined(" AND ", known)
-            return _joined(" OR ", known) if len(known) == len(found) else None
+                return _join_conditions(" AND ", known)
+            return _join_conditions(" OR ", known) if len(known) == len(found) else None
         if kind in _OPERATORS:
             left, right, operator = node["left"], node["right"], _OPERATORS[kind]
             if "column_names" in right:
-                left, right, operator = right, left, _TURNED[operator]
-            return self._compared(left, operator, right)
+                left, right, operator = right, left, _MIRRORED_OPERATORS[operator]
+            return self._translate_comparison(left, operator, right)
         if kind == "COMPARE_BETWEEN":
             bounds = (("lower", ">="), ("upper", "<="))
-            parts = [self._compared(node["input"], operator, node[side]) for side, operator in bounds]
-            return _joined(" AND ", [part for part in parts if part is not None])
+            parts = [self._translate_comparison(node["input"], operator, node[side]) for side, operator in bounds]
+            return _join_conditions(" AND ", [part for part in parts if part is not None])
         if kind == "COMPARE_IN":
             first, *rest = node["children"]
-            found = [self._compared(first, "=", one) for one in rest]
-            return None if None in found else _joined(" OR ", [text for text in found if text is not None])
+            found = [self._translate_comparison(first, "=", one) for one in rest]
+            return None if None in found else _join_conditions(" OR ", [text for text in found if text is not None])
         if kind == "FUNCTION" and node.get("function_name") == "~~":
-            return self._alike(*(argument["expression"] for argument in node["arguments"]))
+            return self._translate_like(*(argument["expression"] for argument in node["arguments"]))
         return None
 
-    def _compared(self, column: Node, operator: str, constant: Node) -> str | None:
+    def _translate_comparison(self, column: Node, operator: str, constant: Node) -> str | None:
         import pyarrow.types as t
 
         field, literal = self._field(column), constant.get("literal")
@@ -144,12 +144,12 @@ class _Translation:
             return None
         number = Decimal(text)
         # Beyond what doubles tell apart, one of the two may see numbers as equal that the other does not.
-        if abs(number) >= _EXACT:
+        if abs(number) >= _MAX_EXACT_INTEGER:
             return None
         if t.is_int64(field.type) and kind == "INTEGER":
             return f"/{field.name} {operator} {text}"
         if t.is_int64(field.type) or t.is_floating(field.type) or t.is_decimal(field.type):
-            low, high = number - _SLACK * (abs(number) + 1), number + _SLACK * (abs(number) + 1)
+            low, high = number - _COMPARE_TOLERANCE * (abs(number) + 1), number + _COMPARE_TOLERANCE * (abs(number) + 1)
             bounds = {"<": "<= {1:f}", ">": ">= {0:f}"}
             if operator[0] == ">" and t.is_floating(field.type):
                 # To DuckDB NaN is the greatest number.
@@ -159,15 +159,15 @@ class _Translation:
             return f"/{field.name} {bounds[operator[0]].format(low, high)}"
         return None
 
-    def _alike(self, column: Node, pattern: Node) -> str | None:
+    def _translate_like(self, column: Node, pattern: Node) -> str | None:
         import pyarrow.types as t
 
         field, literal = self._field(column), pattern.get("literal")
         if field is None or literal is None or literal["kind"] != "STRING" or not t.is_string(field.type):
             return None
-        match = _PREFIX.fullmatch(literal["text"])
+        match = _PREFIX_PATTERN.fullmatch(literal["text"])
         # The text of a number, list or object begins like JSON; a prefix that does not is that of a text alone.
-        if match is None or not match[1][0].isalpha() or not _PLAIN.fullmatch(match[1]):
+        if match is None or not match[1][0].isalpha() or not _PLAIN_PATTERN.fullmatch(match[1]):
             return None
         begin = match[1]
         if any(word.startswith(begin) for word in ("true", "false", "null")):
@@ -182,7 +182,7 @@ class _Translation:
             found = self._columns.get(path[0])
         else:
             return None
-        return found if found is not None and _WORD.fullmatch(found.name) else None
+        return found if found is not None and _WORD_PATTERN.fullmatch(found.name) else None
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
@@ -191,7 +191,7 @@ def _is_text(kind: pyarrow.DataType) -> bool:
     return bool(t.is_string(kind))
 
 
-def _joined(operator: str, texts: Collection[str]) -> str | None:
+def _join_conditions(operator: str, texts: Collection[str]) -> str | None:
     """One condition of several; None where there is none."""
     if len(texts) < 2:
         return next(iter(texts), None)
@@ -199,8 +199,8 @@ def _joined(operator: str, texts: Collection[str]) -> str | None:
 
 
 def _is_own(text: str) -> bool:
-    """Whether only a message's text can be this text, and no number, truth value, list or object as JSON."""
-    if not _PLAIN.fullmatch(text):
+    """Return whether a text can only be a message's text, and no number, truth value, list or object as JSON."""
+    if not _PLAIN_PATTERN.fullmatch(text):
         return False
     try:
         json.loads(text)

@@ -14,34 +14,34 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
-    from sowctl.journal.block import Ended
+    from sowctl.journal.block import EndedHistory
     from sowctl.journal.reader import Journal
 
 
-def short_name(lineage: bytes) -> str:
-    """How people are told of a history: the first eight hexadecimal digits of its lineage."""
+def format_history_name(lineage: bytes) -> str:
+    """Return the shown name of a history: the first eight hexadecimal digits of its lineage."""
     return lineage.hex()[:8]
 
 
-def former(log: Journal, lineage: bytes) -> Ended | None:
+def find_former_history(log: Journal, lineage: bytes) -> EndedHistory | None:
     """The history of ``lineage`` that ``log`` goes on from; None where it is no such one."""
     return next((one for one in log.histories if one.lineage == lineage), None)
 
 
-def undoing(log: Journal, txid: int) -> Ended | None:
+def find_undoing_history(log: Journal, txid: int) -> EndedHistory | None:
     """The history whose end made ``txid`` a txid of nothing; None where no restore has undone it."""
     # The highest of these txids is that of no entry: it is where the new history begins, and so the place of a reader
     # that has read everything and found nothing new yet.
     return next((one for one in log.histories if one.last_txid < txid < one.above), None)
 
 
-def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> DamageError:
+def make_undone_store_error(applied: int, ended: EndedHistory, log: Journal, place: Path) -> DamageError:
     """DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
     return DamageError(
         "SOW-ENG-089",
-        f"the store is at txid {applied} of history {short_name(ended.lineage)}, which "
-        f"{_describe_history_end(ended)}; the journal has history {short_name(log.lineage)}, which continues at "
-        f"txid {ended.above + 1}",
+        f"the store is at txid {applied} of history {format_history_name(ended.lineage)}, which "
+        f"{_describe_history_end(ended)}; the journal has history {format_history_name(log.lineage)}, which continues "
+        f"at txid {ended.above + 1}",
         place=str(place),
         hint="restore the store together with the journal of its history; or run sowctl replay, "
         "which rebuilds the store from this journal and keeps the current file",
@@ -49,21 +49,21 @@ def undone_store(applied: int, ended: Ended, log: Journal, place: Path) -> Damag
     )
 
 
-def undone_place(what: str, ended: Ended, log: Journal) -> MissingError:
+def make_undone_place_error(what: str, ended: EndedHistory, log: Journal) -> MissingError:
     """MissingError ``SOW-ENG-072``: ``what`` (in words) names an entry that a restore has undone."""
     return MissingError(
         "SOW-ENG-072",
-        f"{what} is a position in history {short_name(ended.lineage)} that was undone: it "
-        f"{_describe_history_end(ended)}; the journals have history {short_name(log.lineage)}, which continues "
-        f"at txid {ended.above + 1}",
-        place=log.searched,
+        f"{what} is a position in history {format_history_name(ended.lineage)} that was undone: it "
+        f"{_describe_history_end(ended)}; the journals have history {format_history_name(log.lineage)}, which "
+        f"continues at txid {ended.above + 1}",
+        place=log.search_locations,
         hint="messages received after that txid are not in this instance: read the current state "
         f"again (query, then subscribe), or continue after txid {ended.last_txid}",
         **_list_history_facts(ended, log),
     )
 
 
-def maybe_undone(what: str, log: Journal) -> MissingError | None:
+def make_maybe_undone_error(what: str, log: Journal) -> MissingError | None:
     """The error for ``what``, a publisher's bookmark that the journals do not hold and that may have been undone.
 
     None where no restore has ended a history.
@@ -73,20 +73,20 @@ def maybe_undone(what: str, log: Journal) -> MissingError | None:
     ended = log.histories[-1]
     return MissingError(
         "SOW-ENG-072",
-        f"{what} is not in the journals of history {short_name(log.lineage)}; it may be a "
-        f"position in history {short_name(ended.lineage)} that was undone: it {_describe_history_end(ended)}",
-        place=log.searched,
+        f"{what} is not in the journals of history {format_history_name(log.lineage)}; it may be a "
+        f"position in history {format_history_name(ended.lineage)} that was undone: it {_describe_history_end(ended)}",
+        place=log.search_locations,
         hint="read the current state again (query, then subscribe); to start elsewhere, use --bookmark-not-found",
         **_list_history_facts(ended, log),
     )
 
 
-def _describe_history_end(ended: Ended) -> str:
-    """What became of a history, as a clause about it."""
+def _describe_history_end(ended: EndedHistory) -> str:
+    """Return what became of a history, as a clause about it."""
     return f"ended with a restore at {format_time(ended.time)}, at txid {ended.last_txid}"
 
 
-def _list_history_facts(ended: Ended, log: Journal) -> dict[str, Any]:
+def _list_history_facts(ended: EndedHistory, log: Journal) -> dict[str, Any]:
     return {
         "history": log.lineage.hex(),
         "ended_history": ended.lineage.hex(),

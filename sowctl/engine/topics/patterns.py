@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, TopicConfig
+from sowctl.config.topic_patterns import compile_topic_search, is_pattern
 from sowctl.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 
-def matching(
+def iterate_matching_topics(
     instance: Instance, pattern: str, message_type: str | None, *, derived: bool = False
 ) -> Iterator[TopicConfig]:
     """The topics that a regular expression stands for, in configuration order.
@@ -28,7 +28,7 @@ def matching(
     """
     if instance.config is None:
         return
-    matches = search_for(pattern)
+    matches = compile_search(pattern)
     for entry in instance.config.sow:
         if message_type not in (None, entry.message_type):
             continue
@@ -37,22 +37,22 @@ def matching(
                 yield entry
             elif entry.pattern is not None and has_records(instance, entry):
                 yield replace(entry, logical=Logical(pattern, regex=True))
-        elif derived and (matches(entry.name) or renames(entry)):
+        elif derived and (matches(entry.name) or renames_logical_topics(entry)):
             # The language is loaded where such an entry is read, and by no other command.
-            from sowctl.engine.topics.derived import read_as, root_of
+            from sowctl.engine.topics.derived_topics import find_root_topic, require_derived_topic
 
-            topic = read_as(instance.config, entry)
+            topic = require_derived_topic(instance.config, entry)
             if matches(entry.name):
                 yield topic
-            elif topic.pattern is not None and has_records(instance, root_of(instance.config, topic)):
+            elif topic.pattern is not None and has_records(instance, find_root_topic(instance.config, topic)):
                 yield replace(topic, logical=Logical(pattern, regex=True))
 
 
-def unmatched(instance: Instance, pattern: str, message_type: str | None, *, derived: bool) -> MissingError:
+def make_unmatched_error(instance: Instance, pattern: str, message_type: str | None, *, derived: bool) -> MissingError:
     """The error for a pattern that matches nothing; of what cannot be meant here, it says so."""
     what = "topic, view, conflated topic or queue" if derived else "topic"
     others = () if derived or instance.config is None else instance.config.sow
-    matches = search_for(pattern)
+    matches = compile_search(pattern)
     found = [
         entry
         for entry in others
@@ -64,41 +64,41 @@ def unmatched(instance: Instance, pattern: str, message_type: str | None, *, der
     return MissingError("SOW-ENG-014", f"pattern {pattern!r} matches no {what}", hint=hint)
 
 
-def renames(entry: OtherEntry) -> bool:
-    """Whether a conflated topic gives other names to the logical topics of its source."""
+def renames_logical_topics(entry: OtherEntry) -> bool:
+    """Return whether a conflated topic gives other names to the logical topics of its source."""
     if entry.kind != "ConflatedTopic":
         return False
-    from sowctl.config.derived import ConflatedTopic  # loaded with the configuration that has such an entry
+    from sowctl.config.derived_entries import ConflatedTopic  # loaded with the configuration that has such an entry
 
     return isinstance(entry, ConflatedTopic) and entry.topic_format not in (None, "%n")
 
 
-def search_for(pattern: str) -> Callable[[str], bool]:
+def compile_search(pattern: str) -> Callable[[str], bool]:
     """The search of an expression that was given as a target: what is wrong with it, is no fault of a configuration."""
     try:
-        return search_of(pattern)
+        return compile_topic_search(pattern)
     except ConfigError as error:
         raise UsageError("SOW-ENG-033", error.message, hint=error.hint) from None
 
 
-def in_names(instance: Instance, pattern: str, message_type: str | None) -> bool:
-    """Whether a regular expression matches the name of a topic of its own."""
-    matches = search_for(pattern) if is_pattern(pattern) else pattern.__eq__
+def matches_topic_name(instance: Instance, pattern: str, message_type: str | None) -> bool:
+    """Return whether a regular expression matches the name of a topic of its own."""
+    matches = compile_search(pattern) if is_pattern(pattern) else pattern.__eq__
     return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
 
 
 def has_records(instance: Instance, topic: TopicConfig) -> bool:
-    """Whether there is anything to read a topic from."""
+    """Return whether there is anything to read a topic from."""
     if topic.file is not None and topic.file.exists():
         return True
-    return topic.journalled and in_journal(instance, (topic.name, topic.message_type))
+    return topic.journalled and is_in_journal(instance, (topic.name, topic.message_type))
 
 
-def in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
-    """Whether the journal has an entry of a topic."""
+def is_in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
+    """Return whether the journal has an entry of a topic."""
     from sowctl.engine.topics.positions import has_log, open_log
 
     if not has_log(instance):
         return False
     with open_log(instance) as journal:
-        return journal.topic_state(ref).last_txid > 0
+        return journal.find_topic_state(ref).last_txid > 0

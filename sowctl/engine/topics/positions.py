@@ -1,4 +1,4 @@
-"""Where stores and journals stand to each other: which position a journal can explain, what covers a topic's past."""
+"""Positions of stores and journals: which one a journal can explain, what covers a topic's past."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.topics.histories import former, short_name, undone_store
-from sowctl.engine.topics.queuestates import queue_standings, told_of
+from sowctl.engine.topics.histories import find_former_history, format_history_name, make_undone_store_error
+from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_positions
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
@@ -30,7 +30,7 @@ KEY_DEFINITION_FIELDS = frozenset(("key_mode", "key_fields", "key_domain"))
 """What of a definition decides which keys records get."""
 
 
-class Standing(Struct, frozen=True):
+class StorePosition(Struct, frozen=True):
     """A store's position: path, txid and lineage; ``applied`` 0 where there is no readable store."""
 
     path: Path
@@ -40,7 +40,7 @@ class Standing(Struct, frozen=True):
     last_time: int = 0
 
 
-def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
+def build_definition(instance_name: str, topic: TopicConfig) -> Definition:
     """The definition that a topic's store is made with."""
     return Definition(
         instance=instance_name,
@@ -53,7 +53,7 @@ def definition_of(instance_name: str, topic: TopicConfig) -> Definition:
 
 
 def _get_definition_domain(topic: TopicConfig) -> str | None:
-    """What a store notes as its key domain: nothing stands for none, an empty text for each record's logical topic."""
+    """Return the key domain noted in a store: None for none, an empty text for each record's logical topic."""
     # Each logical topic is the domain of its own keys: the store has no single one.
     if topic.pattern is not None and not topic.shares_domain:
         return ""
@@ -110,11 +110,11 @@ def open_log(
     try:
         # A journal that ends too early looks like a shorter one. What a store has applied, a queue has written, or the
         # topics file notes as synced, proves that there was more.
-        if whole or not journal.is_witnessed:
+        if whole or not journal.has_synced_txid:
             # A store that a session of this process writes is not opened twice; its writer has judged the end.
             others = [topic for topic in instance.topics if instance.opened(topic) is None]
-            journal.acknowledge(applied_of(journal.lineage, standings(instance, others)))
-            journal.acknowledge(told_of(journal.lineage, queue_standings(instance)))
+            journal.note_synced_txid(find_highest_applied(journal.lineage, list_store_positions(instance, others)))
+            journal.note_synced_txid(find_highest_synced(journal.lineage, list_queue_positions(instance)))
     except BaseException:
         journal.close()
         raise
@@ -146,18 +146,18 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
 
 
 def has_entries(instance: Instance, name: str, message_type: str | None) -> bool:
-    """Whether the journal has entries of a topic that the configuration does not define; False if it is unreadable."""
+    """Return whether the journal has entries of an unconfigured topic; False if it is unreadable."""
     try:
         if not has_log(instance):
             return False
         with open_log(instance) as journal:
-            return any(topic == name and message_type in (None, kind) for topic, kind in journal.topics())
+            return any(topic == name and message_type in (None, kind) for topic, kind in journal.read_topic_states())
     except (OSError, SowError):
         # Only a hint is at stake: the error about the name must not become one about the journal.
         return False
 
 
-def dump_hint(topic: str) -> str:
+def format_dump_hint(topic: str) -> str:
     """The command that prints what the journal has of a topic."""
     from shlex import quote
 
@@ -168,23 +168,23 @@ def _refuse_topic(instance: Instance, directory: Place | None, error: MissingErr
     """Raise the error with the hint of ``--topic`` where a journal directory was given as the name of a topic."""
     name = None if directory is None else str(directory)
     if name is not None and (
-        (instance.config is not None and instance.config.find(name)) or has_entries(instance, name, None)
+        (instance.config is not None and instance.config.find_entries(name)) or has_entries(instance, name, None)
     ):
-        raise MissingError(error.code, error.message, place=error.place, hint=dump_hint(name)) from None
+        raise MissingError(error.code, error.message, place=error.place, hint=format_dump_hint(name)) from None
 
 
 def _find_highest_given_txid(instance: Instance, directory: Place | None) -> int:
     """The highest txid that is known to have been given, whichever the lineage; 0 for none. Another directory than the
     configured one has its topics file alone."""
-    from sowctl.journal.state import last_told
+    from sowctl.journal.state import read_last_known_txid
 
     assert instance.config is not None
     if directory is not None or instance.log is None:
-        return last_told(directory, instance.config.name) if isinstance(directory, Path) else 0
-    stores = standings(instance, [topic for topic in instance.topics if topic.journalled])
+        return read_last_known_txid(directory, instance.config.name) if isinstance(directory, Path) else 0
+    stores = list_store_positions(instance, [topic for topic in instance.topics if topic.journalled])
     told = [one.applied for one in stores if one.lineage != NO_LINEAGE]
-    read = [max(one.told, one.read) for one in queue_standings(instance)]
-    return max([last_told(instance.log.directory, instance.config.name), *told, *read])
+    read = [max(one.told, one.read) for one in list_queue_positions(instance)]
+    return max([read_last_known_txid(instance.log.directory, instance.config.name), *told, *read])
 
 
 def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
@@ -196,14 +196,16 @@ def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
     return journal
 
 
-def tell_tail(instance: Instance, log: Journal) -> None:
+def notify_skipped_tail(instance: Instance, log: Journal) -> None:
     """Tell ``instance.notify`` what the reading of a journal, which has come to its end, skipped there."""
     if log.tail_report is not None:
         instance.notify(log.tail_report.note)
 
 
 def has_log(instance: Instance) -> bool:
-    """Whether the instance's journal has a file. Raises DamageError ``SOW-JRN-006`` where one between is missing."""
+    """Return whether the instance's journal has a file. Raises DamageError ``SOW-JRN-006`` where one between is
+    missing.
+    """
     from sowctl.journal.reader import Journal
 
     config, log = instance.config, instance.log
@@ -216,13 +218,13 @@ def refuse_lost_log(instance: Instance, topic: Topic, meta: StoreMeta) -> None:
     A store that had applied all of its topic's entries lacks nothing: the journal may have been given up. Raises
     DamageError ``SOW-JRN-013``.
     """
-    from sowctl.journal.state import NO_TOPIC, told_by
+    from sowctl.journal.state import EMPTY_TOPIC_STATE, read_topics_lineage
 
     config, log = instance.config, instance.log
     if config is None or log is None:
         return
-    lineage, told = told_by(log.directory, config.name)
-    last = told.topics.get(topic, NO_TOPIC).last_txid if told is not None and lineage == meta.lineage else 0
+    lineage, told = read_topics_lineage(log.directory, config.name)
+    last = told.topics.get(topic, EMPTY_TOPIC_STATE).last_txid if told is not None and lineage == meta.lineage else 0
     if last > meta.applied:
         raise DamageError(
             "SOW-JRN-013",
@@ -236,7 +238,7 @@ def refuse_lost_log(instance: Instance, topic: Topic, meta: StoreMeta) -> None:
         )
 
 
-def applied_of(lineage: bytes, stores: Iterable[Standing]) -> int:
+def find_highest_applied(lineage: bytes, stores: Iterable[StorePosition]) -> int:
     """The highest txid that any of the stores has applied from the journal of this lineage."""
     # Positions of another lineage count other entries under the same numbers.
     return max((store.applied for store in stores if store.lineage == lineage), default=0)
@@ -245,12 +247,12 @@ def applied_of(lineage: bytes, stores: Iterable[Standing]) -> int:
 def open_store(instance: Instance, path: Path) -> Store:
     """A store for reading; that one is read without locks is said once in a run. Raises what opening raises."""
     store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
-    if store.unlocked:
-        note_unlocked(instance, path)
+    if store.is_unlocked:
+        notify_unlocked(instance, path)
     return store
 
 
-def note_unlocked(instance: Instance, path: Path) -> None:
+def notify_unlocked(instance: Instance, path: Path) -> None:
     """Say that a store is read without locks, and to who wants to know more what that may lead to."""
     instance.notify_once(
         "unlocked",
@@ -260,13 +262,13 @@ def note_unlocked(instance: Instance, path: Path) -> None:
     )
 
 
-def meta_of(path: Path, instance: Instance) -> StoreMeta:
+def read_meta(path: Path, instance: Instance) -> StoreMeta:
     """The meta record of a store, read in a moment. Raises what opening raises."""
     with open_store(instance, path) as store:
-        return store.meta()
+        return store.read_meta()
 
 
-def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standing]:
+def list_store_positions(instance: Instance, topics: Iterable[TopicConfig]) -> list[StorePosition]:
     """The positions of the stores that exist; an unreadable store stands at 0: what opens it will report it."""
     found = []
     for topic in topics:
@@ -275,13 +277,13 @@ def standings(instance: Instance, topics: Iterable[TopicConfig]) -> list[Standin
         try:
             if not topic.file.exists():
                 continue
-            meta = meta_of(topic.file, instance)
+            meta = read_meta(topic.file, instance)
             ref = topic.name, topic.message_type
-            found.append(Standing(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
+            found.append(StorePosition(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
         except (SowError, OSError):
             # Position 0 of no lineage raises no floor and acknowledges nothing: a damaged store must not stop work on
             # the others.
-            found.append(Standing(topic.file, 0, bytes(16)))
+            found.append(StorePosition(topic.file, 0, bytes(16)))
     return found
 
 
@@ -294,26 +296,26 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
     ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue),
     ``SOW-ENG-089`` (ahead of where a restore ended the store's history), and what :func:`refuse_other_history` does.
     """
-    last_txid = log.last_txid()
+    last_txid = log.read_last_txid()
     # A txid means an entry only together with its journal's lineage, so that is compared first.
-    ended = former(log, meta.lineage) if meta.lineage != log.lineage else None
+    ended = find_former_history(log, meta.lineage) if meta.lineage != log.lineage else None
     if ended is not None:
         # A restore has ended the history of the store: up to its end the entries are those of this journal, too.
         if meta.applied > ended.last_txid:
-            raise undone_store(meta.applied, ended, log, place)
+            raise make_undone_store_error(meta.applied, ended, log, place)
     elif meta.lineage != log.lineage:
         # This journal began above every store that there was, so none of its entries is applied. A store that stands
         # inside it, but in another lineage, has entries that this journal does not know.
         first_txid = log.first_txid
         if meta.applied < first_txid or not meta.has_journal:
             # It began above the store, but its first files may be gone since, with entries that the store lacks.
-            if not log.begins_lineage and not log.goes_on_from(topic, meta.applied):
+            if not log.begins_lineage and not log.covers_topic_after(topic, meta.applied):
                 raise _make_journal_behind_error(meta, log, place)
             return first_txid - 1
         raise DamageError(
             "SOW-ENG-003",
             f"the store follows another journal: it is at txid {meta.applied} of history "
-            f"{short_name(meta.lineage)}; this journal has history {short_name(log.lineage)} and "
+            f"{format_history_name(meta.lineage)}; this journal has history {format_history_name(log.lineage)} and "
             f"begins at txid {first_txid}",
             place=str(place),
             hint="restore the journals of the store, or move the store away and run sowctl replay",
@@ -330,7 +332,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> 
         )
     refuse_other_history(meta, log, place)
     # Files may be gone in between; that is harmless where none of their entries was of this topic.
-    if not log.goes_on_from(topic, meta.applied):
+    if not log.covers_topic_after(topic, meta.applied):
         raise _make_journal_behind_error(meta, log, place)
     return meta.applied
 
@@ -339,7 +341,7 @@ def _make_journal_behind_error(meta: StoreMeta, log: Journal, place: Path) -> Da
     return DamageError(
         STORE_AHEAD_OF_JOURNAL,
         f"the store has applied txid {meta.applied}, but the oldest journal file begins at txid "
-        f"{log.first_txid} (searched {log.searched})",
+        f"{log.first_txid} (searched {log.search_locations})",
         place=str(place),
         hint="restore the older journal files, there or in the archive; without them, the changes between are lost",
     )
@@ -356,10 +358,10 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
     # entries.
     if meta.block is None or log.has_block(meta.block, meta.applied):
         return
-    if meta.lineage != log.lineage and former(log, meta.lineage) is None:
+    if meta.lineage != log.lineage and find_former_history(log, meta.lineage) is None:
         return
     held = 0
-    for block in log.blocks(after=meta.applied - 1, until=meta.applied):
+    for block in log.iter_blocks(after=meta.applied - 1, until=meta.applied):
         held = block.header.crc  # a damaged journal is the journal's damage, and is raised as that
     raise DamageError(
         OTHER_HISTORY,
@@ -375,7 +377,7 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
     """Refuse to take a file for a topic's store that says it is another topic's. Raises RefusedError ``SOW-ENG-023``.
 
     Readers ask no more than this: other keys or another instance's name do not change what the records are, and
-    :func:`note_other_definition` says them.
+    :func:`notify_other_definition` says them.
     """
     found = meta.definition
     if (found.topic, found.message_type) != (topic.name, topic.message_type):
@@ -389,11 +391,11 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
         )
 
 
-def note_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMeta) -> None:
+def notify_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMeta) -> None:
     """Say, once in a run for each topic, that a store is read which a writer would refuse (``SOW-STO-024``)."""
     if instance.config is None:
         return
-    expected, found = definition_of(instance.config.name, topic), meta.definition
+    expected, found = build_definition(instance.config.name, topic), meta.definition
     if expected == found:
         return
     if expected.instance != found.instance:
@@ -406,7 +408,9 @@ def note_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMet
     )
 
 
-def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None) -> RefusedError:
+def make_other_keys_error(
+    topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None
+) -> RefusedError:
     """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
     made = {
         "fields": f"from the fields {', '.join(map(str, topic.keys))}",
@@ -431,8 +435,8 @@ def other_keys(topic: TopicConfig, sow_key: int | None = None, found: Definition
 
 def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
     """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
-    if KEY_DEFINITION_FIELDS.intersection(expected.differences(found)):
-        raise other_keys(topic, found=found)
+    if KEY_DEFINITION_FIELDS.intersection(expected.list_differences(found)):
+        raise make_other_keys_error(topic, found=found)
 
 
 def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:
@@ -446,7 +450,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
     if meta.has_journal and meta.applied >= log.first_txid:
         return  # it follows another journal: an error of its own
     # The journal says that it has all entries of the topic, and the store has records that are not from it.
-    if log.covers((topic.name, topic.message_type)):
+    if log.covers_topic((topic.name, topic.message_type)):
         raise RefusedError(
             "SOW-ENG-022",
             f"topic {topic.name!r} has {meta.records} records from before it had a journal; they "
@@ -458,7 +462,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
         )
 
 
-def no_store(topic: TopicConfig) -> MissingError:
+def make_no_store_error(topic: TopicConfig) -> MissingError:
     """The error of a reader for whose topic there is nothing to read."""
     lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
@@ -472,12 +476,12 @@ def no_store(topic: TopicConfig) -> MissingError:
     )
 
 
-def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
+def make_not_covered_error(topic: TopicConfig, log: Journal) -> MissingError:
     """The error where a missing store cannot be rebuilt from what is left of the journals."""
     return MissingError(
         "SOW-ENG-011",
         f"the store of topic {topic.name!r} is missing, and the journals begin at txid "
-        f"{log.first_txid}, after the topic's first entry (searched {log.searched})",
+        f"{log.first_txid}, after the topic's first entry (searched {log.search_locations})",
         place=str(topic.file),
         hint=f"restore the store or the older journals; without them, sowctl replay {topic.name} "
         "rebuilds a store from the remaining journals",
@@ -486,7 +490,7 @@ def not_covered(topic: TopicConfig, log: Journal) -> MissingError:
 
 
 @contextmanager
-def naming_replay(topic: TopicConfig | None) -> Iterator[None]:
+def add_replay_hint(topic: TopicConfig | None) -> Iterator[None]:
     """Give a DamageError of the store of ``topic`` the command that helps as its hint; None: a bare file, as it is."""
     try:
         yield
@@ -507,7 +511,7 @@ def _format_replay_advice(topic: TopicConfig) -> str:
     )
 
 
-def name_rekey(error: RefusedError, config: TopicConfig) -> None:
+def add_rekey_hint(error: RefusedError, config: TopicConfig) -> None:
     """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
     # Other differences, such as another instance's name, are not healed by new keys.
     if not KEY_DEFINITION_FIELDS.intersection(error.facts.get("differences", ())):
@@ -522,7 +526,7 @@ def name_rekey(error: RefusedError, config: TopicConfig) -> None:
         )
 
 
-def nothing_keeps(config: TopicConfig) -> RefusedError:
+def make_not_kept_error(config: TopicConfig) -> RefusedError:
     """The error of a write that neither a store nor a journal would retain."""
     return RefusedError(
         "SOW-ENG-021",

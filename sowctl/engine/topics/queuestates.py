@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.config.derived import Queue
+from sowctl.config.derived_entries import Queue
 from sowctl.errors import SowError
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ _STATE_WAIT_SECONDS = 1.0
 """Seconds to wait at most for a state that others change: each of them asks the journal himself."""
 
 
-class QueueStanding(Struct, frozen=True):
-    """What a state file says of the journal of a lineage: up to ``told`` it had been synced; up to ``read`` somebody
-    has read it, without knowing whether that was synced."""
+class QueuePosition(Struct, frozen=True):
+    """A queue state's journal position: synced up to ``told``, read up to ``read``, perhaps unsynced."""
 
     path: Path
     lineage: bytes
@@ -34,63 +33,63 @@ class QueueStanding(Struct, frozen=True):
     read: int
 
 
-def queues_of(instance: Instance) -> tuple[Queue, ...]:
+def list_configured_queues(instance: Instance) -> tuple[Queue, ...]:
     """The queues of the configuration, in file order."""
     return tuple(entry for entry in (instance.config.sow if instance.config else ()) if isinstance(entry, Queue))
 
 
-def state_path(instance: Instance, queue: Queue) -> Path:
-    """Where the state file of a queue lies: beside the journal, in a directory of its instance."""
-    directory = states_directory(instance)
+def build_state_path(instance: Instance, queue: Queue) -> Path:
+    """Return the path of a queue's state file: beside the journal, in a directory of its instance."""
+    directory = find_states_directory(instance)
     assert directory is not None
     # As for the files of topics: name and type together, and no slash; two names never have one file.
     name = f"{queue.name}.{queue.message_type}".replace("%", "%25").replace("/", "%2F")
     return directory / f"{name}.queue"
 
 
-def states_directory(instance: Instance) -> Path | None:
-    """Where the state files lie, whether there are any or not; None without a TransactionLog."""
+def find_states_directory(instance: Instance) -> Path | None:
+    """Return the directory of state files, existing or not; None without a TransactionLog."""
     if instance.log is None or instance.config is None:
         return None
     return instance.log.directory / f"{instance.config.name}.queues"
 
 
-def boot_of() -> str | None:
-    """What names the present start of the machine; None where nothing does."""
+def read_boot_id() -> str | None:
+    """Return the id of the machine's present boot; None where there is none."""
     try:
         return _BOOT_ID_PATH.read_text("ascii").strip() or None
     except (OSError, ValueError):
         return None
 
 
-def queue_standings(instance: Instance) -> list[QueueStanding]:
-    """What the states beside the journal say of it, those of queues that are configured no more, too.
+def list_queue_positions(instance: Instance) -> list[QueuePosition]:
+    """List the journal positions of the states beside it, also of queues that are no longer configured.
 
     A state that cannot be read, or is not used since the machine was started anew, says nothing: its queue reports it.
     """
-    directory = states_directory(instance)
+    directory = find_states_directory(instance)
     paths = sorted(directory.glob("*.queue")) if directory is not None else []
     if not paths:
         return []
     from sowctl.store.queue.file import QueueFile, is_changed_here
 
     found = []
-    boot, wait = boot_of(), min(instance.lock_wait, _STATE_WAIT_SECONDS)
+    boot, wait = read_boot_id(), min(instance.lock_wait, _STATE_WAIT_SECONDS)
     for path in paths:
         # This process is in the middle of a change, whose lock it would wait for in vain.
         if is_changed_here(path):
             continue
         try:
-            with QueueFile(path, instance.seam, boot=boot, lock_wait=wait).look() as rows:
+            with QueueFile(path, instance.seam, boot=boot, lock_wait=wait).open_rows() as rows:
                 if rows is not None and not rows.is_new:
                     state = rows.state
-                    found.append(QueueStanding(path, state.lineage, rows.told, state.applied))
+                    found.append(QueuePosition(path, state.lineage, rows.written_txid, state.applied))
         except SowError:
             continue
     return found
 
 
-def told_of(lineage: bytes, states: Iterable[QueueStanding]) -> int:
+def find_highest_synced(lineage: bytes, states: Iterable[QueuePosition]) -> int:
     """The highest txid of the journal of this lineage that a queue has written and synced; 0 for none.
 
     Not ``read``: who reads takes no lock, and may have seen entries that their writer took back when it could not sync

@@ -1,7 +1,7 @@
-"""Which versions of a key a topic with History keeps (``behaviour`` 2.2): a pure rule, applied at an entry's own time.
+"""The versions of a key that History keeps (``behaviour`` 2.2): a pure rule, at an entry's own time.
 
-Live writes, catch-up, replay and the fold on Spark all call :func:`extend` with the entries of a key in txid order; so
-the versions that a store holds depend on the entries alone, never on the moment at which they were applied.
+Live writes, catch-up, replay and the fold on Spark all call :func:`extend_versions` with the entries of a key in txid
+order; so the versions that a store holds depend on the entries alone, never on the moment at which they were applied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.config.model import History
-from sowctl.store.codec import LOSSY, TOMBSTONE, stamps, with_flags
+from sowctl.store.codec import LOSSY_FLAG, TOMBSTONE_FLAG, read_stamps, replace_flags
 from sowctl.values.times import Micros
 
 
@@ -37,7 +37,7 @@ class Version(Struct, frozen=True):
     lossy: bool = False
 
 
-def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Version]:
+def prune_versions(versions: Sequence[Version], now: Micros, window: Micros) -> list[Version]:
     """Drop what has not been current for longer than ``window``; a lone tombstone older than that goes too.
 
     ``versions`` are those of one key, oldest first; the last is the current one.
@@ -53,10 +53,10 @@ def prune(versions: Sequence[Version], now: Micros, window: Micros) -> list[Vers
     return kept
 
 
-def append(versions: Sequence[Version], update: Version, rule: Retention) -> list[Version]:
+def append_version(versions: Sequence[Version], update: Version, rule: Retention) -> list[Version]:
     """The versions of a key after ``update`` was written, oldest first. ``update.time`` is not before the last time."""
     # At the entry's own time, not the clock's: a rebuild years later keeps what the live write kept.
-    kept = prune(versions, update.time, rule.window)
+    kept = prune_versions(versions, update.time, rule.window)
     if len(kept) >= 2:
         anchor, current = kept[-2], kept[-1]
         # The version before the current one anchors the spacing. A current one that came too soon behind it gives way
@@ -69,7 +69,7 @@ def append(versions: Sequence[Version], update: Version, rule: Retention) -> lis
     return kept
 
 
-def as_of(versions: Sequence[Version], at: Micros) -> Version | None:
+def find_version_at(versions: Sequence[Version], at: Micros) -> Version | None:
     """The version that was current at ``at`` (inclusive), or None where the key did not exist then.
 
     The caller answers an instant before the window itself (``behaviour`` 2.1, rule 6).
@@ -80,25 +80,29 @@ def as_of(versions: Sequence[Version], at: Micros) -> Version | None:
     return None
 
 
-def retention(history: History | None) -> Retention | None:
+def build_retention(history: History | None) -> Retention | None:
     """The rule of a topic, None where it keeps no history."""
     return None if history is None else Retention(history.window_us, history.granularity_us)
 
 
-def version_of(value: bytes) -> Version:
+def decode_version(value: bytes) -> Version:
     """A stored value as a version."""
-    txid, time = stamps(value)
-    return Version(time, txid, value, bool(value[0] & TOMBSTONE), bool(value[0] & LOSSY))
+    txid, time = read_stamps(value)
+    return Version(time, txid, value, bool(value[0] & TOMBSTONE_FLAG), bool(value[0] & LOSSY_FLAG))
 
 
-def value_of(key: bytes, version: Version) -> bytes:
+def encode_version(key: bytes, version: Version) -> bytes:
     """The stored value of a version, with the flags that the rule gave it."""
-    flags = (TOMBSTONE if version.tombstone else 0) | (LOSSY if version.lossy else 0)
-    return version.value if version.value[0] & (TOMBSTONE | LOSSY) == flags else with_flags(key, version.value, flags)
+    flags = (TOMBSTONE_FLAG if version.tombstone else 0) | (LOSSY_FLAG if version.lossy else 0)
+    return (
+        version.value
+        if version.value[0] & (TOMBSTONE_FLAG | LOSSY_FLAG) == flags
+        else replace_flags(key, version.value, flags)
+    )
 
 
-def extend(versions: list[Version], updates: Iterable[bytes], rule: Retention) -> list[Version]:
+def extend_versions(versions: list[Version], updates: Iterable[bytes], rule: Retention) -> list[Version]:
     """The versions of a key, oldest first, after ``updates`` (stored values in txid order)."""
     for update in updates:
-        versions = append(versions, version_of(update), rule)
+        versions = append_version(versions, decode_version(update), rule)
     return versions

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.errors import RefusedError, SowError, UsageError
-from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, own_files
-from sowctl.store.opening.access import refuse_irregular
-from sowctl.store.opening.pages import inspect
+from sowctl.journal.format import FILE_MAGIC, TOPICS_MAGIC, build_own_files_pattern
+from sowctl.store.opening.access import require_regular_file
+from sowctl.store.opening.meta_pages import read_verified_meta
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -115,7 +115,7 @@ def _detect_text(start: bytes) -> tuple[str, str] | None:
     return "it is text", _PUBLISH_HINT
 
 
-def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
+def refuse_reserved_file(instance: Instance, topic: TopicConfig) -> None:
     """Refuse a FileName that names the configuration or a file of the journal, there already or not.
 
     Raises RefusedError ``SOW-ENG-087``.
@@ -127,8 +127,8 @@ def refuse_reserved(instance: Instance, topic: TopicConfig) -> None:
     what, log = None, config.transaction_log
     path = file.resolve() if file.is_symlink() else file
     # By name first, which costs nothing; only a name that could be a journal file's has its directory compared.
-    if log is not None and own_files(config.name).fullmatch(path.name):
-        homes = {place.resolve() for place in (log.directory, log.archive_here) if place is not None}
+    if log is not None and build_own_files_pattern(config.name).fullmatch(path.name):
+        homes = {place.resolve() for place in (log.directory, log.local_archive) if place is not None}
         what = "a file of the journal" if path.resolve().parent in homes else None
     if what is None and path.exists():
         sources = [Path(one.file) for one in config.document.sources]
@@ -150,11 +150,11 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
     Raises RefusedError ``SOW-ENG-087``, ``SOW-STO-070`` (no regular file), and unless ``force`` ``SOW-ENG-088``
     (another kind of file).
     """
-    refuse_reserved(instance, topic)
+    refuse_reserved_file(instance, topic)
     if topic.file is None or not topic.file.exists():
         return
     path = topic.file.resolve()
-    refuse_irregular(path)
+    require_regular_file(path)
     # With force, the file is kept aside whatever it is.
     kind = None if force else _describe_foreign_file(path, instance.seam)
     if kind is not None:
@@ -169,7 +169,7 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
 
 
 def _describe_foreign_file(path: Path, seam: Seam) -> str | None:
-    """What a file is that is no store; None for a store, and for what may be left of one."""
+    """Return what kind of file stands there; None for a store, and for what may be left of one."""
     try:
         with path.open("rb") as file:
             start = file.read(64)
@@ -177,7 +177,9 @@ def _describe_foreign_file(path: Path, seam: Seam) -> str | None:
                 return None  # nothing is lost with an empty file
             # LMDB's magic number stands in the first meta page, behind its header of 16 bytes.
             if start[16:20] == _LMDB_MAGIC:
-                inspect(path, seam)  # of a file that is cut or has broken meta pages, the pages of ours may be gone
+                read_verified_meta(
+                    path, seam
+                )  # of a file that is cut or has broken meta pages, the pages of ours may be gone
                 return None if _has_store_markers(file) else "it is an LMDB file of another program"
             text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
             for magic, kind in _KNOWN_FILE_KINDS.items():

@@ -1,4 +1,4 @@
-"""What a TARGET means: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
+"""Resolving a TARGET: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
 
 A name that the Pattern of a topic matches is one of its logical topics: the configuration's first entry that a name
 fits is the one that counts, for reading and for publishing alike (``behaviour`` 1.8).
@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.config.matching import is_pattern, search_of
 from sowctl.config.model import Logical, OtherEntry, SowEntry, TopicConfig
-from sowctl.engine.topics.patterns import has_records, in_journal, in_names, matching, renames, search_for, unmatched
+from sowctl.config.topic_patterns import compile_topic_search, is_pattern
+from sowctl.engine.topics.patterns import (
+    compile_search,
+    has_records,
+    is_in_journal,
+    iterate_matching_topics,
+    make_unmatched_error,
+    matches_topic_name,
+    renames_logical_topics,
+)
 from sowctl.errors import MissingError, UsageError
-from sowctl.remote.place import is_url, url_of
+from sowctl.remote.place import is_url, parse_url
 
 if TYPE_CHECKING:
     from sowctl.config.document import ElementNode
@@ -31,19 +39,19 @@ WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
 QUEUE_KINDS = ("Queue", "LocalQueue", "GroupLocalQueue")
 """The kinds of entries that are queues."""
-Joining = Callable[[str, str], TopicConfig | None]
+NewTopicResolver = Callable[[str, str], TopicConfig | None]
 """What a pattern takes of a topic that was unknown before, by name and message type."""
 _TYPED_TARGET_PATTERN = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
 class Target(Struct, frozen=True):
-    """What to read: a configured topic, or the bare path of a store."""
+    """A target to read: a configured topic, or the bare path of a store."""
 
     topic: TopicConfig | None = None
     path: Path | None = None
 
 
-def resolve(
+def resolve_targets(
     instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, derived: bool = False
 ) -> list[Target]:
     """The targets that ``text`` names, in configuration order; with ``derived``, for readers, also views.
@@ -67,18 +75,20 @@ def resolve(
 
             refuse_other_kind(path)
             return [Target(path=path)]
-        if text.endswith(".sow") and exact is None and not in_names(instance, name, message_type):
+        if text.endswith(".sow") and exact is None and not matches_topic_name(instance, name, message_type):
             raise _make_no_file_error(text)
     if exact is not None:
         return [Target(topic=exact)]
     # An exact name was looked for first, so a topic whose name has dots is found by it.
     if not literal and is_pattern(name):
-        found = [Target(topic=topic) for topic in matching(instance, name, message_type, derived=derived)]
+        found = [
+            Target(topic=topic) for topic in iterate_matching_topics(instance, name, message_type, derived=derived)
+        ]
         if found:
             return found
-        error = unmatched(instance, name, message_type, derived=derived)
+        error = make_unmatched_error(instance, name, message_type, derived=derived)
     else:
-        error = missing(instance, name, message_type)
+        error = make_missing_error(instance, name, message_type)
     # Names may look like URLs; only where nothing has this one, the URL of a file was meant.
     raise _make_no_file_error(text) if is_url(text) and _is_logical_name(name) and error.code != WITHOUT_SOW else error
 
@@ -90,7 +100,7 @@ def _make_no_file_error(text: str) -> MissingError:
     return MissingError(
         "SOW-ENG-013",
         "the file is not local: stores can only be read from a file system of this machine",
-        place=str(url_of(text)),
+        place=str(parse_url(text)),
         hint="copy the file to this machine; sowctl journal dump and sowctl replay read an archived journal at its URL",
     )
 
@@ -98,16 +108,16 @@ def _make_no_file_error(text: str) -> MissingError:
 def find_topic(instance: Instance, text: str, message_type: str | None = None, *, derived: bool = False) -> TopicConfig:
     """The one SOW topic, or logical topic, of this exact name; with ``derived`` also a view.
 
-    Raises as :func:`resolve` does.
+    Raises as :func:`resolve_targets` does.
     """
     name, message_type = split_target(text, message_type)
     found = _find_exact_topic(instance, name, message_type, logical=True, derived=derived)
     if found is None:
-        raise missing(instance, name, message_type)
+        raise make_missing_error(instance, name, message_type)
     return found
 
 
-def find_publishable(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
+def find_publish_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
     """The topic that a publish to this name goes to; one that only the transaction log names has no store and no keys.
 
     What is published to a queue goes to its DefaultPublishTarget (``behaviour`` 5.4). Raises as :func:`find_topic`.
@@ -118,41 +128,43 @@ def find_publishable(instance: Instance, text: str, message_type: str | None = N
     takers = _list_owning_entries(instance, name, message_type, logical=True)
     if len(takers) == 1 and takers[0].kind in QUEUE_KINDS:
         # Loaded by the configuration already, as it has such an entry.
-        from sowctl.config.derived import Queue
+        from sowctl.config.derived_entries import Queue
 
         queue = takers[0]
         assert isinstance(queue, Queue)
         if queue.default_publish_target != name:
-            return find_publishable(instance, queue.default_publish_target, queue.message_type)
+            return find_publish_topic(instance, queue.default_publish_target, queue.message_type)
         # A queue of its own topic, which only the transaction log names.
         only = _find_journal_only_topic(instance, name, queue.message_type)
         if only is None:
-            raise missing(instance, name, message_type)
+            raise make_missing_error(instance, name, message_type)
         return only
     found = _find_exact_topic(instance, name, message_type, logical=True)
     if found is None:
         only = _find_journal_only_topic(instance, name, message_type)
         if only is None:
-            raise missing(instance, name, message_type)
+            raise make_missing_error(instance, name, message_type)
         return only
     if found.pattern is None:
         return found
     if found.logical is None:
-        if not search_of(found.pattern)(name):
-            raise unnamed_logical(found)
+        if not compile_topic_search(found.pattern)(name):
+            raise make_unnamed_logical_error(found)
         # The Name of a Pattern topic may match its own Pattern: then it is one of its logical topics.
         found = replace(found, logical=Logical(name))
     return found
 
 
-def followed(
+def resolve_followed_topics(
     instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, replayed: bool = False
 ) -> list[TopicConfig]:
-    """The topics that a subscription to ``text`` follows: those of :func:`resolve`, and what only the log records.
+    """The topics that a subscription to ``text`` follows: those of :func:`resolve_targets`, and what only the log
+    records.
 
-    Of topics without a SOW a pattern takes those that the journal knows; :func:`joining` says which others it takes
-    when they come. Where messages are ``replayed``, a pattern takes nothing that no journal has messages of. Raises as
-    :func:`resolve`, and UsageError ``SOW-FOL-003`` for a file, in which nothing says what is published next.
+    Of topics without a SOW a pattern takes those that the journal knows; :func:`build_new_topic_resolver` says which
+    others it takes when they come. Where messages are ``replayed``, a pattern takes nothing that no journal has
+    messages of. Raises as :func:`resolve_targets`, and UsageError ``SOW-FOL-003`` for a file, in which nothing says
+    what is published next.
     """
     name, kind = split_target(text, message_type)
     logical = literal or _is_logical_name(name)
@@ -160,7 +172,7 @@ def followed(
         # What is named exactly, and cannot be replayed, is refused with its name later on.
         named = _find_exact_topic(instance, name, kind, logical=True, derived=True) if replayed else None
         derived = not replayed or (named is not None and named.derived is not None)
-        targets = resolve(instance, text, message_type, literal=literal, derived=derived)
+        targets = resolve_targets(instance, text, message_type, literal=literal, derived=derived)
     except MissingError:
         # A transaction log that records .* covers every text, also those that are patterns here.
         only = _find_journal_only_topic(instance, name, kind, logical=logical)
@@ -193,8 +205,10 @@ def _filter_recorded_topics(instance: Instance, topics: list[TopicConfig]) -> li
     return found or topics
 
 
-def joining(instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False) -> Joining | None:
-    """What a subscription to ``text`` follows of topics that were unknown when it began; None where that is nothing.
+def build_new_topic_resolver(
+    instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False
+) -> NewTopicResolver | None:
+    """Build the resolver of topics that a subscription to ``text`` takes up later; None where there are none.
 
     The answer takes name and message type of a topic that the journal has got since, and gives its definition, or None
     where the pattern does not mean it: a topic that only the transaction log names, or the logical topics of a Pattern
@@ -206,7 +220,7 @@ def joining(instance: Instance, text: str, message_type: str | None = None, *, l
         return None
     if _find_exact_topic(instance, pattern, wanted, logical=_is_logical_name(pattern), derived=True) is not None:
         return None
-    matches = search_for(pattern)
+    matches = compile_search(pattern)
 
     def joined(name: str, kind: str) -> TopicConfig | None:
         if wanted not in (None, kind):
@@ -215,7 +229,7 @@ def joining(instance: Instance, text: str, message_type: str | None = None, *, l
             if (topic.name, topic.message_type) == (name, kind):
                 parts = topic.pattern is not None and not matches(name)
                 return replace(topic, logical=Logical(pattern, regex=True)) if parts else None
-        if not log.covers(name, kind) or not matches(name):
+        if not log.covers_topic(name, kind) or not matches(name):
             return None
         return _make_journal_only_topic(log, config.document.top, name, kind)
 
@@ -223,7 +237,7 @@ def joining(instance: Instance, text: str, message_type: str | None = None, *, l
 
 
 def _is_logical_name(name: str) -> bool:
-    """Whether a text may be a topic's name though it is none of the configuration; dots are no pattern."""
+    """Return whether a text may name a topic outside the configuration; dots are no pattern."""
     return not is_pattern(name.replace(".", ""))
 
 
@@ -235,16 +249,16 @@ def _list_journal_only_topics(instance: Instance, pattern: str, message_type: st
     if log is None or config is None or not has_log(instance):
         return []
     with open_log(instance) as journal:
-        refs = sorted(journal.topics())
-    matches, known = search_for(pattern), {(topic.name, topic.message_type) for topic in config.topics}
+        refs = sorted(journal.read_topic_states())
+    matches, known = compile_search(pattern), {(topic.name, topic.message_type) for topic in config.topics}
     return [
         _make_journal_only_topic(log, config.document.top, name, kind)
         for name, kind in refs
-        if (name, kind) not in known and message_type in (None, kind) and log.covers(name, kind) and matches(name)
+        if (name, kind) not in known and message_type in (None, kind) and log.covers_topic(name, kind) and matches(name)
     ]
 
 
-def unnamed_logical(topic: TopicConfig) -> UsageError:
+def make_unnamed_logical_error(topic: TopicConfig) -> UsageError:
     """The error where one of the logical topics of a Pattern topic must be named."""
     return UsageError(
         "SOW-ENG-032",
@@ -281,14 +295,14 @@ def _find_exact_topic(
     entry = takers[0]
     if isinstance(entry, OtherEntry):
         if not derived:
-            from sowctl.engine.topics.derived import not_a_topic
+            from sowctl.engine.topics.derived_topics import make_not_topic_error
 
-            raise not_a_topic(entry)
-        from sowctl.engine.topics.derived import read_as
+            raise make_not_topic_error(entry)
+        from sowctl.engine.topics.derived_topics import require_derived_topic
 
         # The language is loaded where such an entry is read, and by no other command.
         assert instance.config is not None
-        return read_as(instance.config, entry)
+        return require_derived_topic(instance.config, entry)
     return entry
 
 
@@ -309,7 +323,7 @@ def _list_owning_entries(
             continue
         if entry.name == name:
             found[kind] = entry
-        elif logical and isinstance(entry, TopicConfig) and entry.pattern and search_of(entry.pattern)(name):
+        elif logical and isinstance(entry, TopicConfig) and entry.pattern and compile_topic_search(entry.pattern)(name):
             found[kind] = replace(entry, logical=Logical(name))
         elif part is not None:
             found[kind] = part
@@ -321,14 +335,14 @@ def _find_conflated_part(instance: Instance, entry: SowEntry, name: str) -> Topi
     if not isinstance(entry, OtherEntry):
         return None
     # The language is loaded only where such a name may be meant.
-    if not renames(entry) or instance.config is None:
+    if not renames_logical_topics(entry) or instance.config is None:
         return None
-    from sowctl.engine.topics.derived import logical_part
+    from sowctl.engine.topics.derived_topics import find_logical_part
 
-    return logical_part(instance.config, entry, name)
+    return find_logical_part(instance.config, entry, name)
 
 
-def with_records(
+def select_readable_targets(
     instance: Instance, targets: Sequence[Target], is_told: Callable[[Instance, TopicConfig], bool] | None = None
 ) -> Sequence[Target]:
     """Of several targets those that there is something to read of; all where that is none, or where they are one.
@@ -367,7 +381,7 @@ def _find_journal_only_topic(
     if log is None or config is None or not _is_storable_name(name) or (log.regex_topics and not logical):
         return None
     kinds = {topic.message_type for topic in log.topics if message_type in (None, topic.message_type)}
-    kinds = {kind for kind in kinds if log.covers(name, kind)}
+    kinds = {kind for kind in kinds if log.covers_topic(name, kind)}
     if len(kinds) > 1:
         forms = ", ".join(f"[{kind}].[{name}]" for kind in sorted(kinds))
         raise UsageError(
@@ -382,20 +396,22 @@ def _find_journal_only_topic(
 
 def _make_journal_only_topic(log: TransactionLog, node: ElementNode, name: str, message_type: str) -> TopicConfig:
     """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
-    from sowctl.journal.blockcodec import MAX_RAW
+    from sowctl.journal.blockcodec import MAX_RAW_BYTES
 
-    return TopicConfig.bare(name, message_type, log.place, node, key_mode="none", slab_size=MAX_RAW, journalled=True)
+    return TopicConfig.build_bare(
+        name, message_type, log.place, node, key_mode="none", slab_size=MAX_RAW_BYTES, journalled=True
+    )
 
 
 def _is_storable_name(name: str) -> bool:
-    """Whether a record can carry this name."""
+    """Return whether a record can carry this name."""
     try:
         return 0 < len(name.encode()) <= MAX_LOGICAL_NAME_BYTES
     except UnicodeEncodeError:
         return False
 
 
-def _history_hint(topic: str) -> str:
+def _format_history_hint(topic: str) -> str:
     """The commands that print what the table ``TOPIC@history`` of ``sql`` has."""
     from shlex import quote
 
@@ -404,7 +420,7 @@ def _history_hint(topic: str) -> str:
     return f"sowctl history {quote(topic)} KEY, or sowctl sql {quote(statement)}"
 
 
-def missing(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
+def make_missing_error(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
     """The error for a name that no entry has; its hint says which names are near."""
     if instance.config is None:
         return MissingError(
@@ -412,22 +428,22 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
             f"{name!r} is not a file, and no configuration is given",
             hint="use -c CONFIG, or name a .sow file",
         )
-    from sowctl.engine.topics.positions import dump_hint, has_entries
+    from sowctl.engine.topics.positions import format_dump_hint, has_entries
 
     log = instance.log
     kinds = {topic.message_type for topic in log.topics} if log is not None else set()
     if log is not None and any(
         message_type in (None, kind)
-        and log.covers(name, kind)
-        and (any(one.is_named(name, kind) for one in log.topics) or in_journal(instance, (name, kind)))
+        and log.covers_topic(name, kind)
+        and (any(one.is_named(name, kind) for one in log.topics) or is_in_journal(instance, (name, kind)))
         for kind in kinds
     ):
         return MissingError(
             WITHOUT_SOW,
             f"topic {name!r} has no SOW: it is only in the TransactionLog",
-            hint=dump_hint(name),
+            hint=format_dump_hint(name),
         )
-    if message_type is not None and (others := instance.config.find(name)):
+    if message_type is not None and (others := instance.config.find_entries(name)):
         kinds = {other.message_type for other in others}
         text = f"topic {name!r} of type {message_type} does not exist in this configuration"
         return MissingError("SOW-ENG-012", text, hint=f"it is of type {' and '.join(sorted(kinds))}", topic=name)
@@ -438,9 +454,9 @@ def missing(instance: Instance, name: str, message_type: str | None = None) -> M
     hint = f"did you mean {' or '.join(near)}?" if near else "sowctl info lists the topics"
     front, _, when = name.rpartition("@")
     if front in names and when == "history":
-        hint = _history_hint(front)
+        hint = _format_history_hint(front)
     elif front in names and when:
         hint = f"to read the past of {front}, give the time as --at {when}"
     elif has_entries(instance, name, message_type):
-        hint = dump_hint(name)
+        hint = format_dump_hint(name)
     return MissingError("SOW-ENG-012", f"topic {name!r} does not exist in this configuration", hint=hint, topic=name)

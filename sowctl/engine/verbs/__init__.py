@@ -8,8 +8,8 @@ two of them share stands below, in the room whose decision it is. In the order o
 * ``delete``, ``expire``: what takes records away.
 * ``replay``: stores from journals. ``reindex``: memo indexes built or removed.
 * ``queue``: queues by name, and their messages as records.
-* ``upkeep/``: what keeps stores and journals in order.
-* ``looking/``: what messages consist of, figures of them, and what differs between states.
+* ``maintenance/``: what keeps stores and journals in order.
+* ``inspect/``: what messages consist of, figures of them, and what differs between states.
 * ``info``, ``check``, ``journal``: what files there are, whether they are sound, what stands in a journal.
 
 The digest of a topic, which the command ``hash`` prints, is :mod:`sowctl.engine.sources.digest`: replay compares it.

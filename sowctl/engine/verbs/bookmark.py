@@ -1,7 +1,7 @@
 """bookmark: the places in a bookmark store against the journal: how far behind, whether they are still there (9).
 
 What a store keeps is a text. What it means for a subscription is found out as a subscription would
-(:mod:`sowctl.engine.following.spans`), so that what is told here is what would happen.
+(:mod:`sowctl.engine.subscriptions.spans`), so that what is told here is what would happen.
 """
 
 from __future__ import annotations
@@ -11,38 +11,37 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.following.bookmarks import Bookmark, Side, Wanted, parse
-from sowctl.engine.following.spans import NotFound, resolve
-from sowctl.engine.following.stores.claim import claimed
-from sowctl.engine.following.stores.protocol import StoredPlace, Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.place_lock import hold_place_locks
+from sowctl.engine.subscriptions.bookmark_stores.protocol import StoredPlace, Subscriber
+from sowctl.engine.subscriptions.bookmarks import Bookmark, BookmarkRange, RangeBound, parse_bookmark_range
+from sowctl.engine.subscriptions.spans import NotFoundPolicy, resolve_bookmark_range
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.identity.bookmarks import EPOCH
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.following.stores.protocol import BookmarkStore
     from sowctl.engine.instance import Instance
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
 
 
-class Chosen(DescribedStruct, frozen=True):
-    """Which subscriptions are meant: of one client, with one id; None is any."""
+class SubscriptionSelection(DescribedStruct, frozen=True):
+    """A selection of subscriptions: of one client, with one id; None is any."""
 
     client: str | None = None
     sub_id: str | None = None
 
-    def has(self, who: Subscriber) -> bool:
-        """Whether a subscription is meant."""
+    def includes(self, who: Subscriber) -> bool:
+        """Return whether a subscription is selected."""
         return self.client in (None, who.client) and self.sub_id in (None, who.sub_id)
 
 
 class Lag(DescribedStruct, frozen=True):
-    """What stands behind a place, of all topics or of those asked for: entries, bytes of their messages, seconds since
-    the first of them."""
+    """The lag behind a place: entries, bytes of their messages, seconds since the first, of all or some topics."""
 
     entries: int
     bytes: int
@@ -66,23 +65,23 @@ class BookmarkStanding(DescribedStruct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-def standings(
-    instance: Instance, store: BookmarkStore, chosen: Chosen, topics: Sequence[TopicConfig] | None = None
+def list_standings(
+    instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, topics: Sequence[TopicConfig] | None = None
 ) -> list[BookmarkStanding]:
     """The chosen places of a store, by client and id. Without a journal they are given as they are stored.
 
     A store does not know what its subscriptions are to: lags are of all topics of the journal, or of ``topics``, of a
     view or conflated topic those that it is made of.
     """
-    rows = [row for row in store.rows() if chosen.has(row.who)]
+    rows = [row for row in store.list_places() if chosen.includes(row.who)]
     if not rows or not has_log(instance):
         return [BookmarkStanding(row) for row in rows]
     # A place that is not there is told with its row; what a subscription would remark is left to it.
     quiet = replace(instance, notify=lambda words: None)
     with open_log(instance) as log:
-        found = [_standing(quiet, log, row) for row in rows]
-        wanted = None if topics is None else frozenset(_logged(instance, topics))
-        lags = _lags(log, {one.txid for one in found if one.txid is not None}, instance.now, wanted)
+        found = [_locate_place(quiet, log, row) for row in rows]
+        wanted = None if topics is None else frozenset(_list_logged_topics(instance, topics))
+        lags = _compute_lags(log, {one.txid for one in found if one.txid is not None}, instance.now, wanted)
         return [one if one.txid is None else replace(one, lag=lags[one.txid]) for one in found]
 
 
@@ -92,31 +91,33 @@ def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: s
     Raises what resolving it raises, unless ``force``: a subscription that goes on there would end with it. Raises
     LockedError ``SOW-BKM-010`` where the subscription is under way: it would store its own place over this one.
     """
-    wanted = parse(text, instance.clock)
+    wanted = parse_bookmark_range(text, instance.clock)
     if wanted.is_recent:
         raise UsageError("SOW-BKM-007", "'recent' is the stored position itself")
     if not force and has_log(instance):
         with open_log(instance) as log:
-            resolve(instance, log, wanted, not_found=NotFound.FAIL)
-    with claimed(store, [who], instance):
-        store.put(who, str(wanted))
+            resolve_bookmark_range(instance, log, wanted, not_found=NotFoundPolicy.FAIL)
+    with hold_place_locks(store, [who], instance):
+        store.set_place(who, str(wanted))
     return str(wanted)
 
 
-def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) -> list[StoredPlace]:
+def rewind_places(
+    instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, text: str
+) -> list[StoredPlace]:
     """Set the chosen places back to where ``text`` says; the new rows, by client and id.
 
     Raises RefusedError ``SOW-BKM-008`` where one of them would go forward, LockedError ``SOW-BKM-010`` where one is
     under way: then none is set.
     """
-    wanted = parse(text, instance.clock)
+    wanted = parse_bookmark_range(text, instance.clock)
     if wanted.is_recent or wanted.end is not None:
         raise UsageError("SOW-BKM-007", f"{text!r} is not a single position", hint="give a time, a bookmark or a txid")
     with open_log(instance) as log:
-        to = resolve(instance, log, wanted, not_found=NotFound.FAIL).after
-        rows = [row for row in store.rows() if chosen.has(row.who)]
+        to = resolve_bookmark_range(instance, log, wanted, not_found=NotFoundPolicy.FAIL).after
+        rows = [row for row in store.list_places() if chosen.includes(row.who)]
         for row in rows:
-            found = _standing(replace(instance, notify=lambda words: None), log, row)
+            found = _locate_place(replace(instance, notify=lambda words: None), log, row)
             # A place that is not there any more is behind all that is left.
             if found.txid is not None and found.txid < to:
                 raise RefusedError(
@@ -125,72 +126,76 @@ def rewind(instance: Instance, store: BookmarkStore, chosen: Chosen, text: str) 
                     f"but {text!r} is at txid {to}: the messages between would be skipped",
                     hint="to move a position forward, use sowctl bookmark set",
                 )
-    with claimed(store, [row.who for row in rows], instance):
+    with hold_place_locks(store, [row.who for row in rows], instance):
         for row in rows:
-            store.put(row.who, str(wanted))
-    return [row for row in store.rows() if chosen.has(row.who)]
+            store.set_place(row.who, str(wanted))
+    return [row for row in store.list_places() if chosen.includes(row.who)]
 
 
-def purge(instance: Instance, store: BookmarkStore, chosen: Chosen, *, dry_run: bool = False) -> list[StoredPlace]:
+def purge_subscriptions(
+    instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, *, dry_run: bool = False
+) -> list[StoredPlace]:
     """Forget the chosen subscriptions; their rows. Raises LockedError ``SOW-BKM-010`` where one is under way."""
-    rows = [row for row in store.rows() if chosen.has(row.who)]
+    rows = [row for row in store.list_places() if chosen.includes(row.who)]
     if not dry_run:
-        with claimed(store, [row.who for row in rows], instance):
+        with hold_place_locks(store, [row.who for row in rows], instance):
             for row in rows:
-                store.purge(row.who)
+                store.remove_place(row.who)
     return rows
 
 
-def _standing(instance: Instance, log: Journal, row: StoredPlace) -> BookmarkStanding:
-    """Where a stored text leads to, without the lag."""
+def _locate_place(instance: Instance, log: Journal, row: StoredPlace) -> BookmarkStanding:
+    """Build the standing of a stored place, without the lag."""
     try:
-        wanted = parse(row.bookmark, instance.clock)
-        after = resolve(instance, log, wanted, not_found=None).after
-        missing = tuple(_missing(instance, log, wanted))
+        wanted = parse_bookmark_range(row.bookmark, instance.clock)
+        after = resolve_bookmark_range(instance, log, wanted, not_found=None).after
+        missing = tuple(_find_missing_members(instance, log, wanted))
         if len(missing) == len(wanted.start.marks):
-            resolve(instance, log, wanted, not_found=NotFound.FAIL)
+            resolve_bookmark_range(instance, log, wanted, not_found=NotFoundPolicy.FAIL)
     except SowError as problem:
         return BookmarkStanding(row, problem=problem)
     publisher = None
     if len(wanted.start.marks) == 1 and isinstance(mark := wanted.start.marks[0], Bookmark):
-        known: Mapping[int, tuple[str, int]] = log.state().publishers
+        known: Mapping[int, tuple[str, int]] = log.refresh_state().publishers
         name = instance.config.name if instance.config is not None else None
         publisher = known[mark.publisher][0] if mark.publisher in known else None
-        publisher = name if publisher is None and mark.publisher == instance.publisher else publisher
-    return BookmarkStanding(row, publisher, after, _time_at(log, after), missing=missing)
+        publisher = name if publisher is None and mark.publisher == instance.publisher_id else publisher
+    return BookmarkStanding(row, publisher, after, _find_entry_time(log, after), missing=missing)
 
 
-def _missing(instance: Instance, log: Journal, wanted: Wanted) -> Iterator[str]:
+def _find_missing_members(instance: Instance, log: Journal, wanted: BookmarkRange) -> Iterator[str]:
     """The members of a start that the journals do not hold."""
     for mark in wanted.start.marks:
         try:
-            resolve(instance, log, Wanted(Side((mark,), wanted.start.inclusive)), not_found=NotFound.FAIL)
+            resolve_bookmark_range(
+                instance, log, BookmarkRange(RangeBound((mark,), wanted.start.inclusive)), not_found=NotFoundPolicy.FAIL
+            )
         except SowError:
             yield "0" if mark == EPOCH else str(mark)
 
 
-def _time_at(log: Journal, txid: int) -> Micros | None:
+def _find_entry_time(log: Journal, txid: int) -> Micros | None:
     """When the entry with a txid was; None where there is none."""
-    for block in log.blocks(after=txid - 1, until=txid):
+    for block in log.iter_blocks(after=txid - 1, until=txid):
         if block.first_txid <= txid <= block.last_txid:
-            time: Micros = block.columns().times[txid - block.first_txid]
+            time: Micros = block.decode_columns().times[txid - block.first_txid]
             return time
     return None
 
 
-def _logged(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[Topic]:
+def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[Topic]:
     """Name and message type of the topics, as journals name them."""
-    from sowctl.engine.views.moment import refs_of
+    from sowctl.engine.views.instant import list_topic_refs
 
     for topic in topics:
         if topic.derived is None:
             yield topic.name, topic.message_type
         else:
-            yield from ((name, kind) for kind, name in refs_of(instance, topic.derived))
+            yield from ((name, kind) for kind, name in list_topic_refs(instance, topic.derived))
 
 
-def _lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[Topic] | None) -> dict[int, Lag]:
-    """What stands behind each of the places: one walk over the headers behind the first of them.
+def _compute_lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[Topic] | None) -> dict[int, Lag]:
+    """Compute the lag behind each of the places: one walk over the headers behind the first of them.
 
     Blocks are read where a place lies within, or where they hold entries of other topics than those asked for, too.
     """
@@ -199,12 +204,12 @@ def _lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[To
     # What stood behind the first place when the walk came to each of the others, and the time of the next entry.
     before: dict[int, tuple[int, int, Micros]] = {}
     untimed: list[int] = []
-    for ref in log.unread(after=waiting[-1] if waiting else 0):
+    for ref in log.iter_block_refs(after=waiting[-1] if waiting else 0):
         header = ref.header
         inner = []
         while waiting and waiting[-1] < header.last_txid:
             inner.append(waiting.pop())
-        named = [row.topic for row in ref.names().topics] if topics is not None else []
+        named = [row.topic for row in ref.read_map().topics] if topics is not None else []
         if topics is not None and topics.isdisjoint(named):
             before.update((place, (entries, size, 0)) for place in inner)
             untimed += inner
@@ -213,7 +218,7 @@ def _lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[To
         if not (inner or untimed or mixed):
             entries, size = entries + header.count, size + header.payloads_raw
             continue
-        columns = ref.load().columns()
+        columns = ref.load().decode_columns()
         own = [at for at in range(header.count) if topics is None or named[columns.topics[at]] in topics]
         for place in inner:
             # A place before the block stands behind the last one, as there are no entries between.

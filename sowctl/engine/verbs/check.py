@@ -16,43 +16,51 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.engine.keys.presentkeys import PresentKeys
+from sowctl.engine.maintenance.journal_search.journal_check import check_instance_journal
 from sowctl.engine.reports import CheckReport
-from sowctl.engine.sources.current import open_file
+from sowctl.engine.sources.current import open_file_source
 from sowctl.engine.topics.positions import (
     KEY_DEFINITION_FIELDS,
+    build_definition,
     check_position,
-    definition_of,
     has_log,
-    meta_of,
-    note_unlocked,
+    notify_unlocked,
     open_log,
     open_whole_log,
+    read_meta,
     refuse_lost_log,
 )
 from sowctl.engine.topics.targets import QUEUE_KINDS, Target
-from sowctl.engine.upkeep.searching.checking import check_log
-from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, codes_memory
+from sowctl.errors import (
+    DamageError,
+    LockedError,
+    MissingError,
+    RefusedError,
+    SowError,
+    StorageError,
+    convert_memory_errors,
+)
 from sowctl.findings import Finding, Level, Place
-from sowctl.values.human import format_bytes, format_count
+from sowctl.values.display import format_bytes, format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.store.check import Reading, StoreCoverage
+    from sowctl.store.check import CheckScope, StoreCoverage
     from sowctl.store.meta import StoreMeta
 
 
-SCAN_BATCH = 1000
-_NOT_READ = frozenset({StorageError.exit_status, LockedError.exit_status})
+SCAN_BATCH_RECORDS = 1000
+_UNREADABLE_STATUSES = frozenset({StorageError.exit_status, LockedError.exit_status})
 """Exit statuses of errors that say nothing of damage: no permission, a lock."""
 
 
-@codes_memory
+@convert_memory_errors
 class CheckRun:
     """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
 
-    def __init__(self, instance: Instance, targets: Sequence[Target] | None, reading: Reading | None = None) -> None:
+    def __init__(self, instance: Instance, targets: Sequence[Target] | None, reading: CheckScope | None = None) -> None:
         self._instance = instance
         self._targets = targets
         self._reading = reading
@@ -63,7 +71,7 @@ class CheckRun:
         self._sound: list[int] = []
         self._told: set[tuple[str, str, str]] = set()
         self._read = CheckReport()
-        self._findings = self._counted()
+        self._findings = self._count_findings()
 
     def __repr__(self) -> str:
         return f"<{self.coverage}>" if self._lines or self._missed else "<check, not read yet>"
@@ -71,10 +79,10 @@ class CheckRun:
     def __iter__(self) -> Iterator[Finding]:
         return self._findings
 
-    def _counted(self) -> Iterator[Finding]:
-        for finding in self._run():
+    def _count_findings(self) -> Iterator[Finding]:
+        for finding in self._iterate_findings():
             # Every topic meets what is wrong with the journal: it is one fault, and is told once.
-            if (known := _identity(finding)) not in self._told:
+            if (known := _identify_finding(finding)) not in self._told:
                 self._told.add(known)
                 self._errors += finding.level is Level.ERROR
                 yield finding
@@ -99,11 +107,11 @@ class CheckRun:
 
     @property
     def report(self) -> CheckReport:
-        """What was checked, as numbers, and what was not."""
+        """The report of the check: figures of what was read, and what was not."""
         self._read.not_verified = tuple(self._missed)
         return self._read
 
-    def _run(self) -> Iterator[Finding]:
+    def _iterate_findings(self) -> Iterator[Finding]:
         instance = self._instance
         targets = self._targets
         if targets is None:
@@ -113,49 +121,49 @@ class CheckRun:
             self._left = len(targets) - number, monotonic() - started
             path = target.topic.file if target.topic is not None else target.path
             try:
-                yield from self._target(target, path)
+                yield from self._check_target(target, path)
             except SowError as error:
-                if error.exit_status not in _NOT_READ:
+                if error.exit_status not in _UNREADABLE_STATUSES:
                     raise
-                yield from self._not_read(error, path.name if path is not None else "store", path)
+                yield from self._note_unread(error, path.name if path is not None else "store", path)
         if self._targets is None:
-            yield from self._journal()
-            yield from self._queues()
+            yield from self._check_journal()
+            yield from self._check_queues()
 
-    def _target(self, target: Target, path: Path | None) -> Iterator[Finding]:
+    def _check_target(self, target: Target, path: Path | None) -> Iterator[Finding]:
         """One store. Raises StorageError and LockedError where it cannot be read."""
-        if path is None or not _is_there(path):
-            yield from self._absent(target)
+        if path is None or not _file_exists(path):
+            yield from self._check_absent(target)
             return
         # Read in a process of its own first. Only a store without a finding is read in this one: damaged pages can
         # end a process.
-        sound = yield from self._store(path)
+        sound = yield from self._check_store(path)
         if target.topic is not None:
-            yield from self._belongs(target.topic, path, sound and self._reading is None)
+            yield from self._check_membership(target.topic, path, sound and self._reading is None)
 
-    def _not_read(self, error: SowError, what: str, path: Path | None) -> Iterator[Finding]:
+    def _note_unread(self, error: SowError, what: str, path: Path | None) -> Iterator[Finding]:
         """Note as not verified what could not be read for another reason than damage."""
         self._missed.append(f"{what}: {error.message}")
         finding = Finding(error.code, Level.ERROR, Place(error.place or str(path or what)), error.message, error.hint)
-        if _identity(finding) not in self._told:
+        if _identify_finding(finding) not in self._told:
             self._sound.append(error.exit_status)
             yield finding
 
-    def _queues(self) -> Iterator[Finding]:
+    def _check_queues(self) -> Iterator[Finding]:
         """The states of queues against themselves and the journal."""
         config = self._instance.config
         if config is None or not any(entry.kind in QUEUE_KINDS for entry in config.sow) or self._instance.log is None:
             return
-        from sowctl.engine.queues.verification import verify
-        from sowctl.engine.topics.queuestates import queues_of, state_path
+        from sowctl.engine.queues.verification import verify_queue_state
+        from sowctl.engine.topics.queuestates import build_state_path, list_configured_queues
 
-        for queue in queues_of(self._instance):
+        for queue in list_configured_queues(self._instance):
             try:
-                findings, said = verify(self._instance, queue)
+                findings, said = verify_queue_state(self._instance, queue)
             except SowError as error:
-                path = state_path(self._instance, queue)
-                if error.exit_status in _NOT_READ:
-                    yield from self._not_read(error, f"queue {queue.name}", path)
+                path = build_state_path(self._instance, queue)
+                if error.exit_status in _UNREADABLE_STATUSES:
+                    yield from self._note_unread(error, f"queue {queue.name}", path)
                 else:
                     yield Finding(error.code, Level.ERROR, Place(str(path)), error.message, error.hint)
                 continue
@@ -163,7 +171,7 @@ class CheckRun:
             if said is not None:
                 self._lines.append(said)
 
-    def _absent(self, target: Target) -> Iterator[Finding]:
+    def _check_absent(self, target: Target) -> Iterator[Finding]:
         topic = target.topic
         if topic is not None and topic.durability == "transient":
             return  # it has no store to miss: every command makes it from the journal
@@ -184,11 +192,11 @@ class CheckRun:
             if not has_log(instance):
                 return False
             with open_log(instance) as log:
-                return log.topic_state((topic.name, topic.message_type)).last_txid > 0
+                return log.find_topic_state((topic.name, topic.message_type)).last_txid > 0
         except SowError:
             return False
 
-    def _store(self, path: Path) -> Generator[Finding, None, bool]:
+    def _check_store(self, path: Path) -> Generator[Finding, None, bool]:
         """The store by itself; returns whether nothing was found, so that it may be read in this process too."""
         from sowctl.store.check import check_store
 
@@ -197,7 +205,7 @@ class CheckRun:
             # What is left of the time is shared by the stores that are left.
             stores, elapsed = self._left
             reading = replace(reading, seconds=max(0.0, reading.seconds - elapsed) / stores)
-        told = self._instance.watching("records" if reading is None else "pages of data")
+        told = self._instance.build_watch("records" if reading is None else "pages of data")
         findings = check_store(path, seam=self._instance.seam, reading=reading, on_read=told)
         sound = True
         for finding in findings:
@@ -207,22 +215,22 @@ class CheckRun:
         if covered.status:
             self._sound.append(covered.status)
         if covered.unlocked:
-            note_unlocked(self._instance, path)
+            notify_unlocked(self._instance, path)
         versions = f", {covered.versions:,} versions" if covered.versions else ""
         self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {format_bytes(covered.bytes_read)}")
         if self._reading is not None:
-            self._part(path, covered)
+            self._note_coverage(path, covered)
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
         read = self._read
         read.stores += 1
         read.records += covered.records
         read.versions += covered.versions
         read.bytes += covered.bytes_read
-        return sound and covered.complete
+        return sound and covered.is_complete
 
-    def _part(self, path: Path, covered: StoreCoverage) -> None:
+    def _note_coverage(self, path: Path, covered: StoreCoverage) -> None:
         """Say how much of a store that was, and keep a record of it."""
-        from sowctl.store.upkeep.verified import write_record
+        from sowctl.store.repair.checked_ranges import write_checked_ranges
 
         self._lines[-1] += f", {covered.pages:,} pages of its structure"
         if covered.share < 1:
@@ -235,7 +243,7 @@ class CheckRun:
         self._lines[-1] += f", {covered.share:.1%} of its data ({before})"
         if covered.record:
             try:
-                write_record(path, list(covered.record), self._instance.seam)
+                write_checked_ranges(path, list(covered.record), self._instance.seam)
             except OSError as problem:
                 self._missed.append(f"{path.name}: the record of checked pages cannot be written: {problem.strerror}")
         stores, read = self._read.stores, self._read
@@ -246,16 +254,16 @@ class CheckRun:
         read.oldest_read = min(known, default=None)
         read.pages += covered.pages
 
-    def _belongs(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
+    def _check_membership(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
         """The store against its definition and against the journal's position; if ``sound``, its keys as well."""
         instance = self._instance
         assert instance.config is not None
         try:
-            meta = meta_of(path, instance)
+            meta = read_meta(path, instance)
         except SowError:
             return
-        expected = definition_of(instance.config.name, topic)
-        if different := expected.differences(meta.definition):
+        expected = build_definition(instance.config.name, topic)
+        if different := expected.list_differences(meta.definition):
             self._sound.append(RefusedError.exit_status)
             yield Finding(
                 "SOW-CHK-002",
@@ -267,7 +275,7 @@ class CheckRun:
                 else "the configuration was changed, or the file belongs to another topic",
             )
         elif sound:
-            yield from self._keys(topic, path)
+            yield from self._check_keys(topic, path)
         if not topic.journalled:
             return
         try:
@@ -276,26 +284,26 @@ class CheckRun:
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
                 check_position(meta, log, (topic.name, topic.message_type), path)
             if self._reading is None:
-                yield from self._runs(path, meta)
+                yield from self._check_runs(path, meta)
         except SowError as error:
             # A journal that may not be read is not damaged.
-            if error.exit_status in _NOT_READ:
-                yield from self._not_read(error, f"{path.name}: its position in the journal", path)
+            if error.exit_status in _UNREADABLE_STATUSES:
+                yield from self._note_unread(error, f"{path.name}: its position in the journal", path)
             elif error.exit_status != MissingError.exit_status:
                 place = error.place if error.code.startswith("SOW-JRN-") else None
                 yield Finding(error.code, Level.ERROR, Place(place or str(path)), error.message, error.hint)
 
-    def _runs(self, store: Path, meta: StoreMeta) -> Iterator[Finding]:
+    def _check_runs(self, store: Path, meta: StoreMeta) -> Iterator[Finding]:
         """The sorted runs beside a store that lead on from where it stands; the others are of no use to anybody."""
-        from sowctl.store.sortedrun import BadRun, SortedRun, runs_beside
+        from sowctl.store.sortedrun import BadRun, SortedRun, find_run_files
 
         count = changes = size = 0
-        for (_, upto), path in sorted(runs_beside(store).items()):
+        for (_, upto), path in sorted(find_run_files(store).items()):
             if upto <= meta.applied:
                 continue
             try:
                 run = SortedRun(path)
-                run.check(SCAN_BATCH)
+                run.check(SCAN_BATCH_RECORDS)
             except BadRun as problem:
                 # A writer may have merged it since the names were read.
                 if path.exists():
@@ -312,8 +320,8 @@ class CheckRun:
             self._read.runs += count
             self._read.bytes += size
 
-    def _keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
-        """Whether every record stands under the key that its topic makes of it."""
+    def _check_keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
+        """Check that every record stands under the key that its topic makes of it."""
         others = records = 0
         example: bytes | None = None
         try:
@@ -321,9 +329,9 @@ class CheckRun:
             # A generator's keys, and those that Enrichment writes over, do not follow from the records.
             if not present.known:
                 return
-            with closing(open_file(self._instance, path)) as source:
-                for keys, values in source.batches(SCAN_BATCH):
-                    found = present.others(keys, values)
+            with closing(open_file_source(self._instance, path)) as source:
+                for keys, values in source.read_batches(SCAN_BATCH_RECORDS):
+                    found = present.find_misplaced(keys, values)
                     records += len(keys)
                     self._instance.watch("keys", records, source.meta.records)
                     others += len(found)
@@ -343,7 +351,7 @@ class CheckRun:
                 hint=how or "they were published with another Key, or written by another program",
             )
 
-    def _given_up(self) -> Iterator[Finding]:
+    def _check_lost_journal(self) -> Iterator[Finding]:
         """A journal that had txids and has no file any more: lost, or given up on purpose, which nothing tells."""
         try:
             open_whole_log(self._instance).close()
@@ -352,7 +360,7 @@ class CheckRun:
         except SowError:
             return  # it has not begun
 
-    def _journal(self) -> Iterator[Finding]:
+    def _check_journal(self) -> Iterator[Finding]:
         from sowctl.journal.check import JournalCoverage
 
         instance = self._instance
@@ -361,17 +369,17 @@ class CheckRun:
         try:
             if not has_log(instance):
                 self._missed.append("journal: no files")
-                yield from self._given_up()
+                yield from self._check_lost_journal()
                 return
         except SowError:
             pass  # what is missing is among the findings
         coverage = JournalCoverage()
         try:
-            yield from check_log(instance, coverage)
+            yield from check_instance_journal(instance, coverage)
         except SowError as error:
-            if error.exit_status not in _NOT_READ:
+            if error.exit_status not in _UNREADABLE_STATUSES:
                 raise
-            yield from self._not_read(error, "journal", instance.log.directory)
+            yield from self._note_unread(error, "journal", instance.log.directory)
         read = self._read
         read.journal_files, read.journal_entries, read.journal_bytes = coverage.files, coverage.entries, coverage.bytes
         size = format_bytes(coverage.bytes)
@@ -380,18 +388,22 @@ class CheckRun:
         self._missed.extend(coverage.missed)
 
 
-def _identity(finding: Finding) -> tuple[str, str, str]:
+def _identify_finding(finding: Finding) -> tuple[str, str, str]:
     return finding.id, f"{finding.place} {finding.place.element}", finding.message
 
 
-def _is_there(path: Path) -> bool:
-    """Whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
-    from sowctl.store.lmdberrors import explained
+def _file_exists(path: Path) -> bool:
+    """Return whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked
+    into.
+    """
+    from sowctl.store.lmdberrors import translate_errors
 
-    with explained(path, "look for the store"):
+    with translate_errors(path, "look for the store"):
         return path.exists()
 
 
-def check(instance: Instance, targets: Sequence[Target] | None = None, reading: Reading | None = None) -> CheckRun:
+def check_instance(
+    instance: Instance, targets: Sequence[Target] | None = None, reading: CheckScope | None = None
+) -> CheckRun:
     """Check ``targets``, or all stores and the journal of the configuration; of stores so much as ``reading`` says."""
     return CheckRun(instance, targets, reading)

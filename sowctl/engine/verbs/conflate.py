@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.config.derived import ConflatedTopic
-from sowctl.engine.topics.targets import missing, split_target
-from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.conflation.keeping import AdvanceReport, Keeper
-from sowctl.engine.views.conflation.kept import is_recorded
-from sowctl.engine.views.moment import at_one_instant
-from sowctl.engine.views.opening import open_entry
+from sowctl.config.derived_entries import ConflatedTopic
+from sowctl.engine.topics.targets import make_missing_error, split_target
+from sowctl.engine.views.cache import find_cache_path
+from sowctl.engine.views.conflation.conflation_store import AdvanceReport, ConflationStore
+from sowctl.engine.views.conflation.state_tables import is_recorded
+from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.openers import open_entry
 from sowctl.errors import UsageError
 from sowctl.values.times import MICROS_PER_SECOND
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sowctl.engine.instance import Instance
-    from sowctl.engine.views.moment import ViewInstant
+    from sowctl.engine.views.instant import ViewInstant
 
 
-LONGEST = MICROS_PER_SECOND
+MAX_PAUSE_MICROS = MICROS_PER_SECOND
 """Microseconds between two steps of following, at most."""
 
 
 class ConflateReport(Struct, frozen=True):
-    """What an advance did to one conflated topic: messages shown, gone and pending; ``way``: advanced, computed, as it
-    was. ``interval_us`` in microseconds; ``path`` is None where nothing can be kept, and readers compute."""
+    """The result of one advance: messages shown, gone and pending; ``way``: advanced, computed, as it was.
+    ``interval_us`` in microseconds; ``path`` is None where nothing can be kept, and readers compute."""
 
     topic: str
     message_type: str
@@ -47,14 +47,14 @@ class ConflateReport(Struct, frozen=True):
     path: str | None
 
 
-def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[ConflateReport]:
+def advance_conflated(instance: Instance, names: Sequence[str] = ()) -> Iterator[ConflateReport]:
     """Advance the conflated topics ``names``, or all, in the order of the configuration: what one reads comes first.
 
     Raises MissingError ``SOW-ENG-012`` and UsageError ``SOW-VIW-003`` for names, ``SOW-VIW-002`` where there is no
     journal and no file to keep a state beside, and what opening raises.
     """
-    for entry in conflated_topics(instance, names):
-        path = place_of(instance, entry)
+    for entry in select_conflated(instance, names):
+        path = find_cache_path(instance, entry)
         if path is None:
             if not is_recorded(instance, entry):
                 raise UsageError(
@@ -65,7 +65,7 @@ def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[Conflate
                 )
             done = AdvanceReport(0, 0, 0, "computed by readers")
         else:
-            done = at_one_instant(instance, entry, None, open_entry, partial(_advance, entry, path))
+            done = run_at_instant(instance, entry, None, open_entry, partial(_advance_topic, entry, path))
         yield ConflateReport(
             entry.name,
             entry.message_type,
@@ -78,22 +78,22 @@ def conflate(instance: Instance, names: Sequence[str] = ()) -> Iterator[Conflate
         )
 
 
-def following(
+def follow_conflated(
     instance: Instance, names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[list[ConflateReport]]:
-    """:func:`conflate` again and again, without end; ``sleep`` gets the seconds until the next time."""
+    """:func:`advance_conflated` again and again, without end; ``sleep`` gets the seconds until the next time."""
     # Often enough that no interval passes unseen, and often enough for people.
-    shortest = min((entry.interval_us for entry in conflated_topics(instance, names)), default=LONGEST)
+    shortest = min((entry.interval_us for entry in select_conflated(instance, names)), default=MAX_PAUSE_MICROS)
     while True:
-        yield list(conflate(instance, names))
-        sleep(min(shortest / 2, LONGEST) / MICROS_PER_SECOND)
+        yield list(advance_conflated(instance, names))
+        sleep(min(shortest / 2, MAX_PAUSE_MICROS) / MICROS_PER_SECOND)
 
 
-def _advance(entry: ConflatedTopic, path: Path, moment: ViewInstant) -> AdvanceReport:
-    return Keeper(moment, entry, path).advance()
+def _advance_topic(entry: ConflatedTopic, path: Path, moment: ViewInstant) -> AdvanceReport:
+    return ConflationStore(moment, entry, path).advance()
 
 
-def conflated_topics(instance: Instance, names: Sequence[str] = ()) -> list[ConflatedTopic]:
+def select_conflated(instance: Instance, names: Sequence[str] = ()) -> list[ConflatedTopic]:
     """The conflated topics of these names, or all. Raises MissingError ``SOW-ENG-012``, UsageError ``SOW-VIW-003``."""
     entries = instance.config.sow if instance.config is not None else ()
     if not names:
@@ -102,7 +102,7 @@ def conflated_topics(instance: Instance, names: Sequence[str] = ()) -> list[Conf
     for name, kind in wanted:
         found = [entry for entry in entries if entry.name == name and kind in (None, entry.message_type)]
         if not found:
-            raise missing(instance, name, kind)
+            raise make_missing_error(instance, name, kind)
         if not any(isinstance(entry, ConflatedTopic) for entry in found):
             all_names = ", ".join(entry.name for entry in entries if isinstance(entry, ConflatedTopic))
             hint = f"the conflated topics are {all_names}" if all_names else "the configuration has no conflated topics"

@@ -11,41 +11,41 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.apply import into_store
-from sowctl.engine.fold.blocks import Deletions, deletion_group, tombstones
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.extensions.functions import load_functions
+from sowctl.engine.fold.apply import apply_to_transaction
+from sowctl.engine.fold.blocks import Deletions, build_deletion_group, encode_tombstones
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
-from sowctl.engine.search.keytext import keys_of
-from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.scan import way_of
-from sowctl.engine.sources.logical import chosen, narrowed
-from sowctl.engine.sources.opening import open_now
-from sowctl.engine.topics.positions import naming_replay
-from sowctl.engine.topics.targets import Target, with_records
+from sowctl.engine.search.keytext import parse_keys
+from sowctl.engine.search.matcher import Matcher, build_environment
+from sowctl.engine.search.scan import choose_access
+from sowctl.engine.sources.logical_topics import build_logical_filter, narrow_source
+from sowctl.engine.sources.opener import open_present_source
+from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.topics.targets import Target, select_readable_targets
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, UsageError
-from sowctl.store.codec import KEY_CHECK_SLICE, logical_topic
+from sowctl.store.codec import KEY_CHECK_SLICE, read_logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
-    from sowctl.engine.sources.source import Matched
+    from sowctl.engine.sources.source import MatchedPairs
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
 
-SCAN_BATCH = 1000
-PART = 16 << 10
-"""Records deleted at once: so many whole blocks of the journal, and what an overlay gets before it may be applied."""
+SCAN_BATCH_RECORDS = 1000
+PART_RECORDS = 16 << 10
+"""Records deleted at once: so many whole blocks of the journal, and what a memtable gets before it may be applied."""
 
 
-def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
+def delete_records(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
     """Delete from every target what the one selector of ``options`` names; a key that is not there is no error (C30).
 
     Of several targets those without any record yet are left out.
@@ -66,60 +66,62 @@ def delete(instance: Instance, targets: Sequence[Target], options: DeleteOptions
             "SOW-DEL-003", "an empty filter would delete everything", hint="to delete all records, use --filter '1=1'"
         )
     topics = []
-    for target in with_records(instance, targets):
+    for target in select_readable_targets(instance, targets):
         if target.topic is None:
             raise UsageError("SOW-DEL-002", "a .sow file without a configuration cannot be changed")
         topics.append(target.topic)
-    kinds = [instance.type_of(topic.message_type) for topic in topics]
-    environment = environment_of(instance) if options.filter is not None else None
-    functions = functions_of(instance) if options.filter is not None else None
+    kinds = [instance.find_message_type(topic.message_type) for topic in topics]
+    environment = build_environment(instance) if options.filter is not None else None
+    functions = load_functions(instance) if options.filter is not None else None
     matchers = [
         Matcher(options.filter, kind, topic.name, environment, functions=functions)
         for kind, topic in zip(kinds, topics, strict=True)
     ]
     # Without locks and without opening for writing: a dry run leaves no trace.
     if options.dry_run:
-        return [_look(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)]
+        return [
+            _count_matching(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)
+        ]
     with WriteSession(instance) as session:
         reports = []
         for topic, matcher in zip(topics, matchers, strict=True):
-            writer = session.store(topic)
+            writer = session.open_store(topic)
             # One topic at a time: no lock is held while another topic's records are compared.
-            with session.batch([writer]):
-                reports.append(_delete(session, writer, topic, matcher, options))
-                session.apply(force=True)
+            with session.hold_batch_locks([writer]):
+                reports.append(_delete_matching(session, writer, topic, matcher, options))
+                session.flush_memtables(force=True)
         return reports
 
 
-def _look(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
+def _count_matching(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
     report = DeleteReport(topic.label, topic.message_type, dry_run=True)
-    with closing(open_now(instance, Target(topic=topic))) as source:
+    with closing(open_present_source(instance, Target(topic=topic))) as source:
         if options.filter is not None:
-            for keys, _ in _matching(instance, source, topic, matcher, report):
+            for keys, _ in _iterate_matching(instance, source, topic, matcher, report):
                 report.matched += len(keys)
         else:
-            keys, _ = narrowed(source, topic).lookup(_named(topic, options, instance))
+            keys, _ = narrow_source(source, topic).find_records(_read_named_keys(topic, options, instance))
             report.examined = report.matched = len(keys)
     return report
 
 
-def _matching(
+def _iterate_matching(
     instance: Instance, source: CurrentSource, topic: TopicConfig, matcher: Matcher, report: DeleteReport
-) -> Iterator[Matched]:
+) -> Iterator[MatchedPairs]:
     """The records that the filter selects, by the way that a query would take."""
     # Indexes know no logical topics, so a part of a Pattern topic is read whole.
-    way = way_of(instance, source, matcher) if topic.logical is None else None
+    way = choose_access(instance, source, matcher) if topic.logical is None else None
     if way is not None:
-        report.examined += source.visible_records()
-        yield from way.matching(SCAN_BATCH)
+        report.examined += source.count_visible()
+        yield from way.read_matching(SCAN_BATCH_RECORDS)
         return
-    for keys, values in narrowed(source, topic).batches(SCAN_BATCH):
+    for keys, values in narrow_source(source, topic).read_batches(SCAN_BATCH_RECORDS):
         report.examined += len(keys)
-        places = matcher.places(keys, values)
+        places = matcher.find_matches(keys, values)
         yield [keys[place] for place in places], [values[place] for place in places]
 
 
-def _delete(
+def _delete_matching(
     session: WriteSession, writer: StoreWriter, topic: TopicConfig, matcher: Matcher, options: DeleteOptions
 ) -> DeleteReport:
     """Select and delete under the locks of one batch, so that what was compared is what is deleted."""
@@ -129,37 +131,39 @@ def _delete(
     with Spool(Path(writer.store.path).parent) as selected:
         # Everything is selected before anything is deleted: a filter that fails on some record has deleted nothing.
         if options.filter is not None:
-            with writer.source(now) as source:
-                _keep(_matching(instance, source, topic, matcher, report), writer, report, selected)
+            with writer.open_source(now) as source:
+                _spool_matching(_iterate_matching(instance, source, topic, matcher, report), writer, report, selected)
         else:
-            _keep(_present(instance, writer, topic, options, now), writer, report, selected)
+            _spool_matching(_iterate_present(instance, writer, topic, options, now), writer, report, selected)
             report.examined = report.matched
         if not report.matched:
             return report
         # Time within a topic never goes back, also for deletions (behaviour 11.41).
         at = max(now, writer.last_time)
         if writer.journalled:
-            _into_journal(session, writer, selected, at, now, report.matched)
+            _append_deletions(session, writer, selected, at, now, report.matched)
         else:
-            _into_store(writer, selected, at)
+            _delete_from_store(writer, selected, at)
     report.deleted = report.matched
     return report
 
 
-def _present(
+def _iterate_present(
     instance: Instance, writer: StoreWriter, topic: TopicConfig, options: DeleteOptions, now: int
-) -> Iterator[Matched]:
+) -> Iterator[MatchedPairs]:
     """The records of the keys that are named, in key order; one without a record is no error (behaviour C30)."""
-    named = sorted(set(_named(topic, options, instance)))
-    for start in range(0, len(named), SCAN_BATCH):
-        stored = writer.stored(named[start : start + SCAN_BATCH], now)
+    named = sorted(set(_read_named_keys(topic, options, instance)))
+    for start in range(0, len(named), SCAN_BATCH_RECORDS):
+        stored = writer.read_live_values(named[start : start + SCAN_BATCH_RECORDS], now)
         keys = sorted(stored)
         found = keys, [stored[key] for key in keys]
-        yield chosen(topic.logical)(found) if topic.logical is not None else found
+        yield build_logical_filter(topic.logical)(found) if topic.logical is not None else found
 
 
-def _keep(found: Iterable[Matched], writer: StoreWriter, report: DeleteReport, selected: Spool) -> None:
-    """Keep of the records ``found`` what their deletion takes, in parts of :data:`PART` of them, and count them."""
+def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: DeleteReport, selected: Spool) -> None:
+    """Keep of the records ``found`` what their deletion takes, in parts of :data:`PART_RECORDS` of them, and count
+    them.
+    """
     keys: list[bytes] = []
     checks: list[bytes] = []
     names: list[bytes | None] = []
@@ -174,40 +178,42 @@ def _keep(found: Iterable[Matched], writer: StoreWriter, report: DeleteReport, s
         keys += some
         checks += [value[KEY_CHECK_SLICE] for value in values]
         if writer.config.pattern is not None:
-            names += map(logical_topic, values)
-        while len(keys) >= PART:
-            cut(PART)
+            names += map(read_logical_topic, values)
+        while len(keys) >= PART_RECORDS:
+            cut(PART_RECORDS)
     if keys:
         cut(len(keys))
 
 
-def _into_journal(session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int, count: int) -> None:
+def _append_deletions(
+    session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int, count: int
+) -> None:
     """The ``count`` deletions as one group, however large; then the store follows in transactions of bounded size."""
-    # The overlay is empty then, so memory holds no more than some parts of what is deleted.
-    session.apply(force=True)
+    # The memtable is empty then, so memory holds no more than some parts of what is deleted.
+    session.flush_memtables(force=True)
     journal = session.journal
     # From the last append on the journal has the deletions: the store must get all of them, in order, or none.
-    with session.noting():
+    with session.guard_memtables():
         # The journal's lock is held, so the group gets the txids from here on without a gap.
         txid = journal.last_txid
         for number, part in enumerate(selected, 1):
             # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and recovery
             # take the whole group for one that was never written.
-            group = deletion_group(writer.ref, Deletions(*part), at)
-            journal.append(group, now, last=number == len(selected))
-            done = min(number * PART, count)
+            group = build_deletion_group(writer.ref, Deletions(*part), at)
+            journal.append_group(group, now, last=number == len(selected))
+            done = min(number * PART_RECORDS, count)
             session.instance.watch("deletions to journal", done, count)
         journal.sync()
         # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
         # writer goes on from there.
         for part in selected:
-            txid = _into_overlay(writer.overlay, Deletions(*part), txid, at)
+            txid = _put_deletions(writer.memtable, Deletions(*part), txid, at)
             if writer.is_full():
                 writer.apply(journal.lineage, txid)
-    session.apply(force=True)
+    session.flush_memtables(force=True)
 
 
-def _into_store(writer: StoreWriter, selected: Spool, at: int) -> None:
+def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
     """One transaction: without a journal, that is what makes a delete all or nothing."""
     base, expired_at = writer.last_txid, writer.remove_expired_at
 
@@ -216,32 +222,32 @@ def _into_store(writer: StoreWriter, selected: Spool, at: int) -> None:
         # The store's writer lock is held, so these txids are not given twice.
         txid = base
         for part in selected:
-            overlay = Overlay(history=writer.rule is not None)
-            txid = _into_overlay(overlay, Deletions(*part), txid, at)
-            into_store(txn, overlay, base, writer.rule)
-        txn.set_applied(NO_LINEAGE, txid)
+            memtable = Memtable(history=writer.rule is not None)
+            txid = _put_deletions(memtable, Deletions(*part), txid, at)
+            apply_to_transaction(txn, memtable, base, writer.rule)
+        txn.set_applied_position(NO_LINEAGE, txid)
         txn.raise_last_time(at)
         if expired_at is not None:
             remove_expired(txn, expired_at)
 
-    with naming_replay(writer.config):
+    with add_replay_hint(writer.config):
         writer.store.write(run)
     writer.remove_expired_at = None
     writer.reload()
 
 
-def _into_overlay(overlay: Overlay, part: Deletions, txid: int, at: int) -> int:
-    """Put deletions, which have the txids behind ``txid``, into an overlay; returns the last one's txid."""
-    keys, checks = part.split()
+def _put_deletions(memtable: Memtable, part: Deletions, txid: int, at: int) -> int:
+    """Put deletions, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
+    keys, checks = part.split_keys()
     last = txid + len(keys)
-    overlay.delete(keys, tombstones(keys, checks, range(txid + 1, last + 1), repeat(at)))
+    memtable.put_deletions(keys, encode_tombstones(keys, checks, range(txid + 1, last + 1), repeat(at)))
     return last
 
 
-def _named(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
+def _read_named_keys(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
     """The keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
     if options.sow_keys is not None:
-        return keys_of(options.sow_keys, topic)
+        return parse_keys(options.sow_keys, topic)
     assert options.data is not None
     if topic.key_mode == "user":
         raise UsageError("SOW-DEL-005", f"keys of topic {topic.name!r} are not in its messages", hint="use --sow-key")

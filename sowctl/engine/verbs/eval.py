@@ -1,6 +1,6 @@
 """eval: an expression over messages from files and pipes, without an instance (``sowctl-expressions(7)``).
 
-A tester for filters, and a search in files of messages. :func:`evaluate` reads any input, chunk by chunk as it
+A tester for filters, and a search in files of messages. :func:`evaluate_sources` reads any input, chunk by chunk as it
 arrives; :func:`evaluate_file` shares a large file of lines out among several processes.
 
 Of these every process takes every n-th segment of whole lines and sends what came of it through a pipe. The first
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from sowctl.errors import InputError, LimitError, SowError, StorageError, UsageError
-from sowctl.messages.base import MAX_MESSAGE_BYTES, once_of
+from sowctl.messages.base import MAX_MESSAGE_BYTES, find_single_pass
 from sowctl.messages.framing.chunks import Chunk
-from sowctl.messages.framing.cutters import BYTE_ORDER_MARK, LineCutter, counted, line_offsets
+from sowctl.messages.framing.cutters import BYTE_ORDER_MARK, LineCutter, compute_line_offsets, number_places
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Refusal, Row
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
 
-SEGMENT = 4 << 20
-BLOCK = 90 << 10
+SEGMENT_BYTES = 4 << 20
+READ_BLOCK_BYTES = 90 << 10
 """Bytes read at a time; larger buffers come from the system page by page, every time."""
-_FRAME = struct.Struct("<QQQ")
+_PART_HEADER = struct.Struct("<QQQ")
 """Lines of a segment, and the bytes that follow: what went wrong, and the output."""
 
 
@@ -48,8 +48,8 @@ class EvalInput(Struct, frozen=True):
     chunks: Iterable[Chunk]
 
 
-class Evaluated:
-    """What came of one chunk: bytes to print, refused messages, how many lines it had, and what ends the run, if so."""
+class EvalPart:
+    """The result of one chunk: bytes to print, refused messages, its lines, and the error that ends the run."""
 
     __slots__ = ("error", "lines", "output", "rejected")
 
@@ -86,7 +86,7 @@ class Evaluator:
         stops: bool = True,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
-        from sowctl.expressions.compile import compile_filter, compile_value
+        from sowctl.expressions.compiler import compile_filter, compile_value
 
         extra = {} if functions is None else functions
         # Exactly one of the two is there: a filter chooses messages, any other expression makes a value of each.
@@ -102,119 +102,121 @@ class Evaluator:
         if compiled.slots and not kind.filterable:
             words = f"messages of type {kind.name} have no fields, so the expression cannot be evaluated"
             raise UsageError("SOW-QRY-003", words)
-        self._extract = kind.extractor(compiled.slots)
-        self._once = once_of(self._extract)
+        self._extract = kind.build_extractor(compiled.slots)
+        self._once = find_single_pass(self._extract)
 
-    def part(self, name: str, chunk: Chunk, block: bytes | None = None) -> Evaluated:
+    def evaluate_chunk(self, name: str, chunk: Chunk, block: bytes | None = None) -> EvalPart:
         """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut out of, if all its lines count."""
-        part = Evaluated(lines=len(chunk.payloads) + len(chunk.refused) + chunk.blank)
+        part = EvalPart(lines=len(chunk.payloads) + len(chunk.refused) + chunk.blank)
         payloads = chunk.payloads
-        rows, refusals = self._rows(payloads, block)
+        rows, refusals = self._read_rows(payloads, block)
         if refusals or chunk.refused:
-            from sowctl.engine.writing.rejects import placed_in
+            from sowctl.engine.writing.rejects import locate_chunk_refusals
 
-            part.rejected = placed_in(name, chunk, refusals)
+            part.rejected = locate_chunk_refusals(name, chunk, refusals)
             if self._stops:
-                payloads = payloads[: _before(part.rejected[0], chunk)]
-                rows, refusals = self._rows(payloads, None)
+                payloads = payloads[: _count_before(part.rejected[0], chunk)]
+                rows, refusals = self._read_rows(payloads, None)
                 part.rejected = part.rejected[:1]
-                part.error = _stopped(part.rejected[0])
-        part.output = self._output(name, chunk, payloads, rows, refusals, part)
+                part.error = _build_stop_error(part.rejected[0])
+        part.output = self._format_output(name, chunk, payloads, rows, refusals, part)
         return part
 
-    def _rows(self, payloads: list[bytes], block: bytes | None) -> tuple[Iterable[Row], list[Refusal]]:
+    def _read_rows(self, payloads: list[bytes], block: bytes | None) -> tuple[Iterable[Row], list[Refusal]]:
         if block is not None and self._once is not None:
             return self._once(payloads, block)
         return self._extract(payloads) if payloads else ([], [])
 
-    def _output(
+    def _format_output(
         self,
         name: str,
         chunk: Chunk,
         payloads: list[bytes],
         rows: Iterable[Row],
         refusals: Sequence[Refusal],
-        part: Evaluated,
+        part: EvalPart,
     ) -> bytes:
         bad = {refusal.index for refusal in refusals}
-        headers = _headers(payloads, chunk.envelopes) if self._uses_header else None
+        headers = _build_headers(payloads, chunk.envelopes) if self._uses_header else None
         try:
-            found = self._found(payloads, rows, headers, bad)
+            found = self._select_matching(payloads, rows, headers, bad)
         except LimitError as error:
             reached = error.facts["index"]
-            part.error = _runaway(error, name, chunk, reached)
-            part.rejected = [one for one in part.rejected if one.offset < chunk.offset(reached)]
-            found = self._found(payloads[:reached], self._rows(payloads[:reached], None)[0], headers, bad)
+            part.error = _locate_limit_error(error, name, chunk, reached)
+            part.rejected = [one for one in part.rejected if one.offset < chunk.find_offset(reached)]
+            found = self._select_matching(
+                payloads[:reached], self._read_rows(payloads[:reached], None)[0], headers, bad
+            )
         except InputError:
-            found = self._one_by_one(name, chunk, payloads, headers, bad, part)
+            found = self._evaluate_one_by_one(name, chunk, payloads, headers, bad, part)
         if not found:
             return b""
         if self._filter is not None and self._framing in ("nul", "length"):
-            from sowctl.messages.framing.frames import framed
+            from sowctl.messages.framing.frames import frame_messages
 
-            return framed(found, self._framing)
+            return frame_messages(found, self._framing)
         return b"\n".join(found) + b"\n"
 
-    def _found(
+    def _select_matching(
         self, payloads: Sequence[bytes], rows: Iterable[Row], headers: Sequence[Header] | None, bad: set[int]
     ) -> list[bytes]:
         if self._filter is not None:
-            places = self._filter.matches(rows, self._environment, headers)
+            places = self._filter.find_matches(rows, self._environment, headers)
             return [payloads[place] for place in places if place not in bad]
-        from sowctl.messages.json.text import json_text
+        from sowctl.messages.json.text import format_json
 
         assert self._value is not None
-        values = self._value.values(rows, self._environment, headers)
-        return [json_text(value) for index, value in enumerate(values) if index not in bad]
+        values = self._value.compute_values(rows, self._environment, headers)
+        return [format_json(value) for index, value in enumerate(values) if index not in bad]
 
-    def _one_by_one(
+    def _evaluate_one_by_one(
         self,
         name: str,
         chunk: Chunk,
         payloads: Sequence[bytes],
         headers: Sequence[Header] | None,
         bad: set[int],
-        part: Evaluated,
+        part: EvalPart,
     ) -> list[bytes]:
         """The output where a function of a module refuses messages: it does not know which of a batch it is given."""
         found: list[bytes] = []
-        for index, row in enumerate(self._rows(list(payloads), None)[0]):
+        for index, row in enumerate(self._read_rows(list(payloads), None)[0]):
             if index in bad:
                 continue
             only = slice(index, index + 1)
             try:
-                found += self._found(payloads[only], [row], headers and headers[only], set())
+                found += self._select_matching(payloads[only], [row], headers and headers[only], set())
             except LimitError as error:
-                part.error = _runaway(error, name, chunk, index)
-                part.rejected = [one for one in part.rejected if one.offset < chunk.offset(index)]
+                part.error = _locate_limit_error(error, name, chunk, index)
+                part.rejected = [one for one in part.rejected if one.offset < chunk.find_offset(index)]
                 break
             except InputError as error:
-                from sowctl.engine.writing.rejects import placed_one
+                from sowctl.engine.writing.rejects import locate_refusal
 
-                refused = placed_one(name, chunk, Refusal(index, error.code, error.message))
+                refused = locate_refusal(name, chunk, Refusal(index, error.code, error.message))
                 if self._stops:
-                    part.rejected, part.error = [refused], _stopped(refused)
+                    part.rejected, part.error = [refused], _build_stop_error(refused)
                     break
                 part.rejected = sorted([*part.rejected, refused], key=lambda one: one.offset)
         return found
 
 
-def evaluate(evaluator: Evaluator, sources: Iterable[EvalInput]) -> Iterator[Evaluated]:
-    """What comes of all inputs, in order, until one ends the run. Raises what reading raises."""
+def evaluate_sources(evaluator: Evaluator, sources: Iterable[EvalInput]) -> Iterator[EvalPart]:
+    """Evaluate all inputs, in order, until an error ends the run. Raises what reading raises."""
     for source in sources:
         for chunk in source.chunks:
-            part = evaluator.part(source.name, chunk)
+            part = evaluator.evaluate_chunk(source.name, chunk)
             yield part
             if part.error is not None:
                 return
 
 
-def _before(refused: Rejected, chunk: Chunk) -> int:
-    """How many messages of the chunk stand before a refused one."""
+def _count_before(refused: Rejected, chunk: Chunk) -> int:
+    """Count the messages of the chunk before a refused one."""
     return sum(offset < refused.offset for offset in chunk.places[1])
 
 
-def _stopped(refused: Rejected) -> InputError:
+def _build_stop_error(refused: Rejected) -> InputError:
     return InputError(
         refused.code,
         refused.message,
@@ -226,15 +228,15 @@ def _stopped(refused: Rejected) -> InputError:
     )
 
 
-def _runaway(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
+def _locate_limit_error(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
     """The error of a match limit with the place of the message instead of its index in the batch."""
-    line = chunk.line(index)
+    line = chunk.find_line(index)
     return LimitError(error.code, error.message, place=f"{name}:{line}", hint=error.hint, line=line)
 
 
-def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
+def _build_headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
     from sowctl.expressions.environment import Header
-    from sowctl.identity.keys import named_key
+    from sowctl.identity.keys import parse_sow_key
 
     if envelopes is None:
         return [Header(payload_size=len(payload)) for payload in payloads]
@@ -242,10 +244,10 @@ def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) ->
         Header(
             topic=envelope.topic,
             sow_key=envelope.sow_key,
-            sow_key_hash=envelope.sow_key if named_key(envelope.sow_key or "") is not None else None,
+            sow_key_hash=envelope.sow_key if parse_sow_key(envelope.sow_key or "") is not None else None,
             bookmark=envelope.bookmark,
             correlation_id=envelope.correlation_id,
-            last_updated=_instant(envelope.timestamp),
+            last_updated=_parse_instant(envelope.timestamp),
             payload_size=len(payload),
             client_name=envelope.client,
         )
@@ -253,7 +255,7 @@ def _headers(payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) ->
     ]
 
 
-def _instant(text: str | None) -> int | None:
+def _parse_instant(text: str | None) -> int | None:
     from sowctl.values.times import parse_time
 
     try:
@@ -262,8 +264,8 @@ def _instant(text: str | None) -> int | None:
         return None
 
 
-def processes(size: int, *, least: int = 4 * SEGMENT) -> int:
-    """How many processes a file of ``size`` bytes is worth."""
+def count_processes(size: int, *, least: int = 4 * SEGMENT_BYTES) -> int:
+    """Return how many processes a file of ``size`` bytes is worth."""
     if size < least or not sys.platform.startswith("linux"):
         return 1
     return min(len(os.sched_getaffinity(0)), 8)
@@ -276,16 +278,18 @@ class EvalChild:
         self.pid = pid
         self.stream = stream
 
-    def part(self) -> Evaluated:
-        """What came of its next segment. Raises StorageError ``SOW-QRY-020`` if the process is gone."""
-        head = self.stream.read(_FRAME.size)
-        if len(head) < _FRAME.size:
+    def receive_part(self) -> EvalPart:
+        """Receive the result of the child's next segment. Raises StorageError ``SOW-QRY-020`` if the process is
+        gone.
+        """
+        head = self.stream.read(_PART_HEADER.size)
+        if len(head) < _PART_HEADER.size:
             raise StorageError("SOW-QRY-020", "a process that was reading a part of the file terminated")
-        lines, *sizes = _FRAME.unpack(head)
+        lines, *sizes = _PART_HEADER.unpack(head)
         facts, output = map(self.stream.read, sizes)
-        return Evaluated(output, *_troubles(facts, lines))
+        return EvalPart(output, *_decode_troubles(facts, lines))
 
-    def end(self) -> None:
+    def end_process(self) -> None:
         """End the process, finished or not."""
         self.stream.close()
         try:
@@ -297,12 +301,12 @@ class EvalChild:
 
 def evaluate_file(
     evaluator: Evaluator, name: str, descriptor: int, start: int, stop: int, count: int
-) -> Iterator[Evaluated]:
-    """What comes of the lines between two offsets of a file, read by ``count`` processes.
+) -> Iterator[EvalPart]:
+    """Evaluate the lines between two offsets of a file with ``count`` processes.
 
     ``name`` is for messages. Line numbers and offsets count from ``start``. Ends with the part that has an error.
     """
-    segment = SEGMENT
+    segment = SEGMENT_BYTES
     segments = -(-(stop - start) // segment)
     workers: list[EvalChild] = []
     try:
@@ -311,24 +315,24 @@ def evaluate_file(
                 (start, start + at * segment, min(stop, start + (at + 1) * segment), stop)
                 for at in range(number, segments, count)
             ]
-            workers.append(_forked(evaluator, name, descriptor, spans))
+            workers.append(_fork_child(evaluator, name, descriptor, spans))
         line = 0
         for number in range(segments):
-            part = workers[number % count].part()
+            part = workers[number % count].receive_part()
             for refused in part.rejected:
                 refused.line += line
             if part.error is not None and "line" in part.error.facts:
-                _move(part, name, line)
+                _shift_lines(part, name, line)
             line += part.lines
             yield part
             if part.error is not None:
                 return
     finally:
         for worker in workers:
-            worker.end()
+            worker.end_process()
 
 
-def _move(part: Evaluated, name: str, lines: int) -> None:
+def _shift_lines(part: EvalPart, name: str, lines: int) -> None:
     """Count the line of an error from the beginning of the file."""
     assert part.error is not None
     facts = part.error.facts
@@ -337,42 +341,42 @@ def _move(part: Evaluated, name: str, lines: int) -> None:
     part.error.place = f"{name}:{facts['line']}" + (f":{column}" if column is not None else "")
 
 
-Span = tuple[int, int, int, int]
+SegmentSpan = tuple[int, int, int, int]
 """Where the input begins, nominal start and end of the segment, and where the input ends."""
 
 
-def _forked(evaluator: Evaluator, name: str, descriptor: int, spans: list[Span]) -> EvalChild:
+def _fork_child(evaluator: Evaluator, name: str, descriptor: int, spans: list[SegmentSpan]) -> EvalChild:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
         os.close(writing)
-        return EvalChild(pid, os.fdopen(reading, "rb", buffering=BLOCK))
+        return EvalChild(pid, os.fdopen(reading, "rb", buffering=READ_BLOCK_BYTES))
     # The child: it must never return into the caller's code, nor flush the streams that it shares.
     try:
         os.close(reading)
         gc.disable()
         with os.fdopen(writing, "wb") as stream:
             for span in spans:
-                _send(stream, _segment(evaluator, name, descriptor, span))
+                _send_part(stream, _evaluate_segment(evaluator, name, descriptor, span))
     except BaseException:
         os._exit(1)
     os._exit(0)
 
 
-def _send(stream: BinaryIO, part: Evaluated) -> None:
+def _send_part(stream: BinaryIO, part: EvalPart) -> None:
     facts = b""
     if part.rejected or part.error is not None:
         import pickle
 
         facts = pickle.dumps((part.rejected, part.error))
-    stream.write(_FRAME.pack(part.lines, len(facts), len(part.output)))
+    stream.write(_PART_HEADER.pack(part.lines, len(facts), len(part.output)))
     stream.write(facts)
     stream.write(part.output)
     stream.flush()
 
 
-def _troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError | None]:
-    """What a child said of its segment, in the order of a Evaluated."""
+def _decode_troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError | None]:
+    """Decode a child's facts of its segment: refused messages, lines, and error."""
     if not facts:
         return [], lines, None
     import pickle
@@ -382,17 +386,17 @@ def _troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError |
     return rejected, lines, error
 
 
-def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Evaluated:
+def _evaluate_segment(evaluator: Evaluator, name: str, descriptor: int, span: SegmentSpan) -> EvalPart:
     """The lines that begin in a segment."""
     origin, first, last, stop = span
-    begin = _line_start(descriptor, origin, first, stop)
-    end = _line_start(descriptor, origin, last, stop)
-    whole = Evaluated()
+    begin = _find_line_start(descriptor, origin, first, stop)
+    end = _find_line_start(descriptor, origin, last, stop)
+    whole = EvalPart()
     outputs = []
-    for chunk, block in _chunks(descriptor, begin, end, begin - origin):
-        part = evaluator.part(name, chunk, block)
+    for chunk, block in _iterate_chunks(descriptor, begin, end, begin - origin):
+        part = evaluator.evaluate_chunk(name, chunk, block)
         if part.rejected and block is not None:
-            part = evaluator.part(name, _careful(chunk, block))
+            part = evaluator.evaluate_chunk(name, _drop_blank_lines(chunk, block))
         outputs.append(part.output)
         whole.rejected += part.rejected
         whole.lines += part.lines
@@ -403,7 +407,7 @@ def _segment(evaluator: Evaluator, name: str, descriptor: int, span: Span) -> Ev
     return whole
 
 
-def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tuple[Chunk, bytes | None]]:
+def _iterate_chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tuple[Chunk, bytes | None]]:
     """The lines between two places of the file, and the block that each chunk was cut out of.
 
     ``offset`` is that of ``begin`` in the input. What is not plain - CRs, a BOM, a line longer than a block - is
@@ -412,7 +416,7 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
     number = 1
     rest = b""
     while begin < end:
-        data = os.pread(descriptor, min(BLOCK, end - begin - len(rest)), begin + len(rest))
+        data = os.pread(descriptor, min(READ_BLOCK_BYTES, end - begin - len(rest)), begin + len(rest))
         last = begin + len(rest) + len(data) >= end or not data
         cut = len(data) if last else data.rfind(b"\n") + 1
         block = rest + data[:cut] if cut else b""
@@ -420,28 +424,32 @@ def _chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tupl
         if not lines[-1]:
             lines.pop()
         if not block or b"\r" in block or block.startswith(BYTE_ORDER_MARK):
-            yield from _cut(descriptor, begin, end, LineCutter(MAX_MESSAGE_BYTES, offset, number))
+            yield from _cut_chunks(descriptor, begin, end, LineCutter(MAX_MESSAGE_BYTES, offset, number))
             return
-        yield _chunk(lines, block, number, offset), block
+        yield _build_chunk(lines, block, number, offset), block
         number += len(lines)
         rest = data[cut:]
         begin += len(block)
         offset += len(block)
 
 
-def _chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> Chunk:
-    return Chunk(lines, lambda: counted(number, line_offsets(block, offset, len(lines))), offset + len(block))
+def _build_chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> Chunk:
+    return Chunk(
+        lines, lambda: number_places(number, compute_line_offsets(block, offset, len(lines))), offset + len(block)
+    )
 
 
-def _careful(chunk: Chunk, block: bytes) -> Chunk:
+def _drop_blank_lines(chunk: Chunk, block: bytes) -> Chunk:
     """The chunk once more without blank lines, which no message type can read."""
-    again = LineCutter(MAX_MESSAGE_BYTES, chunk.end - len(block), chunk.line(0)).feed(block.removesuffix(b"\n") + b"\n")
+    again = LineCutter(MAX_MESSAGE_BYTES, chunk.end - len(block), chunk.find_line(0)).feed(
+        block.removesuffix(b"\n") + b"\n"
+    )
     return again if again is not None else chunk
 
 
-def _cut(descriptor: int, begin: int, end: int, cutter: LineCutter) -> Iterator[tuple[Chunk, None]]:
+def _cut_chunks(descriptor: int, begin: int, end: int, cutter: LineCutter) -> Iterator[tuple[Chunk, None]]:
     while True:
-        data = os.pread(descriptor, min(BLOCK, end - begin), begin)
+        data = os.pread(descriptor, min(READ_BLOCK_BYTES, end - begin), begin)
         begin += len(data)
         chunk = cutter.feed(data)
         if chunk is not None:
@@ -450,7 +458,7 @@ def _cut(descriptor: int, begin: int, end: int, cutter: LineCutter) -> Iterator[
             return
 
 
-def _line_start(descriptor: int, origin: int, at: int, stop: int) -> int:
+def _find_line_start(descriptor: int, origin: int, at: int, stop: int) -> int:
     """The first offset from ``at`` on at which a line begins."""
     if at <= origin:
         return origin

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.removal import VERSION_BATCH_ENTRIES, count_unreachable, remove_all_expired, remove_unreachable
 from sowctl.engine.reports import ExpireReport
-from sowctl.engine.sources.current import open_current
-from sowctl.engine.topics.expiration import expires
-from sowctl.engine.topics.positions import naming_replay
-from sowctl.engine.topics.retention import retention
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.topics.expiration import can_expire
+from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.topics.retention import build_retention
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import MissingError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.store.env import Store
 
 
-def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool = False) -> list[ExpireReport]:
+def expire_records(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool = False) -> list[ExpireReport]:
     """Remove the expired records of ``topics``, and versions that no query can reach any more.
 
     Topics of which nothing expires, and those without a store, report 0; of a transient topic nothing stays anyway.
@@ -39,53 +39,55 @@ def expire(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool =
         for topic in topics:
             count = versions = 0
             if topic.file is not None and topic.file.exists():
-                if expires(topic.expiration):
-                    count = _count(instance, topic, now) if dry_run else _remove(session, topic, now)
+                if can_expire(topic.expiration):
+                    count = _count_expired(instance, topic, now) if dry_run else _remove_records(session, topic, now)
                 elif topic.history is not None:
-                    versions = _count_old(instance, topic, now) if dry_run else _remove_old(session, topic, now)
+                    versions = (
+                        _count_old_versions(instance, topic, now) if dry_run else _remove_versions(session, topic, now)
+                    )
             reports.append(ExpireReport(topic.name, topic.message_type, count, now, dry_run, versions))
     return reports
 
 
-def _remove(session: WriteSession, topic: TopicConfig, now: int) -> int:
-    return _in_store(session, topic, lambda store: remove_all_expired(store, now))
+def _remove_records(session: WriteSession, topic: TopicConfig, now: int) -> int:
+    return _run_in_store(session, topic, lambda store: remove_all_expired(store, now))
 
 
-def _remove_old(session: WriteSession, topic: TopicConfig, now: int) -> int:
-    rule = retention(topic.history)
+def _remove_versions(session: WriteSession, topic: TopicConfig, now: int) -> int:
+    rule = build_retention(topic.history)
     assert rule is not None
-    return _in_store(session, topic, lambda store: remove_unreachable(store, rule, now))
+    return _run_in_store(session, topic, lambda store: remove_unreachable(store, rule, now))
 
 
-def _in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Store], int]) -> int:
+def _run_in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Store], int]) -> int:
     """Do something with a store that has everything from its journal, under its lock."""
-    writer = session.store(topic)
-    with session.batch([writer]):
+    writer = session.open_store(topic)
+    with session.hold_batch_locks([writer]):
         # What has expired is removed and counted below; applying must not do so before.
         writer.remove_expired_at = None
         if writer.journalled:
             # First what the journal holds behind the store: an expired record may have a successor there.
-            session.apply(force=True)
+            session.flush_memtables(force=True)
         # One lock over all transactions: what was found stays as it is until it is removed.
-        with writer.store.writer_lock(), naming_replay(topic):
+        with writer.store.hold_writer_lock(), add_replay_hint(topic):
             return run(writer.store)
 
 
-def _count(instance: Instance, topic: TopicConfig, now: int) -> int:
-    """How many records are in the files but hidden."""
+def _count_expired(instance: Instance, topic: TopicConfig, now: int) -> int:
+    """Count the records that are in the files but hidden."""
     try:
-        source = open_current(instance, topic, now=now)
+        source = open_current_source(instance, topic, now=now)
     except MissingError:
         return 0
     with closing(source):
-        return source.records_by_lifetime()[1]
+        return source.count_by_lifetime()[1]
 
 
-def _count_old(instance: Instance, topic: TopicConfig, now: int) -> int:
-    """How many versions no query can reach."""
+def _count_old_versions(instance: Instance, topic: TopicConfig, now: int) -> int:
+    """Count the versions that no query can reach."""
     from sowctl.engine.sources.versions import VersionsSource
 
-    rule = retention(topic.history)
+    rule = build_retention(topic.history)
     assert rule is not None
-    with closing(open_current(instance, topic, now=now)) as source:
-        return count_unreachable(VersionsSource(source, topic, now).timelines(VERSION_BATCH_ENTRIES), rule, now)
+    with closing(open_current_source(instance, topic, now=now)) as source:
+        return count_unreachable(VersionsSource(source, topic, now).iterate_timelines(VERSION_BATCH_ENTRIES), rule, now)

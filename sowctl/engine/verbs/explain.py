@@ -20,12 +20,12 @@ class PlannedQuery(Protocol):
 
     statistics: list[QueryStatistics]
 
-    def plans(self) -> list[Plan]: ...
+    def list_plans(self) -> list[Plan]: ...
     def __iter__(self) -> Iterator[Any]: ...
     def close(self) -> None: ...
 
 
-def explain(
+def explain_query(
     start: Callable[[], PlannedQuery], *, analyze: bool = False, timer: Callable[[], float] = perf_counter
 ) -> list[Plan]:
     """The plans of the query that ``start`` starts, topic by topic; indexes that it needs are built.
@@ -34,7 +34,7 @@ def explain(
     stand still. Raises what the query raises.
     """
     with closing(start()) as planned:
-        plans = planned.plans()
+        plans = planned.list_plans()
     if not analyze:
         return plans
     begin = timer()
@@ -54,7 +54,7 @@ def explain(
         ]
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def format_plan(plan: Plan) -> list[str]:
     """A plan for people."""
     lines = [f"{plan.topic} ({plan.message_type}): {plan.access}, {plan.estimated:,} of {plan.records:,} records"]
     lines += [f"  index     {step.condition}: {step.records:,} records" for step in plan.steps]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.search.keyhistory import VersionRecord, versions_of
-from sowctl.messages.base import exact_view_of
-from sowctl.values.differences import FieldChange, view_differences
+from sowctl.engine.search.keyhistory import VersionRecord, read_versions
+from sowctl.messages.base import find_exact_view
+from sowctl.structs import DescribedStruct
+from sowctl.values.differences import FieldChange, compare_views
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
     from sowctl.messages.base import MessageType
 
-SHORT = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
+SHORT_METADATA_FIELDS = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
 """The facts of a version that matter most, in this order."""
 
 
@@ -44,7 +44,7 @@ class VersionBatch(DescribedStruct, frozen=True):
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
         """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
-        exact = exact_view_of(self.kind)
+        exact = find_exact_view(self.kind)
         return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
 
 
@@ -61,7 +61,7 @@ class VersionChange(DescribedStruct, frozen=True):
     fields: Sequence[FieldChange] = ()
 
 
-def version_changes(batch: VersionBatch) -> Iterator[VersionChange]:
+def compare_versions(batch: VersionBatch) -> Iterator[VersionChange]:
     """Every version of a batch compared with the one before it of its key."""
     view = batch.kind.members_view
     before: VersionRecord | None = None
@@ -78,24 +78,26 @@ def version_changes(batch: VersionBatch) -> Iterator[VersionChange]:
         elif old.payload == version.payload:
             yield VersionChange("repeated", version)
         else:
-            fields = view_differences(view(old.payload), view(version.payload))
+            fields = compare_views(view(old.payload), view(version.payload))
             yield VersionChange("changed", version, fields)
 
 
-def versions(
+def read_key_versions(
     instance: Instance, target: Target, texts: Sequence[str], *, fields: bool = False, journal: bool = False
 ) -> tuple[VersionBatch, list[str]]:
     """The versions of the records that ``texts`` name, key after key as asked for, each oldest first.
 
     Also returns the texts for which nothing is known. Arguments and errors are those of
-    :func:`~sowctl.engine.search.keyhistory.versions_of`.
+    :func:`~sowctl.engine.search.keyhistory.read_versions`.
     """
-    answer = versions_of(instance, target, texts, fields=fields, journal=journal)
+    answer = read_versions(instance, target, texts, fields=fields, journal=journal)
     records: list[VersionRecord] = []
     missing = []
-    for text, found in answer.each(texts):
+    for text, found in answer.iterate_texts(texts):
         if found:
             records += found
         else:
             missing.append(text)
-    return VersionBatch(answer.topic, answer.message_type, instance.type_of(answer.message_type), records), missing
+    return VersionBatch(
+        answer.topic, answer.message_type, instance.find_message_type(answer.message_type), records
+    ), missing

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from sowctl.config.model import OtherEntry
 from sowctl.engine.reports import TopicInfo
-from sowctl.engine.sources.current import CurrentSource, open_current, open_file
-from sowctl.engine.sources.opening import open_source
-from sowctl.engine.topics.targets import WITHOUT_SOW, Target, resolve, split_target
+from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
+from sowctl.engine.sources.opener import open_source
+from sowctl.engine.topics.targets import WITHOUT_SOW, Target, resolve_targets, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
-from sowctl.store.codec import payloads, stamps
+from sowctl.store.codec import extract_payloads, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
-from sowctl.store.sortedrun import runs_directory
+from sowctl.store.sortedrun import build_runs_directory
 from sowctl.values.units import INTERVAL_NANOSECONDS, format_interval
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TopicState
     from sowctl.store.meta import StoreMeta
 
-BATCH = 1000
+BATCH_RECORDS = 1000
 
 
-def info(
+def list_topic_info(
     instance: Instance, targets: Sequence[Target] | None = None, problems: list[SowError] | None = None
 ) -> list[TopicInfo]:
     """Facts about ``targets``, or about everything that the configuration names, in its order.
@@ -40,75 +40,79 @@ def info(
         rows = []
         for entry in instance.config.sow if instance.config is not None else ():
             if isinstance(entry, OtherEntry):
-                rows.append(_derived(instance, entry, problems))
+                rows.append(_describe_derived(instance, entry, problems))
             else:
-                rows.append(_topic(instance, entry, problems))
-        return rows + _log_only(instance)
-    return [_target(instance, target, problems) for target in targets]
+                rows.append(_describe_topic(instance, entry, problems))
+        return rows + _list_log_only(instance)
+    return [_describe_target(instance, target, problems) for target in targets]
 
 
-def named(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
-    """Facts about what ``text`` names. Raises as ``resolve`` does, but not for a topic without a SOW."""
+def find_topic_info(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
+    """Facts about what ``text`` names. Raises as ``resolve_targets`` does, but not for a topic without a SOW."""
     try:
-        return info(instance, resolve(instance, text, derived=True), problems)
+        return list_topic_info(instance, resolve_targets(instance, text, derived=True), problems)
     except MissingError as error:
         if error.code != WITHOUT_SOW:
             raise
         name, kind = split_target(text)
-        return [row for row in _log_only(instance) if row.topic == name and kind in (None, row.message_type)]
+        return [row for row in _list_log_only(instance) if row.topic == name and kind in (None, row.message_type)]
 
 
-def _target(instance: Instance, target: Target, problems: list[SowError]) -> TopicInfo:
+def _describe_target(instance: Instance, target: Target, problems: list[SowError]) -> TopicInfo:
     if target.topic is not None:
         derived = target.topic.derived
-        return _topic(instance, target.topic, problems) if derived is None else _derived(instance, derived, problems)
+        return (
+            _describe_topic(instance, target.topic, problems)
+            if derived is None
+            else _describe_derived(instance, derived, problems)
+        )
     assert target.path is not None
-    with closing(open_file(instance, target.path)) as source:
+    with closing(open_file_source(instance, target.path)) as source:
         meta = source.meta
         row = TopicInfo(meta.definition.topic, meta.definition.message_type, "file", "ok")
         row.keys, row.key_mode = meta.definition.key_fields, meta.definition.key_mode
         row.journalled = meta.has_journal
-        _fill(row, source, target.path)
+        _fill_from_source(row, source, target.path)
         return row
 
 
-def _derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
+def _describe_derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
     """A view, conflated topic or queue: what its cache or state holds, and how far that is behind; nothing changes."""
     row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
     # Where the language is loaded anyway: the fields of the keys are found in texts.
-    _read_as(instance, entry, row)
+    _fill_keys(instance, entry, row)
     if entry.kind == "ConflatedTopic":
-        _conflated(instance, entry, row, problems)
+        _fill_conflated(instance, entry, row, problems)
         return row
     if entry.kind != "View":
-        _queue(instance, entry, row, problems)
+        _fill_queue(instance, entry, row, problems)
         return row
-    from sowctl.engine.views.view import outlook
+    from sowctl.engine.views.view import plan_refresh
 
     try:
-        found = outlook(instance, entry)
+        found = plan_refresh(instance, entry)
     except SowError as error:
         row.state, row.note = "unreadable", error.message
         problems.append(error)
         return row
     row.state = {"use": "current"}.get(found.way, "no cache" if found.state is None else "behind")
     row.file_bytes, row.lag = found.size, found.changed or 0
-    _counted(row, found.meta)
+    _fill_counts(row, found.meta)
     if found.state is not None:
         row.path, row.last_update = str(found.path), found.state.refreshed
         row.applied = row.last_txid = max((one.last_txid for one in found.state.positions), default=0)
-        row.index_bytes = MemoDirectory(found.path).size() if found.path is not None else 0
+        row.index_bytes = MemoDirectory(found.path).count_bytes() if found.path is not None else 0
     # How far it is behind is not known where the sources cannot tell; then the reason stands here.
     row.note = found.why if found.changed is None else None
     return row
 
 
-def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
+def _fill_conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
     """A conflated topic: what its kept state holds, and how far that is behind the log; nothing is advanced."""
-    from sowctl.engine.views.conflation.conflated import outlook
+    from sowctl.engine.views.conflation.conflated_source import read_current_status
 
     try:
-        found = outlook(instance, entry)
+        found = read_current_status(instance, entry)
     except SowError as error:
         row.state, row.note = "unreadable", error.message
         problems.append(error)
@@ -119,20 +123,20 @@ def _conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: 
     # Without a journal it is what was kept last, however long ago.
     row.state = "current" if found.is_current else "behind" if found.kept.lineage else "kept"
     row.file_bytes, row.lag = found.size, found.behind
-    _counted(row, found.meta)
+    _fill_counts(row, found.meta)
     row.path, row.last_update = str(found.path), found.kept.clock
     row.applied = row.last_txid = found.kept.applied
     row.note = f"{found.pending:,} messages are pending" if found.pending else None
 
 
-def _queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
+def _fill_queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
     """A queue: its counters as the last change left them; the state is not read up to the end of the log."""
-    from sowctl.config.derived import Queue
-    from sowctl.engine.queues.outlook import outlook
+    from sowctl.config.derived_entries import Queue
+    from sowctl.engine.queues.summary import read_queue_summary
 
     assert isinstance(entry, Queue)
     try:
-        found = outlook(instance, entry)
+        found = read_queue_summary(instance, entry)
     except SowError as error:
         row.state, row.note = "unreadable", error.message
         problems.append(error)
@@ -143,28 +147,28 @@ def _queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list
     row.note = f"{found.dead:,} messages are dead" if found.dead else None
 
 
-def _read_as(instance: Instance, entry: OtherEntry, row: TopicInfo) -> None:
-    """What keys a derived topic has; nothing where its definition cannot be read, which is told besides."""
-    from sowctl.engine.topics.derived import read_as
+def _fill_keys(instance: Instance, entry: OtherEntry, row: TopicInfo) -> None:
+    """Fill in the keys of a derived topic; nothing where its definition cannot be read, which is told besides."""
+    from sowctl.engine.topics.derived_topics import require_derived_topic
 
     assert instance.config is not None
     with suppress(SowError):
-        topic = read_as(instance.config, entry)
+        topic = require_derived_topic(instance.config, entry)
         row.keys, row.key_mode = tuple(str(path) for path in topic.keys), topic.key_mode
 
 
-def _counted(row: TopicInfo, meta: StoreMeta | None) -> None:
-    """What the store of a cache says of its messages."""
+def _fill_counts(row: TopicInfo, meta: StoreMeta | None) -> None:
+    """Fill in the counts of messages from the store of a cache."""
     if meta is not None:
         row.records, row.payload_bytes = meta.records, meta.payload_bytes
         row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
 
 
-def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
+def _describe_logical_topics(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
     """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
-    from sowctl.engine.sources.digest import digest
+    from sowctl.engine.sources.digest import compute_digest
 
-    row = _topic(instance, topic.whole, problems)
+    row = _describe_topic(instance, topic.whole_topic, problems)
     assert topic.logical is not None
     row.kind, row.topic = "logical topic", topic.label
     which = "this logical topic" if topic.logical_name is not None else f"topics that match {topic.logical.text!r}"
@@ -172,23 +176,23 @@ def _part(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> T
     if row.state != "ok" and not (row.state == "transient" and topic.journalled and row.last_txid):
         return row
     target = Target(topic=topic)
-    found = digest(instance, target)
+    found = compute_digest(instance, target)
     row.records, row.digest, row.expired = found.records, found.digest, 0
     row.payload_bytes, row.last_update = 0, None
     with closing(open_source(instance, target, None)) as source:
-        for _, values in source.batches(BATCH):
-            row.payload_bytes += sum(map(len, payloads(values)))
-            row.last_update = max(row.last_update or 0, *(stamps(value)[1] for value in values))
+        for _, values in source.read_batches(BATCH_RECORDS):
+            row.payload_bytes += sum(map(len, extract_payloads(values)))
+            row.last_update = max(row.last_update or 0, *(read_stamps(value)[1] for value in values))
     return row
 
 
-def _interval(microseconds: int) -> str:
+def _format_interval(microseconds: int) -> str:
     return format_interval(microseconds * INTERVAL_NANOSECONDS["us"])
 
 
-def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
+def _describe_topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
     if topic.logical is not None:
-        return _part(instance, topic, problems)
+        return _describe_logical_topics(instance, topic, problems)
     row = TopicInfo(topic.name, topic.message_type, "Topic", "ok")
     row.path = str(topic.file) if topic.file is not None else None
     row.keys = tuple(str(path) for path in topic.keys)
@@ -196,19 +200,19 @@ def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> 
     row.journalled = topic.journalled
     row.expiration = topic.expiration.kind
     if topic.expiration.kind == "interval":
-        row.expiration = _interval(topic.expiration.interval_us)
+        row.expiration = _format_interval(topic.expiration.interval_us)
     if topic.history is not None:
-        window, granularity = _interval(topic.history.window_us), _interval(topic.history.granularity_us)
+        window, granularity = _format_interval(topic.history.window_us), _format_interval(topic.history.granularity_us)
         row.history = f"window {window}, granularity {granularity}"
     if topic.file is None or not topic.file.exists():
         row.state = "transient" if topic.file is None else "no store"
-        state = _journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
+        state = _read_journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
         if state is not None:
             row.last_txid, row.last_update = state.last_txid, state.last_time or None
             _count_in_journals(instance, topic, row)
         return row
     try:
-        source = open_current(instance, topic)
+        source = open_current_source(instance, topic)
     except SowError as error:
         states = ((DamageError, "damaged"), (MissingError, "missing"))
         row.state = next((state for kind, state in states if isinstance(error, kind)), "unreadable")
@@ -217,7 +221,7 @@ def _topic(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> 
         problems.append(error)
         return row
     with closing(source):
-        _fill(row, source, topic.file)
+        _fill_from_source(row, source, topic.file)
     return row
 
 
@@ -226,40 +230,40 @@ def _count_in_journals(instance: Instance, topic: TopicConfig, row: TopicInfo) -
     if not row.last_txid:
         return
     try:
-        with closing(open_current(instance, topic)) as source:
-            row.records, row.expired = source.records_by_lifetime()
+        with closing(open_current_source(instance, topic)) as source:
+            row.records, row.expired = source.count_by_lifetime()
             row.payload_bytes = source.meta.payload_bytes
     except SowError as error:
         row.note = error.message
 
 
-def _fill(row: TopicInfo, source: CurrentSource, path: Path) -> None:
+def _fill_from_source(row: TopicInfo, source: CurrentSource, path: Path) -> None:
     meta = source.meta
-    overlay = source.overlay
+    memtable = source.memtable
     row.path = str(path)
     row.versions, row.payload_bytes = meta.versions, meta.payload_bytes
     row.file_bytes = path.stat().st_size
-    row.index_bytes = MemoDirectory(path).size()
+    row.index_bytes = MemoDirectory(path).count_bytes()
     row.applied, row.last_txid = meta.applied, source.last_txid
-    row.last_update = max(meta.last_time, overlay.last_time if overlay is not None else 0) or None
+    row.last_update = max(meta.last_time, memtable.last_time if memtable is not None else 0) or None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
-    row.records, row.expired = source.records_by_lifetime()
-    beside = runs_directory(path)
+    row.records, row.expired = source.count_by_lifetime()
+    beside = build_runs_directory(path)
     # What a reader has let go of for itself is not the topic's.
-    for run in (run for run in (overlay.runs if overlay is not None else ()) if run.path.parent == beside):
+    for run in (run for run in (memtable.runs if memtable is not None else ()) if run.path.parent == beside):
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
-    row.lag = sum(map(len, overlay.parts(BATCH))) if overlay is not None else 0
-    _use(row, path)
+    row.lag = sum(map(len, memtable.iterate_parts(BATCH_RECORDS))) if memtable is not None else 0
+    _fill_file_use(row, path)
 
 
-def _use(row: TopicInfo, path: Path) -> None:
-    """How the file is used, and who keeps its pages; nothing where writers go on too fast to tell."""
-    from sowctl.store.upkeep.leftovers import leftovers
-    from sowctl.store.upkeep.space import space_at
+def _fill_file_use(row: TopicInfo, path: Path) -> None:
+    """Fill in how the file is used and who keeps its pages; nothing where writers go on too fast to tell."""
+    from sowctl.store.repair.leftovers import list_leftovers
+    from sowctl.store.repair.space import measure_space_at
 
-    row.leftovers = len(leftovers(path))
-    space = space_at(path)
+    row.leftovers = len(list_leftovers(path))
+    space = measure_space_at(path)
     if space is None:
         return
     row.pages, row.free_pages, row.map_bytes = space.pages, space.free_pages, space.map_bytes
@@ -269,20 +273,20 @@ def _use(row: TopicInfo, path: Path) -> None:
         row.reader_seconds = None if space.oldest.seconds is None else round(space.oldest.seconds, 1)
 
 
-def _log_only(instance: Instance) -> list[TopicInfo]:
+def _list_log_only(instance: Instance) -> list[TopicInfo]:
     """Topics that only the transaction log names: literally, or by a pattern that something was published under."""
-    from sowctl.config.matching import is_pattern
-    from sowctl.journal.state import NO_TOPIC
+    from sowctl.config.topic_patterns import is_pattern
+    from sowctl.journal.state import EMPTY_TOPIC_STATE
 
     log = instance.log
     if log is None or instance.config is None:
         return []
-    known = _journal_topics(instance)
+    known = _read_journal_topics(instance)
     refs = [(topic.name, topic.message_type) for topic in log.topics if not is_pattern(topic.name)]
     rows = []
-    for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers(*ref))):
-        if not instance.config.find(name, kind):
-            state = known.get((name, kind), NO_TOPIC)
+    for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers_topic(*ref))):
+        if not instance.config.find_entries(name, kind):
+            state = known.get((name, kind), EMPTY_TOPIC_STATE)
             row = TopicInfo(
                 name, kind, "journal only", "no SOW", key_mode="none", journalled=True, last_txid=state.last_txid
             )
@@ -291,14 +295,14 @@ def _log_only(instance: Instance) -> list[TopicInfo]:
     return rows
 
 
-def _journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
-    """What the journal says of every topic; nothing where it cannot be read: ``check`` says what is wrong with it."""
+def _read_journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
+    """Read the journal's state of every topic; nothing where it cannot be read: ``check`` says what is wrong."""
     from sowctl.engine.topics.positions import has_log, open_log
 
     try:
         if not has_log(instance):
             return {}
         with open_log(instance) as journal:
-            return journal.topics()
+            return journal.read_topic_states()
     except SowError:
         return {}

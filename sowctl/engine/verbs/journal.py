@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.engine.topics.positions import open_whole_log, tell_tail
-from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord, batch_of, logical_of, require_named
+from sowctl.engine.maintenance.journal_search.entries import (
+    EntryBatch,
+    EntryRecord,
+    build_entry_batch,
+    decode_logical_topic,
+    require_logical_topic,
+)
+from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
 from sowctl.errors import DamageError
-from sowctl.identity.hashes import client_hash
-from sowctl.journal.blockcodec import LOGICAL_TOPICS
-from sowctl.journal.format import UNKEYED
+from sowctl.identity.hashes import hash_client_name
+from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.format import UNKEYED_FLAG
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class EntryFilter(Struct, frozen=True):
-    """Which entries to show; None passes everything. ``topic`` may be a logical one.
+    """A filter of journal entries; None passes everything. ``topic`` may be a logical one.
 
     Times in microseconds UTC, bounds inclusive.
     """
@@ -46,19 +52,19 @@ def list_files(instance: Instance, directory: Place | None = None) -> Iterator[F
     and where the end of the journal is damaged or was lost.
     """
     with open_whole_log(instance, directory) as log:
-        *before, last = log.files()
+        *before, last = log.list_files()
         yield from before
         try:
-            txid = log.last_txid()
+            txid = log.read_last_txid()
         except DamageError:
             # Also where the end is damaged: the file itself is there, and is named before the error.
             yield last
             raise
         yield replace(last, last_txid=txid if txid >= last.first_txid else None)
-        tell_tail(instance, log)
+        notify_skipped_tail(instance, log)
 
 
-def dump(
+def dump_entries(
     instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Place | None = None
 ) -> Iterator[EntryBatch]:
     """The entries that ``wanted`` lets through, in txid order.
@@ -67,47 +73,49 @@ def dump(
     (exit 5) where the log is damaged, or lacks entries at its end that stores or the topics file know; MissingError
     ``SOW-ENG-012`` for a topic that does not exist.
     """
-    publisher = client_hash(wanted.client) if wanted.client is not None else None
+    publisher = hash_client_name(wanted.client) if wanted.client is not None else None
     left = wanted.limit
     with open_whole_log(instance, directory) as log:
         if wanted.topic is not None:
-            require_named(instance, log, wanted.topic, wanted.message_type)
+            require_logical_topic(instance, log, wanted.topic, wanted.message_type)
         after = (wanted.from_txid or 1) - 1
-        for block in log.blocks(after=after, until=wanted.to_txid):
+        for block in log.iter_blocks(after=after, until=wanted.to_txid):
             # The header tells, so such blocks are not decompressed.
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
                 continue
-            if wanted.topic is not None and not _may_hold(block, wanted.topic):
+            if wanted.topic is not None and not _may_have_topic(block, wanted.topic):
                 continue
             held: list[EntryRecord] = []
-            for entry in block.entries():
+            for entry in block.iter_entries():
                 if left is not None and left <= 0:
                     break
-                if not _passes(entry, wanted, publisher):
+                if not _passes_filter(entry, wanted, publisher):
                     continue
                 # A batch has one topic, and the order of txids is kept.
                 if held and held[-1].entry.topic != entry.topic:
-                    yield batch_of(instance, held)
+                    yield build_entry_batch(instance, held)
                     held = []
-                held.append(EntryRecord(entry, instance.publisher, data=data))
+                held.append(EntryRecord(entry, instance.publisher_id, data=data))
                 left = None if left is None else left - 1
             if held:
-                yield batch_of(instance, held)
+                yield build_entry_batch(instance, held)
             if left is not None and left <= 0:
                 return
-        tell_tail(instance, log)
+        notify_skipped_tail(instance, log)
 
 
-def _may_hold(block: Block, topic: str) -> bool:
-    """Whether a block can have entries of a topic, or logical topic, of this name."""
-    return bool(block.header.flags & LOGICAL_TOPICS) or any(name == topic for name, _ in block.topics)
+def _may_have_topic(block: Block, topic: str) -> bool:
+    """Return whether a block can have entries of a topic, or logical topic, of this name."""
+    return bool(block.header.flags & LOGICAL_TOPICS_FLAG) or any(name == topic for name, _ in block.topics)
 
 
-def _passes(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:
+def _passes_filter(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:
     return (
-        (wanted.topic is None or entry.topic[0] == wanted.topic or logical_of(entry) == wanted.topic)
+        (wanted.topic is None or entry.topic[0] == wanted.topic or decode_logical_topic(entry) == wanted.topic)
         and (wanted.message_type is None or entry.topic[1] == wanted.message_type)
-        and (wanted.keys is None or (int.from_bytes(entry.key, "big") in wanted.keys and not entry.flags & UNKEYED))
+        and (
+            wanted.keys is None or (int.from_bytes(entry.key, "big") in wanted.keys and not entry.flags & UNKEYED_FLAG)
+        )
         and (publisher is None or entry.publisher == publisher)
         and (wanted.from_time is None or entry.time >= wanted.from_time)
         and (wanted.to_time is None or entry.time <= wanted.to_time)

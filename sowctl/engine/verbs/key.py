@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.keys.keymaker import without_keys
+from sowctl.engine.keys.keymaker import build_keyless_error
 from sowctl.engine.writing.dryrun import DryRunWriter
-from sowctl.engine.writing.prepare import Prepared, Preparer
+from sowctl.engine.writing.prepare import PreparedMessages, Preparer
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class MessageKey(Struct, frozen=True):
     check_word: str
 
 
-class KeyTeller:
+class KeyFinder:
     """Tells the keys of messages of one topic. Raises what :class:`~sowctl.engine.writing.prepare.Preparer` raises, and
     UsageError ``SOW-PUB-024`` for a topic without a SOW."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
         if topic.key_mode == "none":
-            raise without_keys(topic)
+            raise build_keyless_error(topic)
         self._preparer = Preparer(instance, topic, options)
         named = None if topic.shares_domain else topic.logical_name
         self._domain = named or (None if topic.key_mode == "user" else topic.key_domain)
@@ -50,7 +50,7 @@ class KeyTeller:
         self._topic = topic
         self._writer: DryRunWriter | None = None
 
-    def keys(
+    def find_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None = None
     ) -> tuple[list[MessageKey], list[Refusal]]:
         """The keys of those messages that have one, in order, and the refusals of the others."""
@@ -58,22 +58,22 @@ class KeyTeller:
         keep: Sequence[int] = range(len(ready.places))
         chains = self._preparer.keys.chains
         if chains is not None:
-            gone = self._name(chains, ready)
+            gone = self._name_chains(chains, ready)
             without = {refusal.index for refusal in gone}
             keep = [index for index in keep if ready.places[index] not in without]
             refused = sorted(refused + gone, key=lambda refusal: refusal.index)
-        return [self._key(ready, index) for index in keep], refused
+        return [self._build_key(ready, index) for index in keep], refused
 
-    def _name(self, chains: ChainKeeper, ready: Prepared) -> list[Refusal]:
+    def _name_chains(self, chains: ChainKeeper, ready: PreparedMessages) -> list[Refusal]:
         if self._writer is None:
             self._writer = DryRunWriter(self._instance, self._topic)
             chains.catch_up(self._writer)
         assert ready.texts is not None
-        ready.digests, gone = chains.name(ready.texts, ready.places, range(len(ready.places)))
-        chains.learn(ready.places, self._writer.last_txid)
+        ready.digests, gone = chains.assign_digests(ready.texts, ready.places, range(len(ready.places)))
+        chains.learn_links(ready.places, self._writer.last_txid)
         return gone
 
-    def _key(self, ready: Prepared, index: int) -> MessageKey:
+    def _build_key(self, ready: PreparedMessages, index: int) -> MessageKey:
         digest = ready.digests[index]
         user = ready.user_keys[index] if ready.user_keys is not None else None
         texts = ready.texts[index] if ready.texts is not None else (user,)

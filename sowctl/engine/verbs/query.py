@@ -13,19 +13,19 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.records import RecordBatch, StoredRecord, batch_of
+from sowctl.engine.records import RecordBatch, StoredRecord, build_record_batch
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search.keytext import key_of, keys_of
-from sowctl.engine.search.lacking import Lacking, Named
-from sowctl.engine.search.matcher import Matcher, environment_of
-from sowctl.engine.search.plan import Narrowing, Question
-from sowctl.engine.search.scan import Scan, filtered, scanning
-from sowctl.engine.search.terms import after_of, check_options, order_of, select_of
-from sowctl.engine.sources.source import Matched, Pairs, Source, alone
-from sowctl.engine.topics.targets import Target, with_records
-from sowctl.engine.views.opening import can_be_told, check_fresh, open_target
+from sowctl.engine.search.keytext import parse_key, parse_keys
+from sowctl.engine.search.matcher import Matcher, build_environment
+from sowctl.engine.search.plan import PartReducer, TopicQuery
+from sowctl.engine.search.scan import Scan, filter_runs, open_scan
+from sowctl.engine.search.terms import check_options, parse_order_keys, parse_select_list, parse_start_key
+from sowctl.engine.search.unknown_fields import NamedFields, UnknownFieldCheck
+from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, build_bare_runs
+from sowctl.engine.topics.targets import Target, select_readable_targets
+from sowctl.engine.views.openers import check_fresh, has_known_state, open_target
 from sowctl.values.paths import Path, Step, parse_path
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from sowctl.engine.search.aggregate import Aggregation
     from sowctl.engine.search.plan import Plan
 
-DEFAULTS = QueryOptions()
+DEFAULT_OPTIONS = QueryOptions()
 
-__all__ = ["QueryOptions", "QueryResult", "query", "tell_unknown"]
+__all__ = ["QueryOptions", "QueryResult", "report_unknown_fields", "start_query"]
 
 
 class QueryResult:
@@ -44,30 +44,30 @@ class QueryResult:
     Close it when not; forgetting it does the same.
     """
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _QueryRun) -> None:
         self.statistics = run.statistics
         self._run = run
-        self._batches = run.batches()
+        self._batches = run.iterate_batches()
 
     def __iter__(self) -> Iterator[RecordBatch]:
         return self._batches
 
-    def again(self) -> Iterator[RecordBatch]:
+    def iterate_again(self) -> Iterator[RecordBatch]:
         """Ask once more: the records of this moment. ``statistics`` are those of the last time."""
         self.close()
         self.statistics.clear()
-        self._batches = self._run.batches()
+        self._batches = self._run.iterate_batches()
         return self._batches
 
-    def count(self) -> int:
-        """How many records there are, without reading them where indexes tell; instead of iterating."""
-        return self._run.count()
+    def count_records(self) -> int:
+        """Count the records, without reading them where indexes tell; instead of iterating."""
+        return self._run.count_records()
 
-    def plans(self) -> list[Plan]:
-        """How each topic would be read; instead of iterating."""
-        return self._run.plans()
+    def list_plans(self) -> list[Plan]:
+        """Return the plan for each topic; instead of iterating."""
+        return self._run.list_plans()
 
-    def records(self) -> Iterator[StoredRecord]:
+    def iterate_records(self) -> Iterator[StoredRecord]:
         """The records one by one."""
         for batch in self._batches:
             yield from batch.records
@@ -77,7 +77,7 @@ class QueryResult:
         self._batches.close()
 
 
-class _Run:
+class _QueryRun:
     """One query. It knows nothing of its result, so that a forgotten result ends it."""
 
     def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
@@ -87,55 +87,55 @@ class _Run:
         self._instance = instance
         self._targets = targets
         self._options = options
-        self._order = order_of(options.order_by)
-        self._select = select_of(options.select)
+        self._order = parse_order_keys(options.order_by)
+        self._select = parse_select_list(options.select)
         # Without an expression the language is not loaded: a query by key, or of everything, starts faster.
         asks = bool(options.filter or options.projection)
-        self._environment = environment_of(instance) if asks else None
-        self._functions = functions_of(instance) if asks else None
-        self._after = after_of(options, targets)
+        self._environment = build_environment(instance) if asks else None
+        self._functions = load_functions(instance) if asks else None
+        self._after = parse_start_key(options, targets)
         topic = targets[0].topic if targets and options.projection is not None else None
-        self._aggregation = self._compiled(topic.name, topic.message_type) if topic is not None else None
+        self._aggregation = self._compile_aggregation(topic.name, topic.message_type) if topic is not None else None
         # All texts are compiled before a store is opened, so a wrong filter is told at once.
-        self._matchers = [self._matcher(target) for target in targets if target.topic is not None]
+        self._matchers = [self._build_matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
-        self._lacking = Lacking(instance, options.unknown)
+        self._lacking = UnknownFieldCheck(instance, options.unknown)
         if "%" in (options.filter or ""):
             # The filter's tree is the same for all targets.
             compiled = next((one.filter for one in self._matchers if one.filter is not None), None)
             self._lacking.note_wildcards(compiled.node if compiled is not None else None)
         self._lacking.note_dates(options.filter or "")
-        self._narrowing: Narrowing | None = None
+        self._narrowing: PartReducer | None = None
 
-    def _matcher(self, target: Target, source: Source | None = None) -> Matcher:
+    def _build_matcher(self, target: Target, source: Source | None = None) -> Matcher:
         if target.topic is not None:
             name, message_type, seen = target.topic.name, target.topic.message_type, target.topic.key_mode == "fields"
         else:
             assert source is not None
             name, message_type, seen = source.topic, source.message_type, source.definition.key_mode == "fields"
-        kind = self._instance.type_of(message_type)
+        kind = self._instance.find_message_type(message_type)
         return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
 
-    def batches(self) -> Generator[RecordBatch]:
+    def iterate_batches(self) -> Generator[RecordBatch]:
         """The result, opened when asked for the first batch."""
-        batches = self._ordered() if self._order or self._options.by_time else self._limited()
+        batches = self._iterate_ordered() if self._order or self._options.by_time else self._iterate_limited()
         with closing(batches):
             for batch in batches:
                 self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
-                yield self._selected(batch) if self._select is not None else batch
+                yield self._select_fields(batch) if self._select is not None else batch
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """The number of records of the result."""
         options = self._options
         if options.projection is not None or options.sow_keys is not None or self._after is not None:
-            return sum(map(len, self.batches()))
+            return sum(map(len, self.iterate_batches()))
         skip, left, total = options.skip_n or 0, options.top_n, 0
-        with closing(self._scans()) as scans:
+        with closing(self._open_scans()) as scans:
             for scan, numbers in scans:
                 # Indexes or the store's own counts answer if they can; only else are records read.
-                counted = scan.count()
+                counted = scan.count_matching()
                 if counted is None:
-                    counted = sum(len(keys) for keys, _ in scan.matching(options.batch_size, numbers))
+                    counted = sum(len(keys) for keys, _ in scan.read_matching(options.batch_size, numbers))
                 else:
                     scan.count_passed(numbers)
                     numbers.matched = counted
@@ -147,57 +147,57 @@ class _Run:
                 total += numbers.returned
         return total
 
-    def plans(self) -> list[Plan]:
-        """How each topic is read."""
-        with closing(self._scans(shown=True)) as scans:
+    def list_plans(self) -> list[Plan]:
+        """Return the plan for each topic."""
+        with closing(self._open_scans(shown=True)) as scans:
             return [scan.plan for scan, _ in scans]
 
-    def _found(self) -> Generator[tuple[Source, Iterator[Matched]]]:
+    def _iterate_matching(self) -> Generator[tuple[Source, Iterator[MatchedPairs]]]:
         """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
         size, targets = self._options.batch_size, iter(self._targets)
-        with closing(self._scans()) as scans:
+        with closing(self._open_scans()) as scans:
             for scan, numbers in scans:
                 target, source = next(targets), scan.source
-                found: Iterator[Matched]
+                found: Iterator[MatchedPairs]
                 if self._options.sow_keys is not None:
                     # SOW keys name the records, and the filter still applies to them.
-                    found = filtered(alone((self._looked_up(source, target),)), scan.matcher, numbers)
+                    found = filter_runs(build_bare_runs((self._look_up_keys(source, target),)), scan.matcher, numbers)
                     if self._options.projection is not None:
-                        aggregation = self._compiled(source.topic, source.message_type)
-                        found = aggregation.results(found, memory=self._options.sort_memory)
+                        aggregation = self._compile_aggregation(source.topic, source.message_type)
+                        found = aggregation.aggregate_records(found, memory=self._options.sort_memory)
                 elif self._options.projection is not None:
-                    aggregation = self._aggregation or self._compiled(source.topic, source.message_type)
-                    found = aggregation.over(scan, size, numbers, self._options.sort_memory)
+                    aggregation = self._aggregation or self._compile_aggregation(source.topic, source.message_type)
+                    found = aggregation.aggregate_scan(scan, size, numbers, self._options.sort_memory)
                 else:
-                    wanted = self._wanted()
-                    first = scan.first(wanted, numbers) if wanted is not None else None
-                    found = first or scan.leading(numbers) or scan.matching(size, numbers)
-                yield source, found if self._after is None else _later(found, self._after)
+                    wanted = self._count_wanted()
+                    first = scan.read_top_k(wanted, numbers) if wanted is not None else None
+                    found = first or scan.scan_top_k(numbers) or scan.read_matching(size, numbers)
+                yield source, found if self._after is None else _skip_to_key(found, self._after)
 
-    def _compiled(self, topic: str, message_type: str) -> Aggregation:
+    def _compile_aggregation(self, topic: str, message_type: str) -> Aggregation:
         from sowctl.engine.search.aggregate import Aggregation
 
         projection, grouping = self._options.projection, self._options.grouping
         assert projection is not None and grouping is not None and self._environment is not None
-        kind = self._instance.type_of(message_type)
+        kind = self._instance.find_message_type(message_type)
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 
-    def _scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
+    def _open_scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
         """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
         self._place: dict[tuple[str, str], int] = {}
         compiled = iter(self._matchers)
         opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)
         lacking = self._lacking
-        lacking.begin()
+        lacking.reset()
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 
             # Of a bare file the type is known only when it is open, so its filter is compiled then.
-            def asked(source: Source, target: Target = target, known: Matcher | None = known) -> Question:
-                return self._question(known if known is not None else self._matcher(target, source))
+            def asked(source: Source, target: Target = target, known: Matcher | None = known) -> TopicQuery:
+                return self._build_question(known if known is not None else self._build_matcher(target, source))
 
             options = self._options
-            with scanning(
+            with open_scan(
                 self._instance, target, options.at, asked, options.batch_size, shown=shown, opener=opener
             ) as scan:
                 numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
@@ -208,45 +208,49 @@ class _Run:
                 except GeneratorExit:
                     # Whoever reads has enough, or had an error, which tells more than a field that is not there.
                     if numbers.returned and not shown:
-                        lacking.look(scan.source, scan.matcher.type, self._named(scan.matcher), target, numbers)
-                        lacking.tell()
+                        lacking.check_source(
+                            scan.source, scan.matcher.type, self._list_named_fields(scan.matcher), target, numbers
+                        )
+                        lacking.notify_unknown()
                     raise
                 if not shown:
-                    lacking.look(scan.source, scan.matcher.type, self._named(scan.matcher), target, numbers)
-        lacking.tell()
+                    lacking.check_source(
+                        scan.source, scan.matcher.type, self._list_named_fields(scan.matcher), target, numbers
+                    )
+        lacking.notify_unknown()
 
-    def _named(self, matcher: Matcher) -> Named:
+    def _list_named_fields(self, matcher: Matcher) -> NamedFields:
         """The fields that the query names: those of its filter, and others."""
         asked = [slot.path for slot in matcher.filter.slots] if matcher.filter is not None else []
         others = [parse_path(text) for text in self._options.shown]
         if self._options.projection is not None:
-            aggregation = self._aggregation or self._compiled(matcher.topic, matcher.type.name)
+            aggregation = self._aggregation or self._compile_aggregation(matcher.topic, matcher.type.name)
             others = [slot.path for slot in aggregation.program.slots]
         else:
             others += [key.path for key in self._order]
             others += [Path(tuple(map(Step, names))) for include, names in self._select or () if include and names]
         return asked, others
 
-    def look_ahead(self) -> None:
+    def check_named_fields(self) -> None:
         """Look for the fields that are named, before any record is handed out, and remark those that no record has.
 
         Where they are refused, looks at all records, and raises UsageError ``SOW-QRY-024``.
         """
         for target in self._targets:
             with closing(open_target(self._instance, target, self._options.at)) as source:
-                matcher = self._matcher(target, source)
-                self._lacking.look(source, matcher.type, self._named(matcher), target)
+                matcher = self._build_matcher(target, source)
+                self._lacking.check_source(source, matcher.type, self._list_named_fields(matcher), target)
         if self._lacking.refuses:
-            self._lacking.refuse()
-        self._lacking.tell()
+            self._lacking.refuse_unknown()
+        self._lacking.notify_unknown()
 
-    def _question(self, matcher: Matcher) -> Question:
+    def _build_question(self, matcher: Matcher) -> TopicQuery:
         options = self._options
-        return Question(
+        return TopicQuery(
             matcher,
             given=None if options.sow_keys is None else len(options.sow_keys),
             order=self._order,
-            wanted=self._wanted(),
+            wanted=self._count_wanted(),
             by_time=options.by_time,
             topics=len(self._targets),
             projected=options.projection is not None,
@@ -257,18 +261,18 @@ class _Run:
             narrowing=self._narrowing,
         )
 
-    def _looked_up(self, source: Source, target: Target) -> Pairs:
+    def _look_up_keys(self, source: Source, target: Target) -> Pairs:
         texts = self._options.sow_keys or ()
         if target.topic is not None:
-            return source.lookup(keys_of(texts, target.topic))
-        return source.lookup([key_of(text, source.definition.key_mode) for text in texts])
+            return source.find_records(parse_keys(texts, target.topic))
+        return source.find_records([parse_key(text, source.definition.key_mode) for text in texts])
 
-    def _limited(self) -> Generator[RecordBatch]:
+    def _iterate_limited(self) -> Generator[RecordBatch]:
         skip = self._options.skip_n or 0
         left = self._options.top_n
-        with closing(self._found()) as sources:
+        with closing(self._iterate_matching()) as sources:
             for source, found in sources:
-                kind = self._instance.type_of(source.message_type)
+                kind = self._instance.find_message_type(source.message_type)
                 for keys, values in found:
                     passed = min(skip, len(keys))
                     skip -= passed
@@ -278,58 +282,58 @@ class _Run:
                     if end - passed < len(keys):
                         keys, values = keys[passed:end], values[passed:end]
                     if keys:
-                        yield batch_of(source.topic, kind, keys, values)
+                        yield build_record_batch(source.topic, kind, keys, values)
                     # With ``counted`` reading goes on to the end, because the statistics are to say how many match in
                     # all.
                     if left == 0 and not self._options.counted:
                         return
 
-    def _ordered(self) -> Generator[RecordBatch]:
-        from sowctl.engine.search.sorting import ordered
+    def _iterate_ordered(self) -> Generator[RecordBatch]:
+        from sowctl.engine.search.sorter import sort_records
 
-        return ordered(self._anew, self._instance, self._options, self._order, self._wanted())
+        return sort_records(self._iterate_narrowed, self._instance, self._options, self._order, self._count_wanted())
 
-    def _anew(self, narrowing: Narrowing | None) -> Generator[tuple[Source, Iterator[Matched]]]:
+    def _iterate_narrowed(self, narrowing: PartReducer | None) -> Generator[tuple[Source, Iterator[MatchedPairs]]]:
         # Messages that are made of groups need all records that match.
         self._narrowing = narrowing if self._options.projection is None else None
         # A sort that starts over reads everything once more; what was counted the first time must not count twice.
         self.statistics.clear()
-        return self._found()
+        return self._iterate_matching()
 
-    def _wanted(self) -> int | None:
+    def _count_wanted(self) -> int | None:
         return None if self._options.top_n is None else self._options.top_n + (self._options.skip_n or 0)
 
-    def _selected(self, batch: RecordBatch) -> RecordBatch:
+    def _select_fields(self, batch: RecordBatch) -> RecordBatch:
         assert self._select is not None
-        return batch.selected(self._select)
+        return batch.select_fields(self._select)
 
 
-def query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULTS) -> QueryResult:
-    """Start a query over ``targets`` (see :func:`sowctl.engine.topics.targets.resolve`).
+def start_query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULT_OPTIONS) -> QueryResult:
+    """Start a query over ``targets`` (see :func:`sowctl.engine.topics.targets.resolve_targets`).
 
     Of several targets those without any record yet are left out. Raises UsageError (exit 2) for texts and options at
     once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
     read, and UsageError ``SOW-QRY-024`` where a field that no record has is an error.
     """
-    run = _Run(instance, with_records(instance, targets, can_be_told), options)
+    run = _QueryRun(instance, select_readable_targets(instance, targets, has_known_state), options)
     if options.unknown == "error":
-        run.look_ahead()
+        run.check_named_fields()
     return QueryResult(run)
 
 
-def tell_unknown(instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
+def report_unknown_fields(instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
     """Remark, or refuse as ``unknown`` says, the fields that ``options`` name and no record has; nothing else is read.
 
     For what finds its records in another way than a query, or changes them: it is told before anything is done. Raises
-    as :func:`query`.
+    as :func:`start_query`.
     """
     named = (options.filter, options.shown, options.order_by, options.select, options.projection)
     if options.unknown != "ignore" and any(named):
-        _Run(instance, with_records(instance, targets, can_be_told), options).look_ahead()
+        _QueryRun(instance, select_readable_targets(instance, targets, has_known_state), options).check_named_fields()
 
 
-def _later(found: Iterator[Matched], after: bytes) -> Iterator[Matched]:
-    """What comes after a key, of pairs in key order."""
+def _skip_to_key(found: Iterator[MatchedPairs], after: bytes) -> Iterator[MatchedPairs]:
+    """Skip pairs in key order up to and including a key."""
     for keys, values in found:
         start = bisect_right(keys, after)
         if start < len(keys):

@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.queues.definition import find_queue
-from sowctl.engine.queues.figures import QueueInfo, depth_of, info_of
 from sowctl.engine.queues.handles import MessageHandle
-from sowctl.engine.queues.queue import OpenQueue, QueueMessage, handle_of
-from sowctl.engine.topics.queuestates import queues_of
+from sowctl.engine.queues.queue import OpenQueue, QueueMessage, build_handle
+from sowctl.engine.queues.reports import QueueInfo, build_queue_info, compute_depth
+from sowctl.engine.topics.queuestates import list_configured_queues
 from sowctl.errors import SowError, UsageError
 from sowctl.identity.bookmarks import parse_bookmark
-from sowctl.messages.base import exact_view_of
-from sowctl.values.times import format_end
-from sowctl.values.units import whole_number
+from sowctl.messages.base import find_exact_view
+from sowctl.structs import DescribedStruct
+from sowctl.values.times import format_expiry
+from sowctl.values.units import parse_whole_number
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.messages.base import MessageType
 
-LEASED = ("topic", "txid", "timestamp", "bookmark", "token", "lease_until", "deliveries", "cancels", "barrier")
+LEASED_FIELDS = ("topic", "txid", "timestamp", "bookmark", "token", "lease_until", "deliveries", "cancels", "barrier")
 """Metadata of leased messages, in their order."""
-PEEKED = (
+PEEKED_FIELDS = (
     "state", "topic", "txid", "timestamp", "expiration", "bookmark", "token", "lease_until", "until", "holder",
     "deliveries", "cancels", "priority", "barrier", "reason",
 )  # fmt: skip
@@ -41,10 +41,10 @@ def open_queue(instance: Instance, name: str, message_type: str | None = None) -
 def list_queues(instance: Instance, problems: list[SowError]) -> list[QueueInfo]:
     """All queues of the configuration, in its order; why one cannot be read goes to ``problems``."""
     found = []
-    for config in queues_of(instance):
+    for config in list_configured_queues(instance):
         try:
             with OpenQueue(instance, config) as queue:
-                found.append(info_of(queue))
+                found.append(build_queue_info(queue))
         except SowError as problem:
             problems.append(problem)
     return found
@@ -90,7 +90,7 @@ class QueueRecord:
 
     @property
     def bookmark(self) -> str:
-        """What acknowledgements name it by."""
+        """The bookmark that names the message in acknowledgements."""
         return self.message.bookmark
 
     @property
@@ -109,8 +109,8 @@ class QueueRecord:
             "state": message.state,
             # As text, like keys: readers that make doubles of numbers would not give it back as it was.
             "token": str(message.token) if message.token else None,
-            "lease_until": format_end(message.until or 0) if leased else None,
-            "until": format_end(message.until or 0) if message.state == "delayed" else None,
+            "lease_until": format_expiry(message.until or 0) if leased else None,
+            "until": format_expiry(message.until or 0) if message.state == "delayed" else None,
             "holder": message.holder or None,
             "deliveries": message.deliveries,
             "cancels": message.cancels,
@@ -147,16 +147,18 @@ class QueueBatch(DescribedStruct, frozen=True):
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
         """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
-        return exact_view_of(self.kind)
+        return find_exact_view(self.kind)
 
 
-def batch_of(queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[str, ...] | None = None) -> QueueBatch:
+def build_queue_batch(
+    queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[str, ...] | None = None
+) -> QueueBatch:
     """Messages as a batch of records; ``shown`` is the metadata that envelopes have, None for all."""
-    kind = queue.instance.type_of(queue.queue.message_type)
+    kind = queue.instance.find_message_type(queue.queue.message_type)
     return QueueBatch(queue.queue.name, kind.name, kind, [QueueRecord(one) for one in messages], shown)
 
 
-def read_handle(text: str, owner: int) -> MessageHandle:
+def parse_handle(text: str, owner: int) -> MessageHandle:
     """The message that a text names: a bookmark or txid, alone or with a token, or what ``queue lease`` prints.
 
     ``owner`` is the publisher id of the instance. Raises UsageError ``SOW-QUE-011``.
@@ -164,35 +166,35 @@ def read_handle(text: str, owner: int) -> MessageHandle:
     word = text.strip()
     bookmark, token = word, ""
     if word.startswith("{"):
-        bookmark, token = _members(word)
+        bookmark, token = _format_members(word)
     elif len(parts := word.replace(",", " ").split()) == 2:
         bookmark, token = parts
-    number = whole_number(token) if token else None
+    number = parse_whole_number(token) if token else None
     if token and number is None:
-        raise _no_handle(text)
-    if (txid := whole_number(bookmark)) is not None:
+        raise _build_handle_error(text)
+    if (txid := parse_whole_number(bookmark)) is not None:
         return MessageHandle((owner, txid), number)
     try:
         found = parse_bookmark(bookmark)
     except UsageError:
-        raise _no_handle(text) from None
+        raise _build_handle_error(text) from None
     return MessageHandle((found.publisher, found.sequence), number)
 
 
-def _members(line: str) -> tuple[str, str]:
+def _format_members(line: str) -> tuple[str, str]:
     import json
 
     try:
         row = json.loads(line)
         bookmark, token = row["bookmark"], row.get("token") or ""
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise _no_handle(line) from None
+        raise _build_handle_error(line) from None
     if not isinstance(bookmark, str) or not isinstance(token, str | int):
-        raise _no_handle(line)
+        raise _build_handle_error(line)
     return bookmark, str(token)
 
 
-def _no_handle(text: str) -> UsageError:
+def _build_handle_error(text: str) -> UsageError:
     return UsageError(
         "SOW-QUE-011",
         f"{text.strip()[:80]!r} does not identify a message",
@@ -202,15 +204,15 @@ def _no_handle(text: str) -> UsageError:
 
 
 __all__ = [
-    "LEASED",
-    "PEEKED",
+    "LEASED_FIELDS",
+    "PEEKED_FIELDS",
     "QueueBatch",
     "QueueRecord",
-    "batch_of",
-    "depth_of",
-    "handle_of",
-    "info_of",
+    "build_handle",
+    "build_queue_batch",
+    "build_queue_info",
+    "compute_depth",
     "list_queues",
     "open_queue",
-    "read_handle",
+    "parse_handle",
 ]

@@ -1,6 +1,7 @@
 """reindex: build the memo indexes that the configuration names and those that queries built, or remove them.
 
-:func:`follow_load` does that behind a bulk load, whichever way it came, so that the first queries find indexes again.
+:func:`reindex_loaded` does that behind a bulk load, whichever way it came, so that the first queries find indexes
+again.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ReindexReport
 from sowctl.engine.search import figures
-from sowctl.engine.search.memos import build_memos, configured, existing, names_of, renew
-from sowctl.engine.sources.opening import open_now
+from sowctl.engine.search.index_lookup import (
+    build_indexes,
+    list_configured_slots,
+    list_existing_columns,
+    renew_indexes,
+    resolve_column_names,
+)
+from sowctl.engine.sources.opener import open_present_source
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError, SowError, StorageError, UsageError
 from sowctl.memo.directory import MemoDirectory
@@ -23,42 +30,42 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Slot
 
 
-def reindex(instance: Instance, targets: Sequence[Target], *, drop: bool = False) -> list[ReindexReport]:
+def rebuild_indexes(instance: Instance, targets: Sequence[Target], *, drop: bool = False) -> list[ReindexReport]:
     """Build the indexes of ``targets`` anew; ``drop``: remove them.
 
     Indexed are the paths of Key, HashIndex and Index in the configuration, and those for which there is an index now.
     Raises LockedError ``SOW-ENG-063`` while another process builds, StorageError ``SOW-ENG-064`` where the directory
     cannot be written, and what opening raises.
     """
-    return [_reindex(instance, target, drop) for target in targets]
+    return [_rebuild_target(instance, target, drop) for target in targets]
 
 
-def _reindex(instance: Instance, target: Target, drop: bool) -> ReindexReport:
-    with closing(open_now(instance, target)) as source:
+def _rebuild_target(instance: Instance, target: Target, drop: bool) -> ReindexReport:
+    with closing(open_present_source(instance, target)) as source:
         report = ReindexReport(source.topic, source.message_type, source.meta.records)
         if source.path is None:
             raise UsageError("SOW-ENG-065", f"topic {source.topic!r} has no store of its own")
         directory = MemoDirectory(source.path, instance.seam)
         if drop:
-            report.removed = directory.size()
+            report.removed = directory.count_bytes()
             directory.remove()
             return report
-        if not instance.type_of(source.message_type).filterable:
+        if not instance.find_message_type(source.message_type).filterable:
             return report
-        slots = dict.fromkeys(configured(target.topic)) | existing(instance, directory, source)
-        _build(instance, directory, source, list(slots))
+        slots = dict.fromkeys(list_configured_slots(target.topic)) | list_existing_columns(instance, directory, source)
+        _build_indexes(instance, directory, source, list(slots))
         report.paths = tuple(str(slot.path) for slot in slots)
-        report.bytes = directory.size()
+        report.bytes = directory.count_bytes()
         return report
 
 
-def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, slots: list[Slot]) -> None:
+def _build_indexes(instance: Instance, directory: MemoDirectory, source: CurrentSource, slots: list[Slot]) -> None:
     try:
-        with directory.building() as mine:
+        with directory.hold_build_lock() as mine:
             if not mine:
                 raise LockedError("SOW-ENG-063", "another process is building these indexes", place=str(directory.path))
             directory.clear()
-            build_memos(instance, directory, source, names_of(instance, source, slots))
+            build_indexes(instance, directory, source, resolve_column_names(instance, source, slots))
     except OSError as problem:
         raise StorageError(
             "SOW-ENG-064",
@@ -68,7 +75,7 @@ def _build(instance: Instance, directory: MemoDirectory, source: CurrentSource, 
         ) from problem
 
 
-def follow_load(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> int:
+def reindex_loaded(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> int:
     """Build the indexes of stores anew whose records a load has mostly changed; returns of how many stores.
 
     ``loaded``: name and message type of topics, and how many messages or records came. To be called when all of the
@@ -78,13 +85,16 @@ def follow_load(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> i
     """
     done = 0
     for name, message_type, count in loaded:
-        if count <= figures.CHANGED:
+        if count <= figures.INDEX_TOLERATED_CHANGES:
             continue
         topic = next((one for one in instance.topics if (one.name, one.message_type) == (name, message_type)), None)
         if topic is None or topic.file is None:
             continue
-        known = MemoDirectory(topic.file, instance.seam).keys()
-        if known is not None and count >= known[0].head.records // figures.LOADED:
-            with suppress(SowError, OSError, ImportError), closing(open_now(instance, Target(topic))) as source:
-                done += renew(instance, source)
+        known = MemoDirectory(topic.file, instance.seam).find_keys()
+        if known is not None and count >= known[0].head.records // figures.INDEX_RENEWAL_LOAD_DIVISOR:
+            with (
+                suppress(SowError, OSError, ImportError),
+                closing(open_present_source(instance, Target(topic))) as source,
+            ):
+                done += renew_indexes(instance, source)
     return done

@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, rebuild
+from sowctl.engine.fold.rebuild import RebuildResult, RecordCheckFactory, rebuild_stores
 from sowctl.engine.keys.presentkeys import KeyCheck, PresentKeys
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.sources.current import open_file
-from sowctl.engine.sources.verification import verify
+from sowctl.engine.sources.current import open_file_source
+from sowctl.engine.sources.verification import verify_store
 from sowctl.engine.topics.positions import (
     OTHER_HISTORY,
+    build_definition,
     check_position,
-    definition_of,
     has_log,
-    meta_of,
     open_log,
+    read_meta,
     refuse_other_keys,
     refuse_other_topic,
     refuse_unlogged_past,
 )
 from sowctl.engine.topics.storefile import refuse_other_file
-from sowctl.engine.writing.opening import open_writer
-from sowctl.engine.writing.rekey import rekey
+from sowctl.engine.writing.rekey import rekey_topic
 from sowctl.engine.writing.session import open_journal
 from sowctl.engine.writing.topicwriter import StoreWriter
+from sowctl.engine.writing.writer_opening import open_writer
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
-from sowctl.journal.state import accept_loss
-from sowctl.remote.place import place_of
-from sowctl.store.opening.access import DAMAGED, REPLACED
+from sowctl.journal.state import limit_topic_txid
+from sowctl.remote.place import parse_place
+from sowctl.store.opening.access import DAMAGED_SUFFIX, REPLACED_SUFFIX
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -51,11 +51,13 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import Definition, StoreMeta
 
-DEFAULTS = ReplayOptions()
+DEFAULT_OPTIONS = ReplayOptions()
 
 
-class Rebuild(Protocol):
-    """Builds a topic's store from the journals and puts it in place: :func:`~sowctl.engine.fold.rebuild.rebuild`."""
+class StoreRebuild(Protocol):
+    """Builds a topic's store from the journals and puts it in place:
+    :func:`~sowctl.engine.fold.rebuild.rebuild_stores`.
+    """
 
     def __call__(
         self,
@@ -66,28 +68,28 @@ class Rebuild(Protocol):
         until: int | None = None,
         at: int | None = None,
         writer: JournalWriter | None = None,
-        check_of: CheckOf | None = None,
-    ) -> list[Rebuilt]: ...
+        check_of: RecordCheckFactory | None = None,
+    ) -> list[RebuildResult]: ...
 
 
-def replay(
+def replay_topics(
     instance: Instance,
     topics: Sequence[TopicConfig],
-    options: ReplayOptions = DEFAULTS,
+    options: ReplayOptions = DEFAULT_OPTIONS,
     *,
-    fold: Rebuild = rebuild,
+    fold: StoreRebuild = rebuild_stores,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[ReplayReport]:
     """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
 
-    ``options.into``: build new stores there and leave the configured ones alone; ``verify``: only compare. ``until``
-    needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError where a
-    journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer hold,
-    ``SOW-RPL-010`` where records stand under keys that their topic no longer makes.
+    ``options.into``: build new stores there and leave the configured ones alone; ``verify_store``: only compare.
+    ``until`` needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError
+    where a journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer
+    hold, ``SOW-RPL-010`` where records stand under keys that their topic no longer makes.
     """
-    _check(options)
+    _check_options(options)
     reports = []
-    directory = place_of(options.journal) if options.journal is not None else None
+    directory = parse_place(options.journal) if options.journal is not None else None
     with ExitStack() as stack:
         # The whole journal is judged first: a rebuild from one that lost its end would take records away.
         log = stack.enter_context(open_log(instance, directory=directory, whole=True))
@@ -95,13 +97,13 @@ def replay(
         for topic in topics:
             started = monotonic()
             if not topic.journalled:
-                report = ReplayReport.of(topic, "skipped", note="the topic has no journal")
+                report = ReplayReport.for_topic(topic, "skipped", note="the topic has no journal")
             elif options.verify:
-                report = verify(instance, log, topic, options, partial(KeyCheck, instance))
+                report = verify_store(instance, log, topic, options, partial(KeyCheck, instance))
             elif options.into is not None:
-                report = _aside(instance, log, topic, options, Path(options.into), fold)
+                report = _replay_aside(instance, log, topic, options, Path(options.into), fold)
             elif options.dry_run:
-                plan = _rekey if options.rekey else _plan
+                plan = _rekey_topic if options.rekey else _plan_replay
                 report = plan(instance, log, topic, options)
             else:
                 # Opened for writing only when a store is to be changed; a journal that was named by its directory is
@@ -110,9 +112,9 @@ def replay(
                     writer = open_journal(instance)
                     stack.callback(writer.close)
                 if options.rekey:
-                    report = _rekey(instance, log, topic, options, writer)
+                    report = _rekey_topic(instance, log, topic, options, writer)
                 else:
-                    report = _in_place(instance, log, topic, options, writer, fold)
+                    report = _replay_topic(instance, log, topic, options, writer, fold)
                 if directory is not None and topic.file is not None:
                     _accept_loss(instance, topic)
             report.seconds = monotonic() - started
@@ -120,7 +122,7 @@ def replay(
     return reports
 
 
-def _check(options: ReplayOptions) -> None:
+def _check_options(options: ReplayOptions) -> None:
     bounded = options.until_txid is not None or options.until_time is not None
     if bounded and options.into is None and not options.verify:
         raise UsageError(
@@ -138,43 +140,45 @@ def _check(options: ReplayOptions) -> None:
         )
 
 
-def _in_place(
+def _replay_topic(
     instance: Instance,
     log: Journal,
     topic: TopicConfig,
     options: ReplayOptions,
     writer: JournalWriter | None,
-    fold: Rebuild,
+    fold: StoreRebuild,
 ) -> ReplayReport:
     if topic.file is None:
-        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file")
+        return ReplayReport.for_topic(topic, "skipped", note="the topic is transient: it has no file")
     refuse_other_file(instance, topic, force=options.force)
-    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    needed = "rebuild" if options.rebuild else find_store_need(instance, log, topic)
     if needed == "current":
-        meta = meta_of(topic.file, instance)
-        return ReplayReport.of(topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied)
+        meta = read_meta(topic.file, instance)
+        return ReplayReport.for_topic(
+            topic, "current", records=meta.records, versions=meta.versions, applied=meta.applied
+        )
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     ref = topic.name, topic.message_type
     # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
-    log.need_all()
-    covered = log.covers(ref)
+    log.require_files_after()
+    covered = log.covers_topic(ref)
     # What was cut out of the journal, a store that has applied it still has.
-    lacking = needed != "missing" and log.lacks(ref)
+    lacking = needed != "missing" and log.lacks_entries(ref)
     # A store that can be read says what would be lost with it; a damaged one says nothing, and is kept aside below.
     if topic.file.exists() and needed == "rebuild" and not options.force:
         with suppress(DamageError):
-            meta = meta_of(topic.file, instance)
+            meta = read_meta(topic.file, instance)
             refuse_other_topic(topic, meta)
-            refuse_other_keys(topic, _definition(instance, topic), meta.definition)
+            refuse_other_keys(topic, _build_definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
     # The file holds records that the journals no longer have.
     if topic.file.exists() and needed == "rebuild" and (lacking or not covered) and not options.force:
-        raise _loses(topic, log, lacking=lacking)
+        raise _build_loss_error(topic, log, lacking=lacking)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     # Only a store that the journals explain wholly is replaced without a copy of it.
     keep = needed in ("damaged", "other history") or lacking or not covered or options.force
-    moved = _kept_aside(instance, topic.file) if keep else None
+    moved = _link_aside(instance, topic.file) if keep else None
     try:
         built = fold(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
     except BaseException:
@@ -182,11 +186,11 @@ def _in_place(
         if moved is not None and topic.file.exists():
             moved.unlink()
         raise
-    note = None if covered else _older_are_gone(log)
+    note = None if covered else _describe_missing_files(log)
     if needed == "other history":
         _put_chains_aside(instance, topic)
         note = "; ".join(filter(None, ("the previous store followed another copy of this journal", note)))
-    return built.report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
+    return built.build_report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
 
 
 def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
@@ -195,17 +199,17 @@ def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
     # As long as the configured journal has a file, this alone says what was acknowledged.
     if not has_log(instance):
         ref = topic.name, topic.message_type
-        applied = meta_of(topic.file, instance).applied
-        accept_loss(instance.log.directory, instance.config.name, ref, applied, instance.seam)
+        applied = read_meta(topic.file, instance).applied
+        limit_topic_txid(instance.log.directory, instance.config.name, ref, applied, instance.seam)
 
 
-def _older_are_gone(log: Journal) -> str:
-    """What is said of a store built although older files are gone; where no file was, nothing more is lost (C48)."""
+def _describe_missing_files(log: Journal) -> str:
+    """Describe the loss of a store built without older files; where no file was, nothing more is lost (C48)."""
     return f"the journals begin at txid {log.first_txid}: earlier records cannot be rebuilt"
 
 
-def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
-    """What a topic's store needs: ``missing``, ``damaged``, ``behind``, ``other history``, or nothing: ``current``.
+def find_store_need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
+    """Return a store's need: ``missing``, ``damaged``, ``behind``, ``other history``, or none: ``current``.
 
     A store that follows another copy of the journal is to be made anew from this one, and stays beside the new one.
     Raises DamageError where the journal is damaged, or cannot explain the position of a sound store, and RefusedError
@@ -214,24 +218,24 @@ def need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
     assert topic.file is not None
     if not topic.file.exists():
         return "missing"
-    meta = _read_through(instance, topic.file)
+    meta = _verify_store(instance, topic.file)
     if meta is None:
         return "damaged"
     refuse_other_topic(topic, meta)
-    refuse_other_keys(topic, _definition(instance, topic), meta.definition)
+    refuse_other_keys(topic, _build_definition(instance, topic), meta.definition)
     ref = topic.name, topic.message_type
-    last = log.topic_state(ref).last_txid
-    if not _follows(meta, log, ref, topic.file):
+    last = log.find_topic_state(ref).last_txid
+    if not _is_of_journal(meta, log, ref, topic.file):
         return "other history"
     return "current" if meta.lineage == log.lineage and last <= meta.applied else "behind"
 
 
-def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
-    """What a store says of itself, after all of it was read; None where it is damaged."""
+def _verify_store(instance: Instance, path: Path) -> StoreMeta | None:
+    """Read all of a store and return its meta; None where it is damaged."""
     try:
-        with closing(open_file(instance, path)) as source:
+        with closing(open_file_source(instance, path)) as source:
             # Every record is verified as it is read: a damaged one would raise here.
-            for _ in source.snapshot.scan():
+            for _ in source.snapshot.scan_records():
                 pass
             for _ in source.snapshot.scan_history():
                 pass
@@ -241,28 +245,28 @@ def _read_through(instance: Instance, path: Path) -> StoreMeta | None:
 
 
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
-    with journal.lock():
-        journal.refresh()
+    with journal.hold_lock():
+        journal.read_new_blocks()
         writer: StoreWriter = open_writer(instance, topic, journal)
         try:
-            entries = len(writer.overlay)
+            entries = len(writer.memtable)
             # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
             # writers.
             writer.remove_expired_at = None
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
-            meta = writer.store.meta()
+            meta = writer.store.read_meta()
         finally:
             writer.close()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
-    return ReplayReport.of(topic, "caught up", entries=entries, **counts)
+    return ReplayReport.for_topic(topic, "caught up", entries=entries, **counts)
 
 
-def _definition(instance: Instance, topic: TopicConfig) -> Definition:
+def _build_definition(instance: Instance, topic: TopicConfig) -> Definition:
     assert instance.config is not None
-    return definition_of(instance.config.name, topic)
+    return build_definition(instance.config.name, topic)
 
 
-def _rekey(
+def _rekey_topic(
     instance: Instance,
     log: Journal,
     topic: TopicConfig,
@@ -277,39 +281,46 @@ def _rekey(
     refuse_other_file(instance, topic, force=options.force)
     ref = topic.name, topic.message_type
     # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
-    log.need_all()
-    covered = log.covers(ref)
+    log.require_files_after()
+    covered = log.covers_topic(ref)
     use_store = False
     present = topic.file is not None and topic.file.exists()
-    meta = _read_through(instance, topic.file) if topic.file is not None and present else None
+    meta = _verify_store(instance, topic.file) if topic.file is not None and present else None
     if topic.file is not None and meta is not None:
         refuse_other_topic(topic, meta)
         if not options.force:
             refuse_unlogged_past(topic, meta, log)
         # A store of another copy of the journal must not say which records there are: its entries are not this
         # journal's.
-        use_store = _follows(meta, log, ref, topic.file)
+        use_store = _is_of_journal(meta, log, ref, topic.file)
     # The group holds every record, but no version: those are lost with the store that has them alone.
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
-        raise _loses(topic, log)
-    done = rekey(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
+        raise _build_loss_error(topic, log)
+    done = rekey_topic(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
     note = f"{done.deleted:,} old keys deleted, {done.published:,} records published with their new keys"
     if done.merged:
         note += f"; {done.merged:,} records replaced by later ones with the same key"
     if writer is None:
-        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note, dry_run=True)
+        return ReplayReport.for_topic(topic, "re-keyed", entries=done.entry_count, note=note, dry_run=True)
     if topic.file is None:
-        return ReplayReport.of(topic, "re-keyed", entries=done.entries, note=note)
-    if not done.entries and meta is not None and use_store and meta.definition == _definition(instance, topic):
-        return _in_place(instance, log, topic, options, writer, rebuild)
+        return ReplayReport.for_topic(topic, "re-keyed", entries=done.entry_count, note=note)
+    if (
+        not done.entry_count
+        and meta is not None
+        and use_store
+        and meta.definition == _build_definition(instance, topic)
+    ):
+        return _replay_topic(instance, log, topic, options, writer, rebuild_stores)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    moved = _kept_aside(instance, topic.file)
-    built = rebuild(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
-    return built.report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
+    moved = _link_aside(instance, topic.file)
+    built = rebuild_stores(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
+    return built.build_report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
 
 
-def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
-    """Whether a store belongs to this journal and not to another copy of it. Raises DamageError as check_position."""
+def _is_of_journal(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
+    """Return whether a store belongs to this journal and not to another copy of it. Raises DamageError as
+    check_position.
+    """
     try:
         check_position(meta, log, ref, place)
     except DamageError as error:
@@ -319,11 +330,11 @@ def _follows(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
     return True
 
 
-def _loses(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> RefusedError:
+def _build_loss_error(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> RefusedError:
     why = (
         f"a repair removed damaged entries of topic {topic.name!r} from the journals"
         if lacking
-        else f"the journals begin after the first entry of topic {topic.name!r} (searched {log.searched})"
+        else f"the journals begin after the first entry of topic {topic.name!r} (searched {log.search_locations})"
     )
     return RefusedError(
         "SOW-RPL-002",
@@ -333,20 +344,20 @@ def _loses(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> Refuse
     )
 
 
-def _plan(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
+def _plan_replay(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:
     if topic.file is None:
-        return ReplayReport.of(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
+        return ReplayReport.for_topic(topic, "skipped", note="the topic is transient: it has no file", dry_run=True)
     refuse_other_file(instance, topic, force=options.force)
-    needed = "rebuild" if options.rebuild else need(instance, log, topic)
+    needed = "rebuild" if options.rebuild else find_store_need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
     ref = topic.name, topic.message_type
-    note = needed if needed in actions or log.covers(ref) else f"{needed}; {_older_are_gone(log)}"
-    applied = log.topic_state(ref).last_txid
-    return ReplayReport.of(topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True)
+    note = needed if needed in actions or log.covers_topic(ref) else f"{needed}; {_describe_missing_files(log)}"
+    applied = log.find_topic_state(ref).last_txid
+    return ReplayReport.for_topic(topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True)
 
 
-def _aside(
-    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: Rebuild
+def _replay_aside(
+    instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, directory: Path, fold: StoreRebuild
 ) -> ReplayReport:
     name = topic.file.name if topic.file is not None else f"{topic.name.replace('/', '%2F')}.{topic.message_type}.sow"
     path = directory / name
@@ -354,24 +365,24 @@ def _aside(
     if path.exists() and not options.force:
         raise RefusedError("SOW-RPL-004", "the file exists", place=str(path), hint="--force replaces it")
     if options.dry_run:
-        return ReplayReport.of(replace(topic, file=path), "rebuilt", dry_run=True)
+        return ReplayReport.for_topic(replace(topic, file=path), "rebuilt", dry_run=True)
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     moved = replace(topic, file=path)
     built = fold(
         instance, log, [moved], until=options.until_txid, at=options.until_time, check_of=partial(KeyCheck, instance)
     )[0]
-    note = None if log.covers((topic.name, topic.message_type)) else _older_are_gone(log)
-    return built.report("rebuilt", note=note)
+    note = None if log.covers_topic((topic.name, topic.message_type)) else _describe_missing_files(log)
+    return built.build_report("rebuilt", note=note)
 
 
-def _kept_aside(instance: Instance, path: Path) -> Path | None:
+def _link_aside(instance: Instance, path: Path) -> Path | None:
     """A second name for a store's file, one that is free, under which it stays when a new store takes its path.
 
     The name says what is known of the file: ``.damaged-N``, or ``.replaced-N`` where nothing was found wrong with it.
     """
     if not path.exists():
         return None
-    target = _free_name(path, DAMAGED if _read_through(instance, path) is None else REPLACED)
+    target = _find_free_name(path, DAMAGED_SUFFIX if _verify_store(instance, path) is None else REPLACED_SUFFIX)
     try:
         # A link and no rename: at every moment there is a file under the store's own name, the old one or the new one.
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
@@ -392,10 +403,10 @@ def _put_chains_aside(instance: Instance, topic: TopicConfig) -> None:
     with suppress(SowError):  # a generator that is not there has no such file
         chains = PresentKeys(instance, topic).maker.chains
         if chains is not None and chains.path is not None and chains.path.exists():
-            instance.seam.call("file.rename", os.rename, chains.path, _free_name(chains.path, REPLACED))
+            instance.seam.call("file.rename", os.rename, chains.path, _find_free_name(chains.path, REPLACED_SUFFIX))
 
 
-def _free_name(path: Path, ending: str) -> Path:
+def _find_free_name(path: Path, ending: str) -> Path:
     number = 1
     while (target := path.with_name(f"{path.name}{ending}{number}")).exists():
         number += 1

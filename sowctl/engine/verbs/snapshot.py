@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import RefusedError
-from sowctl.store.builder import build
-from sowctl.store.codec import stamps
+from sowctl.store.builder import build_store
+from sowctl.store.codec import read_stamps
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
     from sowctl.store.write import WriteTxn
 
-BATCH = 1000
+BATCH_RECORDS = 1000
 
 
 class SnapshotReport(Struct, frozen=True):
@@ -36,7 +36,7 @@ class SnapshotReport(Struct, frozen=True):
     digest: str
 
 
-def snapshot_file(
+def write_snapshot(
     instance: Instance, target: Target, at: int | None, path: Path, *, force: bool = False
 ) -> SnapshotReport:
     """Write the state of a target as of ``at`` (None: now) into a new store file.
@@ -51,31 +51,31 @@ def snapshot_file(
     source = open_target(instance, target, at)
     with (
         closing(source),
-        build(path, _definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,
+        build_store(path, _build_definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,
     ):
         last_time = last_txid = 0
-        for keys, values in source.batches(BATCH):
-            builder.append(keys, values)
+        for keys, values in source.read_batches(BATCH_RECORDS):
+            builder.append_records(keys, values)
             for value in values:
-                txid, time = stamps(value)
+                txid, time = read_stamps(value)
                 last_txid, last_time = max(last_txid, txid), max(last_time, time)
 
         def position(txn: WriteTxn) -> None:
             # Without a lineage: the file follows no journal, and none is asked to explain it.
-            txn.set_applied(bytes(16), last_txid)
+            txn.set_applied_position(bytes(16), last_txid)
             txn.raise_last_time(last_time)
 
         builder.flush()
-        builder.change(position)
+        builder.run_transaction(position)
         # The file gets its name only when it is complete.
-        builder.put_in_place(wait=instance.lock_wait)
+        builder.install(wait=instance.lock_wait)
         meta = builder.meta
     return SnapshotReport(
         source.topic, source.message_type, str(path), meta.records, meta.payload_bytes, then, f"{meta.digest:032x}"
     )
 
 
-def _definition(instance: Instance, target: Target, source: Source) -> Definition:
+def _build_definition(instance: Instance, target: Target, source: Source) -> Definition:
     if target.topic is not None and instance.config is not None:
-        return definition_of(instance.config.name, target.topic)
+        return build_definition(instance.config.name, target.topic)
     return source.definition

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.following.subscription import Subscription
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.topics.targets import Joining, find_publishable, followed
-from sowctl.engine.views.opening import can_be_told
+from sowctl.engine.subscriptions.subscription import Subscription
+from sowctl.engine.topics.targets import NewTopicResolver, find_publish_topic, resolve_followed_topics
+from sowctl.engine.views.openers import has_known_state
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
 
-DEFAULTS = SubscribeOptions()
+DEFAULT_OPTIONS = SubscribeOptions()
 
-__all__ = ["SubscribeOptions", "Subscription", "subscribe"]
+__all__ = ["SubscribeOptions", "Subscription", "subscribe_topics"]
 
 
-def subscribe(
+def subscribe_topics(
     instance: Instance,
     topics: Sequence[TopicConfig],
-    options: SubscribeOptions = DEFAULTS,
+    options: SubscribeOptions = DEFAULT_OPTIONS,
     *,
     inputs: Collection[int] = (),
     output: int | None = None,
     direct: bool = False,
-    joining: Joining | None = None,
+    joining: NewTopicResolver | None = None,
 ) -> Subscription:
-    """Follow ``topics`` (:func:`~sowctl.engine.topics.targets.followed` finds them).
+    """Follow ``topics`` (:func:`~sowctl.engine.topics.targets.resolve_followed_topics` finds them).
 
     ``joining``, of the module of that function, says what a pattern means of topics that nobody has published to yet.
 
@@ -43,22 +43,28 @@ def subscribe(
     """
     if len(topics) > 1:
         # What nothing is known of yet does not spoil the others of a pattern.
-        topics = [topic for topic in topics if can_be_told(instance, topic)] or topics
+        topics = [topic for topic in topics if has_known_state(instance, topic)] or topics
     if options.bookmark is not None:
         # A pattern may match a queue and its topics: each topic once.
-        topics = list({(topic.name, topic.message_type): topic for topic in _replayed(instance, topics)}.values())
+        topics = list(
+            {(topic.name, topic.message_type): topic for topic in _iterate_log_topics(instance, topics)}.values()
+        )
     return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct, joining=joining)
 
 
-def _replayed(instance: Instance, topics: Sequence[TopicConfig]) -> Iterator[TopicConfig]:
+def _iterate_log_topics(instance: Instance, topics: Sequence[TopicConfig]) -> Iterator[TopicConfig]:
     """The topics, for a queue those that it takes messages from: the log has these (behaviour 5.4)."""
-    from sowctl.config.derived import Queue
+    from sowctl.config.derived_entries import Queue
 
     for topic in topics:
         queue = topic.derived
         if not isinstance(queue, Queue):
             yield topic
             continue
-        found = [one for one in followed(instance, queue.underlying, queue.message_type) if one.derived is None]
+        found = [
+            one
+            for one in resolve_followed_topics(instance, queue.underlying, queue.message_type)
+            if one.derived is None
+        ]
         # A queue may have the name of its topic, which only the log names then.
-        yield from found or [find_publishable(instance, queue.underlying, queue.message_type)]
+        yield from found or [find_publish_topic(instance, queue.underlying, queue.message_type)]

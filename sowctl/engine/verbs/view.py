@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.config.derived import View
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.views.cache import place_of
-from sowctl.engine.views.definition import query_of
-from sowctl.engine.views.moment import ViewInstant, at_one_instant
-from sowctl.engine.views.opening import open_entry
-from sowctl.engine.views.view import open_computed, outlook, refreshed
+from sowctl.config.derived_entries import View
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.views.cache import find_cache_path
+from sowctl.engine.views.definition import build_query
+from sowctl.engine.views.instant import ViewInstant, run_at_instant
+from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.view import open_computed, plan_refresh, refresh_cache
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
 
-BATCH = 1000
+BATCH_RECORDS = 1000
 
 
 class ViewInfo(Struct, frozen=True):
@@ -51,7 +51,7 @@ class ViewInfo(Struct, frozen=True):
 
 
 class ViewDefinition(Struct, frozen=True):
-    """What a view is made of, as the configuration has it."""
+    """The definition of a view, as the configuration has it."""
 
     joins: tuple[str, ...]
     filter: str | None
@@ -63,7 +63,7 @@ class ViewDefinition(Struct, frozen=True):
 
 
 class RefreshReport(Struct, frozen=True):
-    """What refreshing one view did: ``way`` is used, caught up, computed, or none where it has no cache."""
+    """The result of refreshing a view: ``way`` is used, caught up, computed, or none where it has no cache."""
 
     view: str
     message_type: str
@@ -72,7 +72,7 @@ class RefreshReport(Struct, frozen=True):
     records: int
 
 
-class CheckedView(Struct, frozen=True):
+class ViewCheck(Struct, frozen=True):
     """A view against what its sources say: messages of both, and those that are in one alone or differ."""
 
     view: str
@@ -84,22 +84,22 @@ class CheckedView(Struct, frozen=True):
     different: int
 
     @property
-    def sound(self) -> bool:
-        """Whether both are the same."""
+    def is_sound(self) -> bool:
+        """Return whether the cache and the sources agree."""
         return not (self.missing or self.surplus or self.different)
 
 
-def views_of(instance: Instance, names: Sequence[str] | None, message_type: str | None = None) -> list[View]:
+def select_views(instance: Instance, names: Sequence[str] | None, message_type: str | None = None) -> list[View]:
     """The views of these names, of a message type where one is given, or all.
 
-    Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve``.
+    Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve_targets``.
     """
     if not names:
         entries = instance.config.sow if instance.config is not None else ()
         return [entry for entry in entries if isinstance(entry, View)]
     found = []
     for name in names:
-        (target,) = resolve(instance, name, message_type, literal=True, derived=True)
+        (target,) = resolve_targets(instance, name, message_type, literal=True, derived=True)
         entry = target.topic.derived if target.topic is not None else None
         if not isinstance(entry, View):
             raise UsageError("SOW-VIW-010", f"{name!r} is not a view", hint="sowctl view list lists the views")
@@ -107,14 +107,14 @@ def views_of(instance: Instance, names: Sequence[str] | None, message_type: str 
     return found
 
 
-def view_info(instance: Instance, view: View) -> ViewInfo:
-    """How a view's cache stands. Raises what opening the sources raises."""
-    found = outlook(instance, view)
-    state, path = found.state, place_of(instance, view)
+def build_view_info(instance: Instance, view: View) -> ViewInfo:
+    """Describe how a view's cache stands. Raises what opening the sources raises."""
+    found = plan_refresh(instance, view)
+    state, path = found.state, find_cache_path(instance, view)
     return ViewInfo(
         view.name,
         view.message_type,
-        tuple(f"[{kind}].[{name}]" for kind, name in query_of(instance, view).sources),
+        tuple(f"[{kind}].[{name}]" for kind, name in build_query(instance, view).sources),
         found.way,
         found.why,
         found.changed,
@@ -130,8 +130,8 @@ def view_info(instance: Instance, view: View) -> ViewInfo:
     )
 
 
-def definition_of(view: View) -> ViewDefinition:
-    """What a view is made of."""
+def build_view_definition(view: View) -> ViewDefinition:
+    """Build the definition of a view."""
     return ViewDefinition(
         view.joins,
         view.filter,
@@ -143,40 +143,40 @@ def definition_of(view: View) -> ViewDefinition:
     )
 
 
-def refresh(instance: Instance, view: View, *, fresh: bool = False) -> RefreshReport:
+def refresh_view(instance: Instance, view: View, *, fresh: bool = False) -> RefreshReport:
     """Bring the cache of a view up to date; ``fresh``: make it anew, and those of views that it reads.
 
     Raises StorageError, LockedError or RefusedError where it cannot be written, and what reading raises.
     """
 
     def work(moment: ViewInstant) -> tuple[str, int]:
-        done = refreshed(moment, view)
+        done = refresh_cache(moment, view)
         return ("none", 0) if done is None else (done.way, done.changed)
 
-    way, changed = at_one_instant(instance, view, None, open_entry, work, fresh=fresh)
-    path = place_of(instance, view)
-    return RefreshReport(view.name, view.message_type, way, changed, _records(instance, path))
+    way, changed = run_at_instant(instance, view, None, open_entry, work, fresh=fresh)
+    path = find_cache_path(instance, view)
+    return RefreshReport(view.name, view.message_type, way, changed, _count_records(instance, path))
 
 
-def _records(instance: Instance, path: Path | None) -> int:
-    from sowctl.engine.topics.positions import meta_of
+def _count_records(instance: Instance, path: Path | None) -> int:
+    from sowctl.engine.topics.positions import read_meta
 
-    return 0 if path is None else meta_of(path, instance).records
+    return 0 if path is None else read_meta(path, instance).records
 
 
-def check(instance: Instance, view: View) -> CheckedView:
+def check_view(instance: Instance, view: View) -> ViewCheck:
     """Compare what a view shows, from its cache, with what its sources say at the same instant."""
 
-    def work(moment: ViewInstant) -> CheckedView:
+    def work(moment: ViewInstant) -> ViewCheck:
         with closing(open_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
-            return _compared(view, shown, computed)
+            return _compare_messages(view, shown, computed)
 
-    return at_one_instant(instance, view, None, open_entry, work)
+    return run_at_instant(instance, view, None, open_entry, work)
 
 
-def _compared(view: View, shown: Source, computed: Source) -> CheckedView:
+def _compare_messages(view: View, shown: Source, computed: Source) -> ViewCheck:
     """Both side by side in key order."""
-    left, right = _pairs(shown), _pairs(computed)
+    left, right = _read_pairs(shown), _read_pairs(computed)
     records = made = missing = surplus = different = 0
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
@@ -189,9 +189,9 @@ def _compared(view: View, shown: Source, computed: Source) -> CheckedView:
         else:
             records, made, different = records + 1, made + 1, different + (one[1] != other[1])
             one, other = next(left, None), next(right, None)
-    return CheckedView(view.name, view.message_type, records, made, missing, surplus, different)
+    return ViewCheck(view.name, view.message_type, records, made, missing, surplus, different)
 
 
-def _pairs(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    for keys, values in source.batches(BATCH):
+def _read_pairs(source: Source) -> Iterator[tuple[bytes, bytes]]:
+    for keys, values in source.read_batches(BATCH_RECORDS):
         yield from zip(keys, values, strict=True)

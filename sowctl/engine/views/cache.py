@@ -16,9 +16,9 @@ from msgspec import Struct
 from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
-from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current
-from sowctl.engine.views.moment import at_one_instant, entry_of, refs_of
+from sowctl.engine.extensions.functions import load_functions
+from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current_source
+from sowctl.engine.views.instant import find_entry, list_topic_refs, run_at_instant
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.expressions.rows.retraction import STATE_VERSION
 from sowctl.store.opening.locks import FILE_MODE
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.definition import Query
-    from sowctl.engine.views.moment import ViewInstant
+    from sowctl.engine.views.instant import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
 
-VERSION = 1
+CACHE_VERSION = 1
 """Of the tables and of what they hold; a cache of another one is made anew."""
-OF_NO_USE = (DamageError, VersionError, MissingError, RefusedError)
+UNUSABLE_ERRORS = (DamageError, VersionError, MissingError, RefusedError)
 """What a derived store may be instead of one: it is made anew."""
-WITHOUT = (StorageError, LockedError, RefusedError, OSError)
+UNWRITABLE_ERRORS = (StorageError, LockedError, RefusedError, OSError)
 """Why no derived store can be written."""
-STATE = "view:state"
+STATE_TABLE = "view:state"
 _KEY = b"state"
-_LONGEST = 120
+_MAX_NAME_CHARACTERS = 120
 """Characters of a name that a file may have; a longer one is told by its digest."""
 
 
-def as_it_is(
+def open_if_current(
     moment: ViewInstant,
     topic: TopicConfig,
     is_current: Callable[[CurrentSource], bool],
@@ -59,8 +59,8 @@ def as_it_is(
     if not topic.file.exists():
         return None
     try:
-        source = open_current(moment.instance, topic, now=moment.now)
-    except OF_NO_USE:
+        source = open_current_source(moment.instance, topic, now=moment.now)
+    except UNUSABLE_ERRORS:
         return None
     try:
         if is_current(source):
@@ -80,12 +80,12 @@ def _make_rebuild(moment: ViewInstant, topic: TopicConfig, source: CurrentSource
     before = source.meta.digest, source.meta.records
 
     def rebuild(problem: DamageError) -> CurrentSource | None:
-        notify_rebuilding(instance, entry, problem)
+        notify_rebuild(instance, entry, problem)
         states = entry.kind == "View"
-        found = at_one_instant(
+        found = run_at_instant(
             instance, entry, None, opener, lambda again: opener(again, entry), fresh=True, states=states
         )
-        other = found.stored
+        other = found.stored_source
         # Its topics may have gone on: then what was read before is of another state.
         if isinstance(other, CurrentSource) and (other.meta.digest, other.meta.records) == before:
             return other
@@ -95,7 +95,7 @@ def _make_rebuild(moment: ViewInstant, topic: TopicConfig, source: CurrentSource
     return rebuild
 
 
-def notify_rebuilding(instance: Instance, entry: OtherEntry, problem: DamageError) -> None:
+def notify_rebuild(instance: Instance, entry: OtherEntry, problem: DamageError) -> None:
     """Report that a cache is rebuilt because it is damaged."""
     what = "view" if entry.kind == "View" else "conflated topic"
     instance.notify_once(
@@ -104,7 +104,7 @@ def notify_rebuilding(instance: Instance, entry: OtherEntry, problem: DamageErro
 
 
 class SourcePosition(Struct, frozen=True):
-    """What a cache holds of one source: message type and name; lineage and digest of its store, and the last txid.
+    """Position of one source in a cache: message type, name; lineage and digest of its store, last txid.
 
     ``behind`` is the last txid that the journal had behind the store, 0 where it had nothing.
     """
@@ -118,7 +118,7 @@ class SourcePosition(Struct, frozen=True):
 
     @property
     def state(self) -> tuple[str, str, int]:
-        """What tells two states of a source apart."""
+        """Values by which two states of a source differ."""
         return self.lineage, self.digest, self.behind
 
 
@@ -148,24 +148,24 @@ class CacheState(Struct, frozen=True):
     spent: float = 0.0
 
 
-def place_of(instance: Instance, entry: OtherEntry) -> Path | None:
+def find_cache_path(instance: Instance, entry: OtherEntry) -> Path | None:
     """The file of a view's cache: in a directory beside the store of the first topic that it reads.
 
     None where no topic that it reads has a store.
     """
-    for ref in refs_of(instance, entry):
-        topic = entry_of(instance, ref)
+    for ref in list_topic_refs(instance, entry):
+        topic = find_entry(instance, ref)
         if isinstance(topic, TopicConfig) and topic.file is not None:
             real = topic.file.resolve()
             return real.with_name(f"{real.name}-views") / _file_name(entry)
     return None
 
 
-def mode_of(instance: Instance, entry: OtherEntry) -> int:
+def find_cache_mode(instance: Instance, entry: OtherEntry) -> int:
     """The permissions of a view's cache: those that the stores of all topics that it reads have in common."""
     mode = FILE_MODE
-    for ref in refs_of(instance, entry):
-        topic = entry_of(instance, ref)
+    for ref in list_topic_refs(instance, entry):
+        topic = find_entry(instance, ref)
         if isinstance(topic, TopicConfig) and topic.file is not None and topic.file.exists():
             mode &= topic.file.stat().st_mode
     return mode | 0o600
@@ -173,7 +173,7 @@ def mode_of(instance: Instance, entry: OtherEntry) -> int:
 
 def _file_name(entry: OtherEntry) -> str:
     name = quote(f"{entry.name}.{entry.message_type}", safe=" ")
-    return f"{name if len(name) <= _LONGEST else xxh3_128_hexdigest(name.encode())}.sow"
+    return f"{name if len(name) <= _MAX_NAME_CHARACTERS else xxh3_128_hexdigest(name.encode())}.sow"
 
 
 def definition_digest(instance: Instance, query: Query) -> str:
@@ -182,43 +182,43 @@ def definition_digest(instance: Instance, query: Query) -> str:
     types = instance.config.types
     kinds = sorted({query.message_type, *(kind for kind, _ in query.sources)})
     parts = [
-        VERSION,
+        CACHE_VERSION,
         STATE_VERSION,
         query,
         [(kind, types.get(kind)) for kind in kinds],
         instance.config.name,
         instance.config.group,
-        instance.config.functions if functions_of(instance) else (),
+        instance.config.functions if load_functions(instance) else (),
     ]
     return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
-def position_of(ref: tuple[str, str], source: Source) -> SourcePosition:
-    """Where a source stands that is open."""
-    stored = source.stored
+def read_position(ref: tuple[str, str], source: Source) -> SourcePosition:
+    """Return the position of an open source."""
+    stored = source.stored_source
     if stored is None:
         return SourcePosition(*ref)
-    meta, overlay = stored.meta, stored.overlay
-    behind = overlay.last_txid if overlay is not None and len(overlay) else 0
+    meta, memtable = stored.meta, stored.memtable
+    behind = memtable.last_txid if memtable is not None and len(memtable) else 0
     return SourcePosition(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
 
 
-def positions_of(moment: ViewInstant, query: Query) -> tuple[SourcePosition, ...]:
-    """Where the sources of a view stand at a moment, in their order."""
-    return tuple(position_of(ref, moment.source(ref)) for ref in query.sources)
+def read_positions(moment: ViewInstant, query: Query) -> tuple[SourcePosition, ...]:
+    """Return the positions of a view's sources at a moment, in their order."""
+    return tuple(read_position(ref, moment.find_source(ref)) for ref in query.sources)
 
 
 def read_state(reader: Reader) -> CacheState | None:
-    """What a cache says of itself; None where that is of another version, or nothing of use."""
+    """Read the state of a cache; None where it is of another version, or nothing of use."""
     try:
-        table = reader.table(STATE)
+        table = reader.open_table(STATE_TABLE)
         raw = None if table is None else table.get(_KEY)
         state = None if raw is None else msgspec.json.decode(raw, type=CacheState)
     except (SowError, msgspec.MsgspecError):
         return None
-    return state if state is not None and state.version == VERSION else None
+    return state if state is not None and state.version == CACHE_VERSION else None
 
 
 def write_state(txn: WriteTxn, state: CacheState) -> None:
     """Say it, in the transaction that makes it true."""
-    txn.table(STATE).put([(_KEY, msgspec.json.encode(state))])
+    txn.open_table(STATE_TABLE).put([(_KEY, msgspec.json.encode(state))])

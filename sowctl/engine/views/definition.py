@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.search.matcher import environment_of
+from sowctl.engine.extensions.functions import load_functions
+from sowctl.engine.search.matcher import build_environment
 from sowctl.errors import UsageError
-from sowctl.expressions.compile import compile_projection, compile_view_filter
-from sowctl.expressions.rows.joining import JoinStep, plan, source_of
+from sowctl.expressions.compiler import compile_projection, compile_view_filter
+from sowctl.expressions.rows.joinplan import JoinStep, find_source, plan_joins
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
-from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.fields import Slot, SlotValue, ValueList
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import View
+    from sowctl.config.derived_entries import View
     from sowctl.engine.instance import Instance
-    from sowctl.expressions.compile import Filter
+    from sowctl.expressions.compiler import Filter
     from sowctl.expressions.environment import Header
 
 
@@ -42,12 +42,12 @@ class Query(Struct, frozen=True):
     key_domain: str
 
 
-def query_of(instance: Instance, view: View) -> Query:
+def build_query(instance: Instance, view: View) -> Query:
     """A view of the configuration, with the sources that are meant."""
     return Query(
         view.name,
         view.message_type,
-        tuple(dict.fromkeys(_meant(instance, *source) for source in view.sources)),
+        tuple(dict.fromkeys(_resolve_source(instance, *source) for source in view.sources)),
         view.joins,
         view.projection,
         view.grouping,
@@ -57,20 +57,20 @@ def query_of(instance: Instance, view: View) -> Query:
     )
 
 
-def _meant(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
+def _resolve_source(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
     """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
 
     Rule F022 warns of that in a view of another type than its topic.
     """
     assert instance.config is not None
-    found = instance.config.find(name)
+    found = instance.config.find_entries(name)
     # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
-    alone = len(found) == 1 and not instance.config.find(name, message_type)
+    alone = len(found) == 1 and not instance.config.find_entries(name, message_type)
     return (found[0].message_type, name) if alone else (message_type, name)
 
 
 class ViewRecord(NamedTuple):
-    """What a view keeps of a record: its key, (txid, time), header, the fields asked for, the texts of join keys."""
+    """Part of a record that a view keeps: key, (txid, time), header, the fields asked for, texts of join keys."""
 
     key: bytes
     stamp: tuple[int, ...]
@@ -79,7 +79,7 @@ class ViewRecord(NamedTuple):
     texts: tuple[bytes | None, ...]
 
 
-class Meeting(NamedTuple):
+class StepPlaces(NamedTuple):
     """A step of a join: the source that it attaches, and for each condition source and place of the text on the left,
     and the place of the text on the right."""
 
@@ -94,40 +94,40 @@ class Program:
     def __init__(self, instance: Instance, query: Query) -> None:
         """Raises ExpressionError for the texts, UsageError ``SOW-QRY-013`` for a type that cannot be written."""
         self.instance, self.query = instance, query
-        self.functions = functions_of(instance)
+        self.functions = load_functions(instance)
         joined = len(query.sources) > 1
         self.projection: Projection = compile_projection(
             query.projection, query.grouping, joined=joined, sources=query.sources, extra=self.functions
         )
-        self.kind = instance.type_of(query.message_type)
+        self.kind = instance.find_message_type(query.message_type)
         if not self.kind.constructible:
             raise UsageError(
                 "SOW-QRY-013", f"messages of type {self.kind.name} cannot be constructed, so they cannot be projected"
             )
-        self.environment = environment_of(instance)
+        self.environment = build_environment(instance)
         self.filter: Filter | None = None
         # Over one topic the filter is the matcher's, which asks it of records as they are read.
         if joined and query.filter:
             self.filter = compile_view_filter(query.filter, query.sources, self.functions)
         # A topic is one source, also where one join names its message type and another does not.
         self.joins: tuple[Join, ...] = tuple(
-            Join(self._meant(join.left), self._meant(join.right)) for join in map(parse_join, query.joins)
+            Join(self._resolve_side(join.left), self._resolve_side(join.right)) for join in map(parse_join, query.joins)
         )
         self.slots: list[list[Slot]] = [[] for _ in query.sources]
-        self.places = self._placed(self.projection.slots, self.projection.sources)
-        self.tested = self._placed(self.filter.slots, self.filter.sources) if self.filter is not None else []
+        self.places = self._place_slots(self.projection.slots, self.projection.sources)
+        self.tested = self._place_slots(self.filter.slots, self.filter.sources) if self.filter is not None else []
         # Over one topic, the values of a record are nearly always those of the projection, in its order.
         self.direct = not joined and [place for _, place, _ in self.places] == list(range(len(self.slots[0])))
 
-    def _meant(self, side: JoinSide) -> JoinSide:
-        message_type, topic = self.query.sources[self.source_of((side.message_type, side.topic))]
+    def _resolve_side(self, side: JoinSide) -> JoinSide:
+        message_type, topic = self.query.sources[self.find_source((side.message_type, side.topic))]
         return side._replace(message_type=message_type, topic=topic)
 
-    def _placed(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
+    def _place_slots(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
         """For every slot: its source, its place among that source's slots, whether it is a list."""
         found = []
         for slot, qualifier in zip(slots, sources, strict=True):
-            source = self.source_of(qualifier)
+            source = self.find_source(qualifier)
             mine = self.slots[source]
             # A field that is used several times is taken out of a message once.
             if slot not in mine:
@@ -135,7 +135,7 @@ class Program:
             found.append((source, mine.index(slot), slot.listed))
         return found
 
-    def source_of(self, qualifier: tuple[str | None, ...]) -> int:
+    def find_source(self, qualifier: tuple[str | None, ...]) -> int:
         """The number of the source that a qualifier names; the first where there is none."""
         if not qualifier:
             return 0
@@ -153,7 +153,7 @@ class Program:
         found: list[list[JoinSide]] = [[] for _ in self.query.sources]
         for join in self.joins:
             for side in join:
-                mine = found[self.source_of((side.message_type, side.topic))]
+                mine = found[self.find_source((side.message_type, side.topic))]
                 if side not in mine:
                     mine.append(side)
         return found
@@ -165,34 +165,34 @@ class Program:
             return []
         start: tuple[str | None, str]
         steps: list[JoinStep[Any]]
-        start, steps = plan(self.joins)
+        start, steps = plan_joins(self.joins)
         # Rows begin with the records of the first source; a join that starts elsewhere would have nothing to attach to.
-        if self.source_of(start) != 0:
+        if self.find_source(start) != 0:
             raise UsageError("SOW-EXP-027", f"[{start[1]}] is joined before it is attached")
         return steps
 
     @cached_property
-    def meetings(self) -> list[Meeting]:
+    def step_places(self) -> list[StepPlaces]:
         """The steps of the join by numbers: what is compared is looked up for every row."""
         found = []
         for step in self.steps:
-            place = self.source_of(step.source)
+            place = self.find_source(step.source)
             left = []
             for old, _ in step.conditions:
-                source = self.source_of(source_of(old))
+                source = self.find_source(find_source(old))
                 left.append((source, self.sides[source].index(old)))
             right = [self.sides[place].index(new) for _, new in step.conditions]
-            found.append(Meeting(place, tuple(left), tuple(right)))
+            found.append(StepPlaces(place, tuple(left), tuple(right)))
         return found
 
-    def text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
+    def read_text(self, side: JoinSide, record: ViewRecord | None) -> bytes | None:
         """The text of a join key in a record."""
         if record is None:
             return None
         # The texts of a record stand in the order of ``sides``, both here and where they were taken out.
-        return record.texts[self.sides[self.source_of(source_of(side))].index(side)]
+        return record.texts[self.sides[self.find_source(find_source(side))].index(side)]
 
-    def values(
+    def read_values(
         self, records: Sequence[ViewRecord | None], places: list[tuple[int, int, bool]]
     ) -> tuple[SlotValue, ...]:
         """The values of slots in a row."""
@@ -200,5 +200,5 @@ class Program:
         for source, place, listed in places:
             record = records[source] if source < len(records) else None
             # A missing partner has NULL in all its fields (behaviour 11.47); a list of values is then empty.
-            found.append(record.values[place] if record is not None else Values(()) if listed else None)
+            found.append(record.values[place] if record is not None else ValueList(()) if listed else None)
         return tuple(found)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import JoinedRow
-from sowctl.identity.keys import batch_digester
-from sowctl.store.codec import encode
+from sowctl.identity.keys import build_batch_digester
+from sowctl.store.codec import encode_record
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -22,54 +22,56 @@ if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState
     from sowctl.values.fields import SlotValue
 
-WRITTEN = 1000
+BATCH_MESSAGES = 1000
 """Messages that are made at once."""
 
 
-class Groups:
+class ViewGroups:
     """Groups that rows are added to, in memory."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._digester = batch_digester(program.query.key_domain, 0)
+        self._digester = build_batch_digester(program.query.key_domain, 0)
         self.groups: dict[GroupKey, GroupState] = {}
 
     def add(self, rows: Sequence[JoinedRow]) -> None:
         """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
         add_rows(self._program, self.groups, rows, [row.stamp for row in rows])
 
-    def messages(self) -> Iterator[Pairs]:
+    def iterate_messages(self) -> Iterator[Pairs]:
         """Keys and stored values of the messages of the groups, in key order."""
         digests = self._digester(list(self.groups), null=True)
         order = sorted(zip(digests, self.groups.values(), strict=True), key=itemgetter(0))
-        for start in range(0, len(order), WRITTEN):
-            part = order[start : start + WRITTEN]
-            yield [digest[:8] for digest, _ in part], [message(self._program, *one) for one in part]
+        for start in range(0, len(order), BATCH_MESSAGES):
+            part = order[start : start + BATCH_MESSAGES]
+            yield [digest[:8] for digest, _ in part], [encode_group(self._program, *one) for one in part]
 
 
 def add_rows(
     program: Program, groups: dict[GroupKey, GroupState], rows: Sequence[JoinedRow], stamps: Sequence[tuple[Any, ...]]
 ) -> None:
     """Add rows with these stamps to groups; an error of evaluation names the first record of the row."""
-    values, asked = [row.values for row in rows], headers(program, rows)
+    values, asked = [row.values for row in rows], build_headers(program, rows)
 
     def add(part: slice) -> None:
-        program.projection.add(groups, values[part], program.environment, asked and asked[part], stamps[part])
+        program.projection.add_messages(groups, values[part], program.environment, asked and asked[part], stamps[part])
 
     evaluate_records(add, [row.key for row in rows], program.query.sources[0][1])
 
 
-def headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:
+def build_headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:
     """The headers of rows, where the projection asks for any."""
     return [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
 
 
-def message(program: Program, digest: bytes, group: GroupState) -> bytes:
+def encode_group(program: Program, digest: bytes, group: GroupState) -> bytes:
     """The stored value of a group's message."""
-    return encoded(program, digest, program.projection.fields(group, program.environment), group.stamp or (0, 0))
+    return encode_message(
+        program, digest, program.projection.compute_fields(group, program.environment), group.stamp or (0, 0)
+    )
 
 
-def encoded(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:
+def encode_message(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:
     """The stored value of a message with these fields; ``stamp`` begins with txid and time."""
-    payload = program.kind.build(list(zip(program.projection.destinations, fields, strict=True)))
-    return encode(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)
+    payload = program.kind.build_message(list(zip(program.projection.destinations, fields, strict=True)))
+    return encode_record(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)

@@ -23,7 +23,7 @@ Lookup: TypeAlias = Callable[[int, Texts], Sequence[ViewRecord]]
 NO_PARTNER = bytes(9)
 """Stands in the order of a row where no record is attached, before any that is."""
 _PARTNER = b"\x01"
-LONGEST = 400
+MAX_ORDER_BYTES = 400
 """Bytes that stand for attached records in an order."""
 
 
@@ -42,42 +42,42 @@ class JoinedRow(NamedTuple):
         return self.order[:KEY_SIZE]
 
 
-def rows_of(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[JoinedRow]:
+def build_rows(program: Program, records: Iterable[ViewRecord], lookup: Lookup) -> list[JoinedRow]:
     """The rows of some records of the first source that the view's filter leaves, in their order."""
     if program.direct:
         return [JoinedRow(one.key, one.stamp, one.header, one.values) for one in records]
-    return finished(program, [row for record in records for row in joined(program, record, lookup)])
+    return finish_rows(program, [row for record in records for row in join_record(program, record, lookup)])
 
 
-def finished(program: Program, rows: list[tuple[ViewRecord | None, ...]]) -> list[JoinedRow]:
+def finish_rows(program: Program, rows: list[tuple[ViewRecord | None, ...]]) -> list[JoinedRow]:
     """Rows of records that the view's filter leaves, as groups take them. Raises LimitError ``SOW-EXP-030``."""
     if program.filter is not None:
-        tested = [program.values(row, program.tested) for row in rows]
+        tested = [program.read_values(row, program.tested) for row in rows]
         test, keys = program.filter, [row[0].key for row in rows if row[0] is not None]
         places = evaluate_records(
-            lambda part: test.matches(tested[part], program.environment), keys, program.query.sources[0][1]
+            lambda part: test.find_matches(tested[part], program.environment), keys, program.query.sources[0][1]
         )
         rows = [rows[place] for place in places]
     return [
         JoinedRow(
-            order_of(row),
+            encode_order(row),
             # A row is as new as the newest of its records (behaviour 11.50).
             max(one.stamp for one in row if one is not None),
             row[0].header if row[0] is not None else NO_HEADER,
-            program.values(row, program.places),
+            program.read_values(row, program.places),
         )
         for row in rows
     ]
 
 
-def joined(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[ViewRecord | None, ...]]:
+def join_record(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[ViewRecord | None, ...]]:
     """The rows that begin with a record: one record of each source, by the numbers of the sources."""
     count = len(program.query.sources)
     rows: list[tuple[ViewRecord | None, ...]] = [(record, *(None,) * (count - 1))]
-    for number, (place, _, _) in enumerate(program.meetings):
+    for number, (place, _, _) in enumerate(program.step_places):
         wider = []
         for row in rows:
-            texts = left_texts(program, number, row)
+            texts = read_left_texts(program, number, row)
             found = lookup(number, texts) if texts is not None else ()
             # An outer join: a row without a partner stays, with NULL in the fields of this source.
             wider += [(*row[:place], other, *row[place + 1 :]) for other in found] or [row]
@@ -85,34 +85,34 @@ def joined(program: Program, record: ViewRecord, lookup: Lookup) -> list[tuple[V
     return rows
 
 
-def left_texts(program: Program, number: int, row: Sequence[ViewRecord | None]) -> Texts | None:
+def read_left_texts(program: Program, number: int, row: Sequence[ViewRecord | None]) -> Texts | None:
     """The texts by which a row finds partners in a step; None where a NULL keeps it from having any."""
-    found = [(row[source], place) for source, place in program.meetings[number].left]
+    found = [(row[source], place) for source, place in program.step_places[number].left]
     texts = tuple([None if one is None else one.texts[place] for one, place in found])
     return None if None in texts and not program.query.nulls_match else texts
 
 
-def right_texts(program: Program, number: int, record: ViewRecord) -> Texts | None:
+def read_right_texts(program: Program, number: int, record: ViewRecord) -> Texts | None:
     """The texts by which a record is found in a step; None where it meets no row."""
-    texts = tuple([record.texts[place] for place in program.meetings[number].right])
+    texts = tuple([record.texts[place] for place in program.step_places[number].right])
     return None if None in texts and not program.query.nulls_match else texts
 
 
-def order_of(row: Sequence[ViewRecord | None]) -> bytes:
-    """What rows of a group are ordered by: the keys of their records, source by source."""
+def encode_order(row: Sequence[ViewRecord | None]) -> bytes:
+    """Encode the order of a row within its group: the keys of its records, source by source."""
     first, *others = row
     assert first is not None
     rest = b"".join(NO_PARTNER if one is None else _PARTNER + one.key for one in others)
     # A key of LMDB has 511 bytes at most; the order of rows that so many sources make is any, and always the same.
-    return first.key + (rest if len(rest) <= LONGEST else xxh3_128_digest(rest))
+    return first.key + (rest if len(rest) <= MAX_ORDER_BYTES else xxh3_128_digest(rest))
 
 
-def no_partners(_: int, __: Texts) -> Sequence[ViewRecord]:
+def find_no_partners(_: int, __: Texts) -> Sequence[ViewRecord]:
     """The lookup of a view without joins."""
     return ()
 
 
-class JoinTable:
+class JoinIndex:
     """The records of all attached sources in memory, by the texts of their step."""
 
     def __init__(self, program: Program, sources: Callable[[int], Iterable[list[ViewRecord]]]) -> None:
@@ -120,9 +120,9 @@ class JoinTable:
         self._tables: list[dict[Texts, list[ViewRecord]]] = []
         for number, step in enumerate(program.steps):
             table: dict[Texts, list[ViewRecord]] = {}
-            for batch in sources(program.source_of(step.source)):
+            for batch in sources(program.find_source(step.source)):
                 for record in batch:
-                    texts = right_texts(program, number, record)
+                    texts = read_right_texts(program, number, record)
                     if texts is not None:
                         table.setdefault(texts, []).append(record)
             self._tables.append(table)

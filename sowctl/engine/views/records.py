@@ -1,6 +1,6 @@
 """The records of a view's sources: those that its filter leaves, as far as the view reads them.
 
-Called by :mod:`sowctl.engine.views.computing` and ``building``, and by the tasks of Spark's job ``view``.
+Called by :mod:`sowctl.engine.views.computation` and ``cache_build``, and by the tasks of Spark's job ``view``.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from sowctl.engine.search.matcher import Matcher, headers_of
+from sowctl.engine.search.matcher import Matcher, build_headers
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.errors import InputError
-from sowctl.store.codec import all_stamps, payloads
+from sowctl.store.codec import extract_payloads, read_all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -33,47 +33,47 @@ class RecordReader:
 
     def __init__(self, program: Program, number: int) -> None:
         message_type, self._topic = program.query.sources[number]
-        kind = program.instance.type_of(message_type)
-        self._matcher = matcher_of(program, number)
-        self._extract = kind.extractor(program.slots[number])
+        kind = program.instance.find_message_type(message_type)
+        self._matcher = build_matcher(program, number)
+        self._extract = kind.build_extractor(program.slots[number])
         sides = program.sides[number]
-        self._key_texts = kind.key_texts([side.path for side in sides]) if sides else None
+        self._key_texts = kind.build_key_extractor([side.path for side in sides]) if sides else None
         self._headers = number == 0 and program.projection.uses_header
 
-    def fields(self, keys: list[bytes], values: list[bytes]) -> SourceRecords:
-        """What the view reads of the records that the filter leaves. Raises InputError ``SOW-QRY-004``."""
-        places = self._matcher.places(keys, values)
+    def read_fields(self, keys: list[bytes], values: list[bytes]) -> SourceRecords:
+        """Read the view's fields of the records that the filter leaves. Raises InputError ``SOW-QRY-004``."""
+        places = self._matcher.find_matches(keys, values)
         if len(places) < len(keys):
             keys, values = [keys[place] for place in places], [values[place] for place in places]
-        messages = payloads(values)
+        messages = extract_payloads(values)
         rows, refused = self._extract(messages)
         # A record that cannot be read fails the view: without it the groups would be wrong in silence.
         if refused:
-            raise unreadable(refused[0], keys[refused[0].index], self._topic)
+            raise build_unreadable_error(refused[0], keys[refused[0].index], self._topic)
         texts: Sequence[Texts] = self._key_texts(messages)[0] if self._key_texts is not None else [()] * len(keys)
         return SourceRecords(keys, values, rows, texts)
 
     def read(self, keys: list[bytes], values: list[bytes]) -> list[ViewRecord]:
-        """:meth:`fields`, record by record."""
-        keys, values, rows, texts = self.fields(keys, values)
-        headers = headers_of(keys, values, self._topic) if self._headers else [None] * len(keys)
-        return list(map(ViewRecord, keys, all_stamps(values), headers, rows, texts))
+        """:meth:`read_fields`, record by record."""
+        keys, values, rows, texts = self.read_fields(keys, values)
+        headers = build_headers(keys, values, self._topic) if self._headers else [None] * len(keys)
+        return list(map(ViewRecord, keys, read_all_stamps(values), headers, rows, texts))
 
 
 def filters_records(program: Program) -> bool:
-    """Whether a view's filter is asked of records as they are read; of a join it is asked of whole rows."""
+    """Return whether a view's filter is asked of records as they are read; of a join it is asked of whole rows."""
     return program.query.filter is not None and len(program.query.sources) == 1
 
 
-def matcher_of(program: Program, number: int) -> Matcher:
-    """What tells which records of the source ``number`` the view's filter leaves."""
+def build_matcher(program: Program, number: int) -> Matcher:
+    """Build the matcher of the records of the source ``number`` that the view's filter leaves."""
     message_type, topic = program.query.sources[number]
     text = program.query.filter if filters_records(program) else None
-    kind = program.instance.type_of(message_type)
+    kind = program.instance.find_message_type(message_type)
     return Matcher(text, kind, topic, program.environment, functions=program.functions, view_of=program.query.sources)
 
 
-def unreadable(refused: Refusal, key: bytes, topic: str) -> InputError:
+def build_unreadable_error(refused: Refusal, key: bytes, topic: str) -> InputError:
     """The error for a record that is no message of its type."""
     number = str(int.from_bytes(key, "big"))
     return InputError(
@@ -84,7 +84,7 @@ def unreadable(refused: Refusal, key: bytes, topic: str) -> InputError:
     )
 
 
-def records_of(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[list[ViewRecord]]:
+def read_records(program: Program, number: int, found: Iterable[Pairs]) -> Iterator[list[ViewRecord]]:
     """The records of batches of the source ``number``, batch by batch."""
     reader = RecordReader(program, number)
     for keys, values in found:

@@ -1,4 +1,4 @@
-"""The entries of one batch into journal and overlay, under the locks: the heart of publish.
+"""The entries of one batch into journal and memtable, under the locks: the heart of publish.
 
 What :mod:`sowctl.engine.writing.entries` has left of a batch is one group: appended, synced, and with that
 acknowledged. Of a topic without a journal it is a transaction of its store. Called by
@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.fold.blocks import stored
+from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.writing.entries import TopicEntries
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.journal.group import Group
 from sowctl.store.meta import NO_LINEAGE
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
-    from sowctl.engine.writing.batching import PublishBatch
+    from sowctl.engine.writing.batches import PublishBatch
     from sowctl.engine.writing.publishers import Publisher
     from sowctl.engine.writing.session import WriteSession
 
 
-class Acknowledged(DescribedStruct):
+class AcknowledgedBatch(DescribedStruct):
     """A batch that is on disk: its messages, the txids of the first and the last, and where it stood in the input.
 
     Not ``durable`` is one of a run that published to a topic which nothing keeps."""
@@ -37,12 +37,12 @@ class Acknowledged(DescribedStruct):
     durable: bool = True
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The input offset behind the batch, in bytes."""
-        return self.batch.end
+        return self.batch.end_offset
 
 
-def write(
+def write_entries(
     session: WriteSession,
     pool: Executor,
     parts: list[TopicEntries],
@@ -51,18 +51,18 @@ def write(
     *,
     sync: bool,
 ) -> tuple[Future[None] | None, list[tuple[list[bytes], int]]]:
-    """Write the entries of a batch; with ``sync``, ``pool`` syncs the journal. A dry run puts them into the overlays
+    """Write the entries of a batch; with ``sync``, ``pool`` syncs the journal. A dry run puts them into the memtables
     alone.
 
     Returns the sync to wait for, None if there is none, and the messages that were written, with the first txid of
     each group or transaction. Raises what journals and stores raise.
     """
     if session.dry_run:
-        # The overlays stand for what would be stored, so that later batches of the run meet it.
+        # The memtables stand for what would be stored, so that later batches of the run meet it.
         for part in parts:
             if len(part):
                 txids = range(part.writer.last_txid + 1, part.writer.last_txid + 1 + len(part))
-                into_overlay(part, txids, values_from(part, txids))
+                apply_to_memtable(part, txids, encode_entry_values(part, txids))
         return None, []
     synced, written = None, []
     logged = [part for part in parts if part.writer.journalled and len(part)]
@@ -80,8 +80,8 @@ def write(
 def _append_group(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
-    """One group in the journal, then the overlays; returns its messages and its first txid."""
-    group, ranks = group_of(parts, publisher)
+    """One group in the journal, then the memtables; returns its messages and its first txid."""
+    group, ranks = build_group(parts, publisher)
     # The group's entries get consecutive txids in input order over all topics; a part's own are those at its ranks.
     first = session.journal.last_txid + 1
     txids = [
@@ -90,18 +90,18 @@ def _append_group(
     values: list[list[bytes]] = []
 
     def pack() -> None:
-        # What goes into the overlay as columns is packed when the overlay is let go.
-        values.extend([] if part.columns is not None else values_from(part, own) for part, own in packing)
+        # What goes into the memtable as columns is packed when the memtable is let go.
+        values.extend([] if part.columns is not None else encode_entry_values(part, own) for part, own in packing)
 
     packing = list(zip(parts, txids, strict=True))
 
-    # Entries are in the overlays before they are synced. That is safe under the locks: nothing is applied to a store,
-    # and no other session sees this one's overlays, before the sync is done.
-    with session.noting():
+    # Entries are in the memtables before they are synced. That is safe under the locks: nothing is applied to a store,
+    # and no other session sees this one's memtables, before the sync is done.
+    with session.guard_memtables():
         # Values are packed while another thread compresses, and made visible once the journal has the group.
-        session.journal.append(group, now, pool=pool, meanwhile=pack)
+        session.journal.append_group(group, now, pool=pool, meanwhile=pack)
         for part, own, packed in zip(parts, txids, values, strict=True):
-            into_overlay(part, own, packed)
+            apply_to_memtable(part, own, packed)
     return group.payloads, first
 
 
@@ -112,19 +112,19 @@ def _write_without_journal(
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
     txids = range(first, first + len(part))
-    into_overlay(part, txids, [] if part.columns is not None else values_from(part, txids))
+    apply_to_memtable(part, txids, [] if part.columns is not None else encode_entry_values(part, txids))
     sequences = None
     if publisher is not None:
-        sequences = {publisher.identity[0]: max(publisher.sequences(part.places))}
+        sequences = {publisher.identity[0]: max(publisher.list_sequences(part.places))}
     if part.chains is not None:
-        part.chains.save()  # before the records: what the file knows beyond the store's position does not count
+        part.chains.save_links()  # before the records: what the file knows beyond the store's position does not count
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
     # publisher's number change in the one transaction: a repeated run finds both or neither.
     session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
     return part.payloads, first
 
 
-def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
+def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
     """One journal group of the entries of a batch in input order, and for every part the ranks of its entries in it."""
     columns: TopicEntries = parts[0]
     topic: list[int] | int = 0
@@ -132,12 +132,12 @@ def group_of(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Gr
     # The usual batch has one topic: its columns are the group's, and nothing is copied.
     if len(parts) > 1:
         for part in parts:
-            part.without_columns()
+            part.split_columns()
         columns, topic, ranks = _merge_topic_entries(parts)
     count = len(columns)
-    keys, checks = columns.raw_keys()
+    keys, checks = columns.concatenate_keys()
     # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
-    sequences = array("Q", publisher.sequences(columns.places)) if publisher is not None else None
+    sequences = array("Q", publisher.list_sequences(columns.places)) if publisher is not None else None
     group = Group(
         topics=[part.writer.ref for part in parts],
         publishers=[publisher.identity] if publisher is not None else [],
@@ -189,11 +189,11 @@ def _encode_operations(columns: TopicEntries, count: int) -> bytes:
     return bytes([DELETE if out else PUBLISH for out in columns.gone])
 
 
-def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
+def encode_entry_values(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got; none for a topic without records."""
     if entries.writer.config.key_mode == "none":
         return []
-    return stored(
+    return encode_values(
         entries.keys,
         entries.checks,
         txids,
@@ -207,19 +207,19 @@ def values_from(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     )
 
 
-def into_overlay(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:
-    """Make entries visible to the rest of the session; ``values`` are those of :func:`values_from`."""
+def apply_to_memtable(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:
+    """Make entries visible to the rest of the session; ``values`` are those of :func:`encode_entry_values`."""
     writer = entries.writer
     if writer.config.key_mode == "none":
         writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
         return
     if entries.columns is not None:
-        writer.overlay.put_columns(entries.columns, txids, entries.times, entries.expirations)
+        writer.memtable.put_columns(entries.columns, txids, entries.times, entries.expirations)
     else:
-        # Stored values are made once: the overlay serves look-ups from them, and later puts the same bytes into the
+        # Stored values are made once: the memtable serves look-ups from them, and later puts the same bytes into the
         # store.
-        (writer.overlay.put if entries.gone is None else writer.overlay.add)(entries.keys, values)
-    writer.last_txid, writer.last_time = writer.overlay.last_txid, writer.overlay.last_time
+        (writer.memtable.put_records if entries.gone is None else writer.memtable.add_entries)(entries.keys, values)
+    writer.last_txid, writer.last_time = writer.memtable.last_txid, writer.memtable.last_time
     if entries.chains is not None:
         # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.
-        entries.chains.learn(entries.places, writer.last_txid)
+        entries.chains.learn_links(entries.places, writer.last_txid)

@@ -10,28 +10,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.extensions.functions import load_functions
 from sowctl.errors import ConfigError, SowError
-from sowctl.messages.base import HalfPair
+from sowctl.messages.base import SurrogateRefusal
 from sowctl.values.fields import Refusal, Row
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import ConflatedTopic
+    from sowctl.config.derived_entries import ConflatedTopic
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.expressions.context import Context
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.functions.signature import Function
-    from sowctl.expressions.rows.construct import ConstructedFields
+    from sowctl.expressions.rows.constructedfields import ConstructedFields
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
-    from sowctl.values.fields import Write
+    from sowctl.values.fields import FieldWrite
     from sowctl.values.times import Micros
 
-UNREADABLE_RECORD = "SOW-PUB-021"
+UNREADABLE_RECORD_CODE = "SOW-PUB-021"
 
 
-class Phase:
+class EnrichmentPhase:
     """The fields of one phase of one topic, over payloads."""
 
     def __init__(
@@ -47,8 +47,8 @@ class Phase:
         self._type = kind
         self._fields = fields
         self._client = client
-        self._read = kind.extractor(fields.slots)
-        self._read_previous = kind.extractor(fields.previous_slots) if fields.previous_slots else None
+        self._read = kind.build_extractor(fields.slots)
+        self._read_previous = kind.build_extractor(fields.previous_slots) if fields.previous_slots else None
 
     def apply(
         self,
@@ -68,7 +68,7 @@ class Phase:
         refused = {refusal.index: refusal for refusal in refusals}
         before = self._read_previous_rows(previous, refused)
         if self._fields.uses_header and headers is None:
-            headers = self.headers(payloads, envelopes)
+            headers = self.build_headers(payloads, envelopes)
         good = [index for index in range(len(payloads)) if index not in refused]
         # The clock's answer is fixed for the batch: two fields of a message see one time.
         environment = self._make_environment(now)
@@ -77,20 +77,20 @@ class Phase:
             try:
                 # Every field was computed from the message as it was before (behaviour 1.7); only now is anything
                 # written.
-                found[index] = self._type.assign(payloads[index], writes)
+                found[index] = self._type.assign_fields(payloads[index], writes)
             except SowError as error:
                 refused[index] = Refusal(index, error.code, error.message)
         return found, sorted(refused.values(), key=lambda refusal: refusal.index)
 
-    def halves(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def find_half_surrogates(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads in which a field that is read here holds half a surrogate pair."""
         if not payloads:
             return []
-        read = self._type.key_texts([slot.path for slot in self._fields.slots])
-        return [refusal for refusal in read(payloads)[1] if isinstance(refusal, HalfPair)]
+        read = self._type.build_key_extractor([slot.path for slot in self._fields.slots])
+        return [refusal for refusal in read(payloads)[1] if isinstance(refusal, SurrogateRefusal)]
 
-    def headers(self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
-        """What is known of messages that have no key yet."""
+    def build_headers(self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None) -> list[Header]:
+        """Build the headers of messages that have no key yet."""
         from sowctl.expressions.environment import Header
 
         client = self._client
@@ -106,7 +106,7 @@ class Phase:
 
     @property
     def uses_header(self) -> bool:
-        """Whether a field asks for anything besides the message."""
+        """Return whether a field reads anything besides the message."""
         return self._fields.uses_header
 
     def _read_previous_rows(
@@ -124,7 +124,7 @@ class Phase:
         for refusal in refusals:
             index = there[refusal.index]
             text = f"the stored record with its key has an invalid message: {refusal.message}"
-            refused.setdefault(index, Refusal(index, UNREADABLE_RECORD, text))
+            refused.setdefault(index, Refusal(index, UNREADABLE_RECORD_CODE, text))
         return found
 
     def _compute_writes(
@@ -135,11 +135,13 @@ class Phase:
         headers: Sequence[Header] | None,
         before: list[Row | None] | None,
         refused: dict[int, Refusal],
-    ) -> list[tuple[int, list[Write]]]:
-        """What is written to every good message. Where a function or a pattern fails, one by one to find out where."""
+    ) -> list[tuple[int, list[FieldWrite]]]:
+        """Compute the texts that are written to each good message. Where a function or a pattern fails, one by one
+        to find out where.
+        """
 
-        def of(indexes: list[int]) -> list[list[Write]]:
-            return self._fields.writes(
+        def of(indexes: list[int]) -> list[list[FieldWrite]]:
+            return self._fields.compute_writes(
                 [rows[index] for index in indexes],
                 environment,
                 [headers[index] for index in indexes] if headers is not None else None,
@@ -172,9 +174,9 @@ class Phase:
         )
 
 
-def phases(
+def compile_phases(
     instance: Instance, topic: TopicConfig, kind: MessageType, client: str | None
-) -> tuple[Phase | None, Phase | None]:
+) -> tuple[EnrichmentPhase | None, EnrichmentPhase | None]:
     """The preprocessing and the enrichment of a topic, None where it has none.
 
     Raises ConfigError ``SOW-ENG-057`` for a field that cannot be compiled, ``SOW-ENG-058`` for a message type whose
@@ -195,17 +197,17 @@ def phases(
         )
     from sowctl.expressions.context import Context
 
-    functions = functions_of(instance)
+    functions = load_functions(instance)
     found = []
     for texts, context in ((topic.preprocessing, Context.PREPROCESSING), (topic.enrichment, Context.ENRICHMENT)):
         fields = _compile_fields(topic, texts, context, functions) if texts else None
-        found.append(None if fields is None else Phase(instance, topic, kind, fields, client))
+        found.append(None if fields is None else EnrichmentPhase(instance, topic, kind, fields, client))
     return found[0], found[1]
 
 
-def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
-    """The enrichment of a conflated topic that has one. Raises ConfigError as :func:`phases`."""
-    kind = instance.type_of(entry.message_type)
+def compile_conflated_phase(instance: Instance, entry: ConflatedTopic) -> EnrichmentPhase:
+    """The enrichment of a conflated topic that has one. Raises ConfigError as :func:`compile_phases`."""
+    kind = instance.find_message_type(entry.message_type)
     if not kind.constructible:
         raise ConfigError(
             "SOW-ENG-058",
@@ -215,14 +217,14 @@ def conflated_phase(instance: Instance, entry: ConflatedTopic) -> Phase:
         )
     from sowctl.expressions.context import Context
 
-    fields = _compile_fields(entry, entry.enrichment, Context.CONFLATED_ENRICHMENT, functions_of(instance))
-    return Phase(instance, entry, kind, fields, None)
+    fields = _compile_fields(entry, entry.enrichment, Context.CONFLATED_ENRICHMENT, load_functions(instance))
+    return EnrichmentPhase(instance, entry, kind, fields, None)
 
 
 def _compile_fields(
     topic: TopicConfig | ConflatedTopic, texts: Sequence[str], context: Context, functions: Mapping[str, Function]
 ) -> ConstructedFields:
-    from sowctl.expressions.compile import compile_fields
+    from sowctl.expressions.compiler import compile_fields
 
     try:
         return compile_fields(texts, context, functions)

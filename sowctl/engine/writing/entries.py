@@ -1,10 +1,10 @@
 """The entries of one topic in a batch: made of prepared messages, under the locks, and written by ``commit``.
 
-:func:`entries_of` asks, step by step, what becomes of each message: too old and duplicates go, chains name keys, the
-stored records are looked up once, constructed fields and deltas are finished with them
-(:mod:`~sowctl.engine.writing.finish`), and the rest is inserted, updated, unchanged or refused. Each decision is one of
-:mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by :mod:`sowctl.engine.verbs.publish`. Ruled by
-``behaviour`` 1.
+:func:`build_topic_entries` asks, step by step, what becomes of each message: too old and duplicates go, chains name
+keys, the stored records are looked up once, constructed fields and deltas are finished with them
+(:mod:`~sowctl.engine.writing.delta_merge`), and the rest is inserted, updated, unchanged or refused. Each decision is
+one of :mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by :mod:`sowctl.engine.verbs.publish`.
+Ruled by ``behaviour`` 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import field
 from msgspec.structs import replace
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import (
     NO_RECORD_REASON,
@@ -23,36 +22,37 @@ from sowctl.engine.writing.outcome import (
     Lifetime,
     Reason,
     Status,
-    collision,
-    decide,
-    expirations,
-    flags_of,
-    times_of,
-    too_old,
-    unchanged,
+    assign_times,
+    compute_entry_flags,
+    compute_expirations,
+    decide_outcomes,
+    describe_collision,
+    describe_too_old,
+    find_unchanged,
 )
-from sowctl.journal.format import UNKEYED
+from sowctl.journal.format import UNKEYED_FLAG
+from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sowctl.engine.fold.unpacked import Published
+    from sowctl.engine.fold.entry_columns import PublishedRecords
     from sowctl.engine.keys.keymaker import ChainKeeper
-    from sowctl.engine.writing.prepare import Prepared, Preparer
+    from sowctl.engine.writing.prepare import PreparedMessages, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
 
 T = TypeVar("T")
 
 
 class TopicEntries(DescribedStruct):
-    """What is to be written of a batch to one topic, by columns; entry n is element n of each.
+    """The entries of a batch that are written to one topic, by columns; entry n is element n of each.
 
     ``places`` are indexes into the batch. ``gone`` says which entries are deletions, None for none. ``statuses`` are
     outcomes of messages, or ``journalled`` in a topic that keeps no records. ``duplicates`` counts messages that were
     published before, ``missing`` deletions of keys without a record, ``already_expired`` entries that were over when
     they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys`` and
-    ``checks``, which are empty then, and go into the overlay as they are; ``stored`` are the payloads as the blocks of
+    ``checks``, which are empty then, and go into the memtable as they are; ``stored`` are the payloads as the blocks of
     a journal store them, where that is known.
     """
 
@@ -73,26 +73,26 @@ class TopicEntries(DescribedStruct):
     missing: int = 0
     already_expired: int = 0
     chains: ChainKeeper | None = None
-    columns: Published | None = None
+    columns: PublishedRecords | None = None
     stored: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.payloads)
 
-    def raw_keys(self) -> tuple[bytes, bytes]:
+    def concatenate_keys(self) -> tuple[bytes, bytes]:
         """Keys and check words, each end to end."""
         if self.columns is not None:
-            return self.columns.raw_keys()
+            return self.columns.concatenate_keys()
         return b"".join(self.keys), b"".join(self.checks)
 
-    def without_columns(self) -> None:
+    def split_columns(self) -> None:
         """Have keys and check words one by one; what is written is packed at once then."""
         if self.columns is not None:
-            self.keys, self.checks = self.columns.split()
+            self.keys, self.checks = self.columns.split_keys()
             self.columns = self.stored = None
 
-    def counts(self) -> dict[str, int]:
-        """How many messages had which outcome, by the names that reports have for them."""
+    def count_outcomes(self) -> dict[str, int]:
+        """Count messages by outcome, under the names that reports have for them."""
         found = {status: self.statuses.count(status) for status in (*WRITTEN_STATUSES, "deleted", "journalled")}
         others = {"missing": self.missing, "duplicates": self.duplicates, "already_expired": self.already_expired}
         return found | others
@@ -101,9 +101,9 @@ class TopicEntries(DescribedStruct):
         """Count the entries that are over at ``now``, in microseconds: they are written, and nothing reads them."""
         self.already_expired = count_expired(self.writer.config.expiration, self.expirations, now)
 
-    def keep(self, indexes: list[int]) -> None:
+    def keep_indexes(self, indexes: list[int]) -> None:
         """Forget all entries but these."""
-        self.without_columns()
+        self.split_columns()
         for name in _ENTRY_COLUMNS:
             column = getattr(self, name)
             if column is not None:
@@ -126,8 +126,8 @@ _ENTRY_COLUMNS = (
 )
 
 
-def entries_of(
-    writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: Set[int]
+def build_topic_entries(
+    writer: TopicWriter, preparer: Preparer, ready: PreparedMessages, now: int, duplicates: Set[int]
 ) -> tuple[TopicEntries, list[Refusal]]:
     """The entries of ``ready`` at ``now``, in microseconds, and the refusals; the topic's locks are held.
 
@@ -135,18 +135,18 @@ def entries_of(
     """
     # Topics that only the transaction log names have entries but no records (behaviour 11.32).
     if preparer.topic.key_mode == "none":
-        return _EntryBuilder(writer, preparer, ready, now, duplicates).journalled(duplicates)
+        return _EntryBuilder(writer, preparer, ready, now, duplicates).build_journal_entries(duplicates)
     chains = preparer.keys.chains
     if chains is None:
-        return _EntryBuilder(writer, preparer, ready, now, duplicates).keyed(duplicates)
+        return _EntryBuilder(writer, preparer, ready, now, duplicates).build_keyed_entries(duplicates)
     # A message that is refused late may have begun a chain by then, whose key others of the batch have got. All are
     # named once more without it, until no refused message has left a key behind.
     gone: list[Refusal] = []
     while True:
         # Enrichment and merging write into the payloads: each attempt begins with a copy of them.
         attempt = _EntryBuilder(writer, preparer, replace(ready, payloads=list(ready.payloads)), now, duplicates)
-        entries, refused = attempt.keyed(duplicates, {refusal.index for refusal in gone})
-        linked = chains.linked(refusal.index for refusal in refused)
+        entries, refused = attempt.build_keyed_entries(duplicates, {refusal.index for refusal in gone})
+        linked = chains.find_new_links(refusal.index for refusal in refused)
         # The loop ends: each turn leaves out at least one message more, and a batch is finite.
         if not linked:
             return entries, gone + refused
@@ -160,21 +160,23 @@ class _EntryBuilder:
     """
 
     def __init__(
-        self, writer: TopicWriter, preparer: Preparer, ready: Prepared, now: int, duplicates: Set[int]
+        self, writer: TopicWriter, preparer: Preparer, ready: PreparedMessages, now: int, duplicates: Set[int]
     ) -> None:
         self.writer, self.preparer, self.ready, self.now = writer, preparer, ready, now
         self.refused: list[Refusal] = []
         # Times come first of all: enrichment, lifetimes and the retention of versions take them from here.
-        self.times, older = times_of(ready.times, len(ready.places), now, writer.last_time)
+        self.times, older = assign_times(ready.times, len(ready.places), now, writer.last_time)
         self.keep: Sequence[int] = range(len(ready.places))
         if older and duplicates:
             # What was published before is left out, and not refused for being older than what it was followed by.
             older = [index for index in older if ready.places[index] not in duplicates]
         if older:
             # The time before a message that is too old is the topic's last one at its turn: it has not raised it.
-            self._refuse_messages(older, lambda index: too_old(self.times[index]))
+            self._refuse_messages(older, lambda index: describe_too_old(self.times[index]))
 
-    def keyed(self, duplicates: Set[int], without: Set[int] = frozenset()) -> tuple[TopicEntries, list[Refusal]]:
+    def build_keyed_entries(
+        self, duplicates: Set[int], without: Set[int] = frozenset()
+    ) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic with records. Messages at the places ``without`` are left out: they are refused."""
         writer, preparer, ready = self.writer, self.preparer, self.ready
         if without:
@@ -183,10 +185,10 @@ class _EntryBuilder:
         chains = preparer.keys.chains
         if chains is not None:
             self._assign_chain_keys(chains)
-        elif self._is_plain() and (columned := writer.by_columns(len(ready.payloads))) is not None:
-            from sowctl.engine.writing.columned import decide_columns
+        elif self._is_plain() and (columned := writer.get_column_writer(len(ready.payloads))) is not None:
+            from sowctl.engine.writing.batch_outcomes import decide_batch
 
-            decided = decide_columns(columned, ready.digests, ready.payloads)
+            decided = decide_batch(columned, ready.digests, ready.payloads)
             if decided is not None:
                 return self._build_column_entries(*decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
@@ -194,12 +196,12 @@ class _EntryBuilder:
         keys = [digest[:8] for digest in ready.digests]
         checks = [digest[8:] for digest in ready.digests]
         # One look-up for the batch, under the locks: no other process can change these records before they are written.
-        stored = writer.stored(keys, self.now)
+        stored = writer.read_live_values(keys, self.now)
         # Most batches have neither: they pass by without their records being taken apart.
         if ready.deltas is not None or preparer.enrichment is not None:
-            from sowctl.engine.writing.finish import finish
+            from sowctl.engine.writing.delta_merge import finish_messages
 
-            self._remove_refused(finish(writer, preparer, ready, self.keep, self.times, stored, self.now))
+            self._remove_refused(finish_messages(writer, preparer, ready, self.keep, self.times, stored, self.now))
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses, missing = self._decide_outcomes(keys, checks, stored)
         pick = self._pick_remaining
@@ -215,13 +217,12 @@ class _EntryBuilder:
         entries.missing = missing
         if ready.deletes is not None and "deleted" in statuses:
             _convert_to_deletions(entries, pick(ready.deletes))
-        entries.flags = flags_of(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
+        entries.flags = compute_entry_flags(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
         entries.chains = chains
         return entries, self.refused
 
     def _is_plain(self) -> bool:
-        """Whether all messages are still to be written, as they are, and none brings anything that a value has beside
-        its payload."""
+        """Return whether all messages are written as they are and bring nothing but the payload for the value."""
         ready = self.ready
         extra = (
             ready.deltas,
@@ -233,16 +234,16 @@ class _EntryBuilder:
         )
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
 
-    def _build_column_entries(self, statuses: list[Status], columns: Published) -> TopicEntries:
+    def _build_column_entries(self, statuses: list[Status], columns: PublishedRecords) -> TopicEntries:
         ready = self.ready
         entries = TopicEntries(self.writer, ready.places, ready.payloads)
         entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
         entries.stored = ready.stored
         entries.expirations = self._compute_expirations(self.times)
-        entries.flags = flags_of(statuses, None, None, None)
+        entries.flags = compute_entry_flags(statuses, None, None, None)
         return entries
 
-    def journalled(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
+    def build_journal_entries(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""
         ready = self.ready
         # There is no record that such a delta could update.
@@ -258,8 +259,8 @@ class _EntryBuilder:
         entries.expirations = self._compute_expirations(entries.times)
         if ready.correlation_ids is not None:
             entries.correlation_ids = pick(ready.correlation_ids)
-        flags = flags_of(entries.statuses, None, entries.correlation_ids, None)
-        entries.flags = [flag | UNKEYED for flag in flags]
+        flags = compute_entry_flags(entries.statuses, None, entries.correlation_ids, None)
+        entries.flags = [flag | UNKEYED_FLAG for flag in flags]
         return entries, self.refused
 
     def _drop_duplicates(self, duplicates: Set[int]) -> int:
@@ -274,7 +275,7 @@ class _EntryBuilder:
         """Give the messages the keys of their chains, and refuse those that get none."""
         assert self.ready.texts is not None
         chains.catch_up(self.writer)
-        self.ready.digests, gone = chains.name(self.ready.texts, self.ready.places, self.keep)
+        self.ready.digests, gone = chains.assign_digests(self.ready.texts, self.ready.places, self.keep)
         self._remove_refused(gone)
 
     def _decide_outcomes(
@@ -286,11 +287,11 @@ class _EntryBuilder:
         mine, payloads = pick(keys), pick(self.ready.payloads)
         befores = list(map(stored.get, mine))
         # Without a stored record nothing is compared: a first load inserts every key.
-        same = unchanged(befores, payloads) if stored else None
+        same = find_unchanged(befores, payloads) if stored else None
         deletes = pick(self.ready.deletes) if self.ready.deletes is not None else None
         if deletes is not None and self.ready.times is not None:
             self._find_expired_records(mine, deletes, befores)
-        decided = decide(mine, pick(checks), payloads, befores, same, deletes)
+        decided = decide_outcomes(mine, pick(checks), payloads, befores, same, deletes)
         statuses: Sequence[str] = decided.statuses
         places = list(self.keep)
         for index, check in decided.removed.items():
@@ -302,7 +303,7 @@ class _EntryBuilder:
             statuses = [status for status in statuses if status != "missing"]
         if "collided" in statuses:
             gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
-            self._refuse_messages(gone, lambda index: collision(int.from_bytes(keys[index], "big")))
+            self._refuse_messages(gone, lambda index: describe_collision(int.from_bytes(keys[index], "big")))
             # ``keep`` has lost these messages, so statuses lose them too, and both are of one length again.
             statuses = [status for status in statuses if status != "collided"]
         return list(statuses), missing
@@ -316,13 +317,13 @@ class _EntryBuilder:
         """
         for index, (key, time) in enumerate(zip(keys, self._pick_remaining(self.times), strict=True)):
             if deletes[index] and befores[index] is None and time < self.now:
-                befores[index] = self.writer.stored([key], time).get(key)
+                befores[index] = self.writer.read_live_values([key], time).get(key)
 
     def _compute_expirations(self, times: list[int]) -> list[int]:
         lifetimes: list[Lifetime] | None = None
         if self.ready.lifetimes is not None:
             lifetimes = self._pick_remaining(self.ready.lifetimes)
-        return expirations(times, lifetimes, self.preparer.usual)
+        return compute_expirations(times, lifetimes, self.preparer.default_lifetime)
 
     def _pick_remaining(self, column: list[T]) -> list[T]:
         """The elements of the messages that are left; the column itself where these are all."""

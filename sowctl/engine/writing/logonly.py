@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.memtable import Memtable
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -24,11 +24,11 @@ class LogWriter:
     def __init__(self, config: TopicConfig, state: TopicState) -> None:
         self.config = config
         # Always empty: there are no records that anything could be laid over.
-        self.overlay = Overlay()
+        self.memtable = Memtable()
         self.ref = config.name, config.message_type
         self.journalled = True
         self.expires = False
-        self.volatile = False
+        self.is_volatile = False
         self._set_last_entry(state)
 
     def _set_last_entry(self, state: TopicState) -> None:
@@ -37,17 +37,17 @@ class LogWriter:
     def close(self) -> None:
         """Nothing is open."""
 
-    def renew(self, instance: Instance, journal: JournalWriter) -> None:
+    def refresh(self, instance: Instance, journal: JournalWriter) -> None:
         """Take the txid and the time of the topic's last entry from the journal, whose lock was just taken."""
-        self._set_last_entry(journal.topic_state(self.ref))
+        self._set_last_entry(journal.find_topic_state(self.ref))
 
-    def stored(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+    def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
         """No records."""
         return {}
 
-    columned = False
+    is_columnar = False
 
-    def by_columns(self, count: int) -> None:
+    def get_column_writer(self, count: int) -> None:
         """None: there are no records."""
 
     def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:

@@ -14,9 +14,9 @@ from itertools import accumulate, compress, repeat
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sowctl.engine.topics.expiration import NO_EXPIRATION
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED
-from sowctl.store.codec import HEADER_SIZE, KEY_CHECK_SLICE, PLAIN_FLAGS, VALUE_OVERHEAD_BYTES, has_payload
-from sowctl.values.times import MICROS_PER_SECOND, Micros, ending, format_time
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED_FLAG
+from sowctl.store.codec import HEADER_SIZE, KEY_CHECK_SLICE, PLAIN_PREFIX, VALUE_OVERHEAD_BYTES, has_payload
+from sowctl.values.times import MICROS_PER_SECOND, Micros, compute_expiry, format_time
 
 Status = Literal["inserted", "updated", "unchanged", "deleted", "missing", "collided"]
 """What a message is to its key. The names of messages that are written are those of the counts in reports; ``missing``
@@ -31,12 +31,12 @@ NO_RECORD_REASON: Reason = ("SOW-PUB-018", "there is no record to update")
 
 
 def is_duplicate(sequence: int, highest: int) -> bool:
-    """Whether a publisher's ``sequence`` number was published before, where ``highest`` is its highest so far."""
+    """Return whether a ``sequence`` number was published before; ``highest`` is the publisher's highest so far."""
     # Numbers of a publisher only rise, and gaps are allowed: so one number says of each other whether it was seen.
     return sequence <= highest
 
 
-def times_of(
+def assign_times(
     own: Sequence[Micros | None] | None, count: int, now: Micros, last: Micros
 ) -> tuple[list[Micros], list[int]]:
     """The times of ``count`` messages, and the indexes of those that are refused as too old.
@@ -55,39 +55,41 @@ def times_of(
     return running[1:], older
 
 
-class Until(NamedTuple):
+class ExpirationInstant(NamedTuple):
     """The end of a message that its publisher gave as an instant."""
 
     at: Micros
 
 
-Lifetime: TypeAlias = Micros | Until | None
+Lifetime: TypeAlias = Micros | ExpirationInstant | None
 """How long a message lives: microseconds (0 for ever), an instant, or None for what is usual in its topic."""
 
 
-def expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros:
+def compute_expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros:
     """When a message published at ``time`` expires, ``NO_EXPIRATION`` if it does not; ``usual`` None is for ever."""
-    if isinstance(lifetime, Until):
+    if isinstance(lifetime, ExpirationInstant):
         return lifetime.at
     chosen = usual if lifetime is None else lifetime
     # A lifetime of 0 is for ever (behaviour 1.5); the end is cut to the last time that there is.
-    return ending(time, chosen) if chosen else NO_EXPIRATION
+    return compute_expiry(time, chosen) if chosen else NO_EXPIRATION
 
 
-def expirations(times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, usual: Micros | None) -> list[Micros]:
+def compute_expirations(
+    times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, usual: Micros | None
+) -> list[Micros]:
     """When messages expire; ``lifetimes`` None where none brings its own. ``times`` never decrease."""
     if lifetimes is not None:
-        return [expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
+        return [compute_expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
     if usual is None or not times:
         return [NO_EXPIRATION] * len(times)
     # Times never decrease, so equal ends mean equal times: one addition instead of one for each message.
     if times[0] == times[-1]:
-        return [ending(times[0], usual)] * len(times)
-    return [ending(time, usual) for time in times]
+        return [compute_expiry(times[0], usual)] * len(times)
+    return [compute_expiry(time, usual) for time in times]
 
 
-def unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> list[bool]:
-    """Whether each stored value has the payload of the message beside it, byte by byte.
+def find_unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> list[bool]:
+    """Return for each stored value whether its payload equals the message beside it, byte by byte.
 
     A value without optional parts is compared in place, which spares a copy of the payload for each message.
     """
@@ -97,29 +99,29 @@ def unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -> lis
             # The stored value is header, payload and trailer: equal length and an equal beginning make the payloads
             # equal.
             len(before) - len(payload) == VALUE_OVERHEAD_BYTES and before.startswith(payload, HEADER_SIZE)
-            if before.startswith(PLAIN_FLAGS)
+            if before.startswith(PLAIN_PREFIX)
             else has_payload(before, payload)
         )
         for before, payload in zip(befores, payloads, strict=True)
     ]
 
 
-class Decided(NamedTuple):
+class Decisions(NamedTuple):
     """The outcomes of messages; ``removed`` is the check word of the record that a deletion removes, by index."""
 
     statuses: list[Status]
     removed: dict[int, bytes]
 
 
-def decide(
+def decide_outcomes(
     keys: Sequence[bytes],
     checks: Sequence[bytes],
     contents: Sequence[object],
     befores: Sequence[bytes | None],
     same: Sequence[bool] | None,
     deletes: Sequence[bool] | None = None,
-) -> Decided:
-    """What every message is to its key, in the order in which they are published.
+) -> Decisions:
+    """Decide the outcome of every message for its key, in the order of publishing.
 
     ``befores`` are the stored values that the keys have before all these messages, None for none, and ``same`` says
     whether each has the content of the message beside it (None: there are no stored values). A message whose key came
@@ -129,27 +131,30 @@ def decide(
     repeats = _find_repeated_keys(keys)
     # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
     # told apart by it (behaviour 11.5).
-    if not deletes and owned(checks, befores) and all(checks[place] == checks[earlier] for place, earlier in repeats):
+    if (
+        not deletes
+        and has_matching_checks(checks, befores)
+        and all(checks[place] == checks[earlier] for place, earlier in repeats)
+    ):
         # The usual case: each key belongs to the record with the same key values, so every message is written.
         # No key of the batch has a record: a first load.
-        statuses: list[Status] = ["inserted"] * len(keys) if same is None else outcomes(befores, same)
+        statuses: list[Status] = ["inserted"] * len(keys) if same is None else classify_written(befores, same)
         for place, earlier in repeats:
             # The stored record is no longer what such a message meets: its own batch has replaced it.
             statuses[place] = "unchanged" if contents[place] == contents[earlier] else "updated"
-        return Decided(statuses, {})
+        return Decisions(statuses, {})
     return _decide_one_by_one(keys, checks, contents, befores, same, deletes)
 
 
-def outcomes(meets: Iterable[object], same: Iterable[bool]) -> list[Status]:
-    """What messages are that are all written: each by whether it meets a record or an earlier message of its key, with
-    the same key values, and whether that has the same content."""
+def classify_written(meets: Iterable[object], same: Iterable[bool]) -> list[Status]:
+    """Classify messages that are all written, by whether each meets a record of its key with the same content."""
     return [
         "inserted" if not met else "unchanged" if equal else "updated" for met, equal in zip(meets, same, strict=True)
     ]
 
 
-def owned(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
-    """Whether every stored value has the check word of the message beside it."""
+def has_matching_checks(checks: Sequence[bytes], befores: Sequence[bytes | None]) -> bool:
+    """Return whether every stored value has the check word of the message beside it."""
     return all(map(bytes.startswith, filter(None, befores), compress(checks, befores), repeat(KEY_CHECK_SLICE.start)))
 
 
@@ -177,7 +182,7 @@ def _decide_one_by_one(
     befores: Sequence[bytes | None],
     same: Sequence[bool] | None,
     deletes: Sequence[bool] | None,
-) -> Decided:
+) -> Decisions:
     """The general case: deletions among the messages, or a key that belongs to a record with other key values."""
     # What each key holds after the messages so far: check word and content, or None after a deletion. A key that is not
     # in here still holds what the store has.
@@ -206,10 +211,10 @@ def _decide_one_by_one(
         else:
             # The record stays as it is, so the next message of this key meets the same owner.
             statuses.append("collided")
-    return Decided(statuses, removed)
+    return Decisions(statuses, removed)
 
 
-def flags_of(
+def compute_entry_flags(
     statuses: Sequence[str],
     user_keys: Sequence[bytes | None] | None,
     correlation_ids: Sequence[bytes | None] | None,
@@ -217,7 +222,7 @@ def flags_of(
 ) -> list[int]:
     """The journal's flags of entries: whether a key is new, and which optional parts an entry has."""
     # A journal whose beginning is gone is read by this flag: an entry without it replaced a record that stood before.
-    flags = [INSERTED if status == "inserted" else 0 for status in statuses]
+    flags = [INSERTED_FLAG if status == "inserted" else 0 for status in statuses]
     parts = (user_keys, HAS_USER_KEY), (correlation_ids, HAS_CORRELATION_ID), (logicals, HAS_LOGICAL_TOPIC)
     for column, bit in parts:
         if column is not None:
@@ -225,12 +230,12 @@ def flags_of(
     return flags
 
 
-def collision(sow_key: int) -> Reason:
+def describe_collision(sow_key: int) -> Reason:
     """For a message whose key is that of a record with other key values."""
     return "SOW-PUB-007", f"its SOW key {sow_key} belongs to a record with other key values"
 
 
-def too_old(last: Micros) -> Reason:
+def describe_too_old(last: Micros) -> Reason:
     """For a message whose own time lies before ``last``, the topic's last one; 0 where it has none."""
     if last == 0:
         return "SOW-PUB-006", f"its time is before {format_time(0)}, the minimum"
@@ -238,8 +243,8 @@ def too_old(last: Micros) -> Reason:
     return "SOW-PUB-006", text
 
 
-def is_ahead(last: Micros, now: Micros) -> bool:
-    """Whether a topic's last time is so far ahead of the clock that no clock explains it.
+def is_ahead_of_clock(last: Micros, now: Micros) -> bool:
+    """Return whether a topic's last time is so far ahead of the clock that no clock explains it.
 
     Clocks differ by seconds, and a local time taken for UTC by 14 hours at most: beyond a day it is a wrong year, or
     a wrong unit, and the topic keeps it until then.
@@ -247,8 +252,8 @@ def is_ahead(last: Micros, now: Micros) -> bool:
     return last > now + 86_400 * MICROS_PER_SECOND
 
 
-def ahead(topic: str, last: Micros) -> str:
-    """What to tell of such a time."""
+def format_clock_warning(topic: str, last: Micros) -> str:
+    """Format the remark on a topic's last time that is far ahead of the clock."""
     return (
         f"the last time of topic {topic!r}, {format_time(last)}, is more than a day ahead of "
         "the clock: until then, all messages get that time, their lifetimes start there, and "

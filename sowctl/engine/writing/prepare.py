@@ -1,9 +1,10 @@
-"""Messages to :class:`Prepared`, before any lock is taken: keys, lifetimes, times that messages bring, what is wrong.
+"""Messages to :class:`PreparedMessages`, before any lock is taken: keys, lifetimes, times that messages bring, what is
+wrong.
 
 A batch stays in columns all the way. Only what a message brings itself (an envelope, a time field) makes a column of
 Python values; otherwise a column is one value for all. Nothing here asks where messages come from or what the topic
 holds; what depends on that (the clock's time, keys of chains, enrichment, delta merge) follows under the locks, in
-:func:`sowctl.engine.writing.entries.entries_of`.
+:func:`sowctl.engine.writing.entries.build_topic_entries`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.engine.keys.keymaker import KeyMaker, Keys, logical_keys
-from sowctl.engine.keys.modes import key_maker
+from sowctl.engine.keys.keymaker import KeyMaker, Keys, derive_logical_keys
+from sowctl.engine.keys.modes import build_key_maker
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics.expiration import lifetime_of, usual
-from sowctl.engine.writing.outcome import Lifetime, Reason, Until
+from sowctl.engine.topics.expiration import choose_default_lifetime, compute_lifetime
+from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, Reason
 from sowctl.errors import InputError, SowError
-from sowctl.identity.keys import end_to_end, named_key
+from sowctl.identity.keys import concatenate_digests, parse_sow_key
 from sowctl.messages.base import REPLACEMENT_CHARACTER, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
@@ -30,8 +31,8 @@ from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_time
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.writing.batching import MadeAhead
-    from sowctl.engine.writing.enrichment import Phase
+    from sowctl.engine.writing.batches import ReadAheadColumns
+    from sowctl.engine.writing.enrichment import EnrichmentPhase
     from sowctl.messages.framing.envelope import Envelope
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ RECORD_OVERHEAD_BYTES = 64
 """Bytes that a record needs in a slab besides its payload (``behaviour`` 1.9)."""
 
 
-class Prepared(Struct):
+class PreparedMessages(Struct):
     """Good messages of one topic in input order, by columns. ``digests`` are key and check word, 16 bytes each.
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
@@ -86,44 +87,44 @@ class Preparer:
         self.topic = topic
         self._takes_deletes = deletes
         self.clock = clock = instance.clock
-        self.type: MessageType = instance.type_of(topic.message_type)
+        self.type: MessageType = instance.find_message_type(topic.message_type)
         # A server could not hold a larger message, and a topic must not outgrow what its configuration says (behaviour
         # 1.9).
         self.max_payload = topic.slab_size - RECORD_OVERHEAD_BYTES
         self.expiration = options.expiration
         self.options = options
-        self.keys: KeyMaker = key_maker(instance, topic, self.type, options)
-        self.preprocessing: Phase | None = None
-        self.enrichment: Phase | None = None
+        self.keys: KeyMaker = build_key_maker(instance, topic, self.type, options)
+        self.preprocessing: EnrichmentPhase | None = None
+        self.enrichment: EnrichmentPhase | None = None
         if topic.preprocessing or topic.enrichment:
-            from sowctl.engine.writing.enrichment import phases
+            from sowctl.engine.writing.enrichment import compile_phases
 
             # Compiled once for the run; a topic without them does not load the expression language.
-            self.preprocessing, self.enrichment = phases(instance, topic, self.type, options.client)
+            self.preprocessing, self.enrichment = compile_phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
         self._time_of, self._time_unit = None, None
         if options.timestamp_field:
-            path, self._time_unit = split_unit(options.timestamp_field)
-            self._time_of = self.type.extractor((Slot(parse_path(path)),))
+            path, self._time_unit = split_time_unit(options.timestamp_field)
+            self._time_of = self.type.build_extractor((Slot(parse_path(path)),))
 
     def prepare(
         self,
         payloads: Sequence[bytes],
         envelopes: Sequence[Envelope] | None,
         logicals: list[bytes] | None = None,
-        ahead: MadeAhead | None = None,
-    ) -> tuple[Prepared, list[Refusal]]:
+        ahead: ReadAheadColumns | None = None,
+    ) -> tuple[PreparedMessages, list[Refusal]]:
         """Good messages and refusals; indexes count in ``payloads``.
 
         ``logicals``: their logical topics, where those are known already; ``ahead``: what has been made of them already
-        (:meth:`digests_ahead`). Raises UsageError ``SOW-ENG-032`` where nothing names them.
+        (:meth:`compute_digests`). Raises UsageError ``SOW-ENG-032`` where nothing names them.
         """
         refused: dict[int, Refusal] = {}
         given = payloads
         if logicals is None and self.topic.pattern is not None:
-            from sowctl.engine.sources.logical import names_for
+            from sowctl.engine.sources.logical_topics import resolve_logical_names
 
-            logicals = names_for(self.topic, len(payloads), envelopes, refused)
+            logicals = resolve_logical_names(self.topic, len(payloads), envelopes, refused)
         gone = _find_deleted_entries(envelopes)
         if self.preprocessing is not None:
             # The order is that of behaviour 1.7: Preprocessing sees the message alone, and the key is made of what it
@@ -139,7 +140,7 @@ class Preparer:
             self._refuse_half_surrogates(self.preprocessing, given, texts, refused)
         if logicals is not None:
             # Within a Pattern topic a record's identity is its logical topic with its key values (behaviour 1.8).
-            digests = logical_keys(self.topic, made, logicals)
+            digests = derive_logical_keys(self.topic, made, logicals)
         if gone:
             digests = self._name_digests(digests, envelopes or (), gone, refused)
         deletes = self._find_deletes(envelopes, refused)
@@ -152,7 +153,7 @@ class Preparer:
         places: Sequence[int] = range(len(payloads))
         if refused:
             places = [index for index in places if index not in refused]
-        ready = Prepared(
+        ready = PreparedMessages(
             places,
             list(payloads) if not refused else [payloads[i] for i in places],
             digests if not refused else [digests[i] for i in places],
@@ -180,10 +181,10 @@ class Preparer:
     ) -> Keys:
         """The keys of all messages but entries that delete, at the indexes ``gone``, which have no message."""
         if not gone or envelopes is None:
-            return self.keys.make(payloads, envelopes, refused)
+            return self.keys.make_keys(payloads, envelopes, refused)
         places = [index for index in range(len(payloads)) if index not in gone]
         own = {at: refused[index] for at, index in enumerate(places) if index in refused}
-        made = self.keys.make([payloads[index] for index in places], [envelopes[index] for index in places], own)
+        made = self.keys.make_keys([payloads[index] for index in places], [envelopes[index] for index in places], own)
         refused.update((places[at], replace(one, index=places[at])) for at, one in own.items())
         digests = [bytes(16)] * len(payloads)
         user_keys: list[bytes | None] | None = None if made.user_keys is None else [None] * len(payloads)
@@ -205,7 +206,7 @@ class Preparer:
             if envelopes[index].operation != DELETE_OPERATION:
                 continue
             # Such an entry has the SOW key alone, also where publishers choose keys.
-            key = named_key(envelopes[index].sow_key or "")
+            key = parse_sow_key(envelopes[index].sow_key or "")
             if key is None:
                 words = f"its sow_key {envelopes[index].sow_key!r} is invalid, so it identifies no record to delete"
                 refused.setdefault(index, Refusal(index, "SOW-PUB-028", words))
@@ -214,22 +215,22 @@ class Preparer:
         return found
 
     @property
-    def is_ahead(self) -> bool:
-        """Whether keys follow from payloads alone, so that another process may make them."""
+    def can_read_ahead(self) -> bool:
+        """Return whether keys follow from payloads alone, so that another process may make them."""
         return self.topic.key_mode == "fields" and self.topic.pattern is None and self.preprocessing is None
 
-    def digests_ahead(self, payloads: Sequence[bytes]) -> bytes | None:
+    def compute_digests(self, payloads: Sequence[bytes]) -> bytes | None:
         """The digests of messages end to end, None where any of them is refused: :meth:`prepare` says why."""
         refused: dict[int, Refusal] = {}
-        digests = self.keys.make(payloads, None, refused).digests
-        return None if refused else end_to_end(digests)
+        digests = self.keys.make_keys(payloads, None, refused).digests
+        return None if refused else concatenate_digests(digests)
 
     @property
-    def usual(self) -> Micros | None:
-        """How long a message lives that does not say so: the option's lifetime, else the topic's; None for ever."""
-        return usual(self.topic.expiration, self.expiration)
+    def default_lifetime(self) -> Micros | None:
+        """The lifetime of a message that brings none: the option's, else the topic's; None for ever."""
+        return choose_default_lifetime(self.topic.expiration, self.expiration)
 
-    def too_large(self, payload: bytes) -> Reason:
+    def describe_too_large(self, payload: bytes) -> Reason:
         """Code and words for a message that no slab could hold."""
         text = (
             f"the message has {len(payload)} bytes; with SlabSize {self.topic.slab_size}, the "
@@ -240,11 +241,11 @@ class Preparer:
     def _refuse_too_large(self, payloads: Sequence[bytes], refused: dict[int, Refusal]) -> None:
         for index, payload in enumerate(payloads):
             if len(payload) > self.max_payload and index not in refused:
-                refused[index] = Refusal(index, *self.too_large(payload))
+                refused[index] = Refusal(index, *self.describe_too_large(payload))
 
     def _preprocess_payloads(
         self,
-        phase: Phase,
+        phase: EnrichmentPhase,
         payloads: Sequence[bytes],
         envelopes: Sequence[Envelope] | None,
         refused: dict[int, Refusal],
@@ -261,7 +262,7 @@ class Preparer:
         return changed
 
     def _refuse_half_surrogates(
-        self, phase: Phase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
+        self, phase: EnrichmentPhase, payloads: Sequence[bytes], texts: Sequence[KeyTexts], refused: dict[int, Refusal]
     ) -> None:
         """Refuse messages whose key field was made of a field with half a surrogate pair.
 
@@ -273,7 +274,7 @@ class Preparer:
             for index, row in enumerate(texts)
             if index not in refused and any(one is not None and REPLACEMENT_CHARACTER in one for one in row)
         ]
-        for refusal in phase.halves([payloads[index] for index in doubtful]):
+        for refusal in phase.find_half_surrogates([payloads[index] for index in doubtful]):
             place = doubtful[refusal.index]
             refused[place] = Refusal(place, refusal.code, refusal.message)
 
@@ -377,18 +378,18 @@ class Preparer:
         return found
 
     def _parse_lifetime(self, given: str | float | None) -> Lifetime:
-        """What an envelope says: an instant as a text, or seconds, of which 0 is for ever."""
+        """Parse the lifetime of an envelope: an instant as a text, or seconds, of which 0 is for ever."""
         if given is None:
             return None
         if isinstance(given, str):
             # An instant is kept as one: the time from which a lifetime would count is not known before the locks are
             # held.
-            return Until(parse_time(given, self.clock))
+            return ExpirationInstant(parse_time(given, self.clock))
         if given < 0:
             raise InputError("SOW-PUB-005", "a lifetime must not be negative")
-        # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`lifetime_of` gives at
-        # least 1.
-        return lifetime_of(given) if given else 0
+        # 0 is for ever; a lifetime below a microsecond must not become 0, which is why :func:`compute_lifetime` gives
+        # at least 1.
+        return compute_lifetime(given) if given else 0
 
 
 def _is_delete_envelope(envelope: Envelope) -> bool:
@@ -396,7 +397,7 @@ def _is_delete_envelope(envelope: Envelope) -> bool:
 
 
 def _is_stored_envelope(envelope: Envelope) -> bool:
-    """Whether an envelope is one of a journal or a store, as ``--meta`` and dumps write them."""
+    """Return whether an envelope is one of a journal or a store, as ``--meta`` and dumps write them."""
     return envelope.operation is not None or (envelope.txid is not None and envelope.command is None)
 
 
@@ -407,7 +408,7 @@ def _find_deleted_entries(envelopes: Sequence[Envelope] | None) -> Set[int]:
     return {index for index, one in enumerate(envelopes) if one.operation not in (None, "publish")}
 
 
-def split_unit(field: str) -> tuple[str, str | None]:
+def split_time_unit(field: str) -> tuple[str, str | None]:
     """The path of a message's time, and the unit of its numbers: ``/ts:ms`` has s, ms, us or ns, ``/ts`` none.
 
     A name that ends so itself stands in brackets: ``[/a:ms]``.

@@ -1,5 +1,4 @@
-"""Who publishes: a client's identity and the sequence numbers that tell a repeated message from a new one
-(``behaviour`` 6.4)."""
+"""Publishers: a client's identity and the sequence numbers that detect repeated messages (``behaviour`` 6.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sowctl.engine.writing.outcome import is_duplicate
 from sowctl.errors import LimitError, UsageError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from sowctl.values.units import MAX_U64
 
 
@@ -23,7 +22,7 @@ class Publisher:
         if first is not None and not 1 <= first <= MAX_U64:
             raise UsageError("SOW-PUB-012", f"sequence {first} must be a number from 1 to {MAX_U64}")
         try:
-            self.identity = client_hash(client), client
+            self.identity = hash_client_name(client), client
         except UnicodeEncodeError:
             raise UsageError("SOW-PUB-026", f"the client name is not UTF-8: {client!r}") from None
         self._first = first
@@ -34,7 +33,7 @@ class Publisher:
         self._admitted = 0
         """The last number that was no duplicate."""
 
-    def number(self, count: int, own: list[int | None] | None) -> None:
+    def number_batch(self, count: int, own: list[int | None] | None) -> None:
         """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring.
 
         Raises LimitError ``SOW-PUB-029`` where the numbers end before the messages do.
@@ -49,12 +48,12 @@ class Publisher:
                 self._numbers[place] = self._check_sequence_bound(self._first + self._base + place)
         self._base += count
 
-    def admit(self, logs: list[tuple[list[int], int]]) -> set[int]:
+    def admit_messages(self, logs: list[tuple[list[int], int]]) -> set[int]:
         """Number those messages of the batch that have no number; returns the places of duplicates.
 
         ``logs`` are the places that go to the journal, and to each store without one, with the highest number that is
         known there: a run that died between the two is repeated, and only what was written is a duplicate. Raises
-        LimitError ``SOW-PUB-029`` as :meth:`number` does.
+        LimitError ``SOW-PUB-029`` as :meth:`number_batch` does.
         """
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
@@ -80,6 +79,6 @@ class Publisher:
         words = f"the sequence numbers of client {self.identity[1]!r} are used up: the maximum is {MAX_U64}"
         raise LimitError("SOW-PUB-029", words, hint=hint)
 
-    def sequences(self, places: Sequence[int]) -> list[int]:
-        """The numbers of messages, after :meth:`admit`."""
+    def list_sequences(self, places: Sequence[int]) -> list[int]:
+        """The numbers of messages, after :meth:`admit_messages`."""
         return [self._numbers[place] for place in places]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import Rejected
-from sowctl.values.jsonline import write_json_line
+from sowctl.values.jsonline import format_json_line
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.chunks import Chunk
@@ -22,7 +22,7 @@ _MESSAGE_POSITION_PATTERN = re.compile(r" \(line \d+, column \d+\)$")
 """How the words of a refusal end that say where in the message it is."""
 
 
-def placed(
+def build_rejected(
     source: str,
     place: tuple[int, int],
     reason: tuple[str, str],
@@ -53,18 +53,18 @@ def placed(
     return Rejected(source, line, offset, code, words, payload, column)
 
 
-def placed_one(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
+def locate_refusal(name: str, chunk: Chunk, refusal: Refusal) -> Rejected:
     """A refused message of a chunk, whose input is called ``name``."""
     index = refusal.index
-    place, reason = (chunk.line(index), chunk.offset(index)), (refusal.code, refusal.message)
+    place, reason = (chunk.find_line(index), chunk.find_offset(index)), (refusal.code, refusal.message)
     enveloped = chunk.envelopes is not None
-    return placed(name, place, reason, chunk.payloads[index], refusal.offset, enveloped=enveloped)
+    return build_rejected(name, place, reason, chunk.payloads[index], refusal.offset, enveloped=enveloped)
 
 
-def placed_in(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
-    """What was refused of a chunk, by its framing and else, in the order of the input."""
-    found = [placed(name, (f.line, f.offset), (f.code, f.message), f.payload, f.at) for f in chunk.refused]
-    found += [placed_one(name, chunk, refusal) for refusal in refusals]
+def locate_chunk_refusals(name: str, chunk: Chunk, refusals: Sequence[Refusal]) -> list[Rejected]:
+    """List the refused messages of a chunk, by its framing and else, in the order of the input."""
+    found = [build_rejected(name, (f.line, f.offset), (f.code, f.message), f.payload, f.at) for f in chunk.refused]
+    found += [locate_refusal(name, chunk, refusal) for refusal in refusals]
     return sorted(found, key=lambda one: one.offset)
 
 
@@ -81,7 +81,7 @@ def _decode_reject_text(data: bytes, *, any_text: bool) -> str | None:
     return text if plain else None
 
 
-def reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
+def format_reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
     """One line: where the message stood, why it was refused, and its bytes as text or as Base64.
 
     ``offset``: whether the place in bytes is known; of a table's rows it is not.
@@ -97,4 +97,4 @@ def reject_line(refused: Rejected, *, offset: bool = True) -> bytes:
             row["input"] = refused.payload.decode()
         except UnicodeDecodeError:
             row["input_base64"] = b64encode(refused.payload).decode()
-    return write_json_line(row).encode() + b"\n"
+    return format_json_line(row).encode() + b"\n"

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import deletion_group, deletions_of
-from sowctl.engine.fold.rebuild import rebuild
-from sowctl.engine.fold.tempstore import aside
+from sowctl.engine.fold.blocks import build_deletion_group, build_deletions
+from sowctl.engine.fold.rebuild import rebuild_stores
+from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.keys.presentkeys import PresentKeys
-from sowctl.engine.sources.current import CurrentSource, open_current, open_file
+from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.errors import RefusedError
 from sowctl.journal.format import (
     HAS_CORRELATION_ID,
     HAS_LOGICAL_TOPIC,
     HAS_USER_KEY,
-    INSERTED,
+    INSERTED_FLAG,
     NO_PUBLISHER,
     PUBLISH,
 )
 from sowctl.journal.group import Group
-from sowctl.store.codec import KEY_CHECK_SLICE, decode, raw_stamps
+from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, extract_raw_stamps
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -44,21 +44,20 @@ UNEXPIRED_CLOCK = 0
 """A clock at which nothing has expired: records that are hidden have keys, too."""
 
 
-class Rekeyed(Struct):
-    """What became of a topic's records: ``deleted`` keys, records ``published``; ``merged`` records gave way to a later
-    one with the same key."""
+class RekeyResult(Struct):
+    """Counts of a rekey: ``deleted`` keys, ``published`` records; ``merged`` gave way to later ones of their key."""
 
     deleted: int = 0
     published: int = 0
     merged: int = 0
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """Entries of the group, 0 where every record had its key already."""
         return self.deleted + self.published
 
 
-def rekey(
+def rekey_topic(
     instance: Instance,
     log: Journal,
     topic: TopicConfig,
@@ -66,7 +65,7 @@ def rekey(
     *,
     use_store: bool,
     whole: bool = False,
-) -> Rekeyed:
+) -> RekeyResult:
     """Write the group for ``topic`` under the journal's lock; ``journal`` None: only count what would be written.
 
     ``use_store``: the store can be read and belongs to this journal, so it says which records there are; else the
@@ -85,57 +84,57 @@ def rekey(
         )
     with ExitStack() as stack:
         if journal is not None:
-            stack.enter_context(journal.lock())
+            stack.enter_context(journal.hold_lock())
             # Under the lock nothing is appended: what is read from here on is all that there is.
-            journal.refresh()
+            journal.read_new_blocks()
         folded = _fold_journal_store(instance, log, topic, stack) if topic.file is not None else None
         if folded is None or use_store:
             # Expired records are rekeyed, too: whether they are hidden depends on the clock and on a configuration that
             # may change.
-            live = open_current(instance, topic, now=UNEXPIRED_CLOCK)
+            live = open_current_source(instance, topic, now=UNEXPIRED_CLOCK)
             stack.callback(live.close)
         else:
             live = folded
         plan = _RekeyPlan(present)
-        plan.take(live, whole)
+        plan.plan_records(live, whole)
         # The journal may hold keys that the store has not, and a later rebuild would bring these back under their
         # former keys.
         if folded is not None and folded is not live:
-            plan.forget(folded)
-        done = Rekeyed(len(plan.gone), len(plan.kept), plan.merged)
+            plan.plan_orphan_deletions(folded)
+        done = RekeyResult(len(plan.gone), len(plan.kept), plan.merged)
         # Nothing to write: a second run after a crash ends here, because the first one's group is wholly there.
-        if journal is None or not done.entries:
+        if journal is None or not done.entry_count:
             return done
-        behind = live.overlay.last_time if live.overlay is not None else 0
-        latest = log.topic_state((topic.name, topic.message_type)).last_time
+        behind = live.memtable.last_time if live.memtable is not None else 0
+        latest = log.find_topic_state((topic.name, topic.message_type)).last_time
         # Time within a topic never goes back (behaviour 11.41), whatever the clock says.
         at = max(instance.now, live.meta.last_time, behind, latest)
         sources = (live, folded) if folded is not None and folded is not live else (live,)
         waiting = None
-        for group in plan.groups(sources, at):
+        for group in plan.iterate_groups(sources, at):
             if waiting is not None:
                 # One group in several blocks: readers take none of it before its last block is there, so a crash in
                 # between leaves the records under their former keys.
-                journal.append(waiting, instance.now, last=False)
+                journal.append_group(waiting, instance.now, last=False)
             waiting = group
         assert waiting is not None
-        journal.append(waiting, instance.now, last=True)
+        journal.append_group(waiting, instance.now, last=True)
         journal.sync()
         return done
 
 
 def _fold_journal_store(instance: Instance, log: Journal, topic: TopicConfig, stack: ExitStack) -> CurrentSource:
-    """What a store would hold that is built from the journals as they are."""
-    former = stack.enter_context(aside(topic, "former"))
+    """Open the records that a store built from the journals would hold."""
+    former = stack.enter_context(open_temporary_topic(topic, "former"))
     assert former.file is not None
-    rebuild(instance, log, [former])
-    source = open_file(instance, former.file)
+    rebuild_stores(instance, log, [former])
+    source = open_file_source(instance, former.file)
     stack.callback(source.close)
     return source
 
 
 class _RekeyPlan:
-    """Which keys go and which records are published again. Holds 40 bytes a record, never their payloads.
+    """The keys to delete and the records to publish again. Holds 40 bytes a record, never their payloads.
 
     ``gone`` are keys to delete; ``kept`` rows of :attr:`table` to publish, in the order in which they were written.
     """
@@ -153,17 +152,17 @@ class _RekeyPlan:
         self._digests = b""
         self._fresh: Any = ()
 
-    def take(self, live: CurrentSource, whole: bool) -> None:
+    def plan_records(self, live: CurrentSource, whole: bool) -> None:
         """All records of the topic; decides what becomes of them."""
         keys: list[bytes] = []
         checks: list[bytes] = []
         digests: list[bytes] = []
         txids: list[bytes] = []
-        for some, values in live.batches(REKEY_BATCH_RECORDS):
+        for some, values in live.read_batches(REKEY_BATCH_RECORDS):
             keys += some
             checks += [value[KEY_CHECK_SLICE] for value in values]
             digests += self._make_present_keys(some, values)
-            txids.append(raw_stamps(values))
+            txids.append(extract_raw_stamps(values))
         np = self._np
         self._keys, self._digests = b"".join(keys), b"".join(digests)
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
@@ -193,37 +192,41 @@ class _RekeyPlan:
         # Numbers of this machine's byte order: for keys that lie close together numpy subtracts in it.
         self._fresh = ~np.isin(new.astype("u8"), old[~leaves].astype("u8"))
 
-    def forget(self, folded: CurrentSource) -> None:
+    def plan_orphan_deletions(self, folded: CurrentSource) -> None:
         """Delete also the keys that only the journal has: records that were removed when they expired, say."""
         np, known = self._np, {self._keys[at : at + 8] for at in range(0, len(self._keys), 8)}
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
         # A key that a record is published under must not be deleted again.
         targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
-        for keys, values in folded.batches(REKEY_BATCH_RECORDS):
-            others = set(self._present.others(keys, values)) if self._present.known else set(range(len(keys)))
+        for keys, values in folded.read_batches(REKEY_BATCH_RECORDS):
+            others = set(self._present.find_misplaced(keys, values)) if self._present.known else set(range(len(keys)))
             self.gone += [
                 key for place, key in enumerate(keys) if place in others and key not in known and key not in targets
             ]
 
-    def groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
+    def iterate_groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
         """The entries: deletions first, so that a key that changes hands ends with its new record."""
         gone = sorted(self.gone)
         for start in range(0, len(gone), REKEY_BATCH_RECORDS):
             part = gone[start : start + REKEY_BATCH_RECORDS]
             # The live source comes last and so wins: its check word is that of the record as it is now.
-            found = {key: value for source in sources[::-1] for key, value in zip(*source.lookup(part), strict=True)}
+            found = {
+                key: value for source in sources[::-1] for key, value in zip(*source.find_records(part), strict=True)
+            }
             ref = self._topic.name, self._topic.message_type
             keys = sorted(found)
             values = [found[key] for key in keys]
-            yield deletion_group(ref, deletions_of(keys, values, logical=self._topic.pattern is not None), at)
+            yield build_deletion_group(ref, build_deletions(keys, values, logical=self._topic.pattern is not None), at)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
         for start in range(0, len(self.kept), REKEY_BATCH_RECORDS):
             yield self._make_publish_group(sources[0], self.kept[start : start + REKEY_BATCH_RECORDS].tolist(), at)
 
     def _make_present_keys(self, keys: list[bytes], values: list[bytes]) -> list[bytes]:
         found: list[bytes] = []
-        for key, value, digest in zip(keys, values, self._present.digests(keys, values, null=False), strict=True):
-            if digest is None and self._present.digests([key], [value]) == [key + value[KEY_CHECK_SLICE]]:
+        for key, value, digest in zip(
+            keys, values, self._present.compute_digests(keys, values, null=False), strict=True
+        ):
+            if digest is None and self._present.compute_digests([key], [value]) == [key + value[KEY_CHECK_SLICE]]:
                 digest = key + value[KEY_CHECK_SLICE]  # it was published with a NULL key on purpose, and keeps it
             if digest is None:
                 raise self._describe_keyless(key)
@@ -256,15 +259,15 @@ class _RekeyPlan:
     def _make_publish_group(self, source: CurrentSource, rows: list[int], at: int) -> Group:
         """Some records under their new keys, in the order in which they were written; times never go back."""
         olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
-        found = dict(zip(*source.lookup(olds), strict=True))
-        records = [decode(key, found[key]) for key in olds]
+        found = dict(zip(*source.find_records(olds), strict=True))
+        records = [decode_record(key, found[key]) for key in olds]
         digests = [self._digests[16 * row : 16 * row + 16] for row in rows]
         user = self._topic.key_mode == "user"
         users = [record.user_key if user else None for record in records]
         correlations = [record.correlation_id for record in records]
         logicals = [record.logical_topic for record in records]
         flags = [
-            (INSERTED if self._fresh[row] else 0)
+            (INSERTED_FLAG if self._fresh[row] else 0)
             | (HAS_USER_KEY if own is not None else 0)
             | (HAS_CORRELATION_ID if correlation is not None else 0)
             | (HAS_LOGICAL_TOPIC if logical is not None else 0)

@@ -1,44 +1,44 @@
-"""Which topic a message goes to, and under which number: opens topics when they are first met, splits batches."""
+"""Routing of messages to topics and numbers: opens topics when they are first met, splits batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.described import DescribedStruct
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics.targets import find_publishable
-from sowctl.engine.writing.prepare import Prepared, Preparer
+from sowctl.engine.topics.targets import find_publish_topic
+from sowctl.engine.writing.prepare import PreparedMessages, Preparer
 from sowctl.engine.writing.publishers import Publisher
 from sowctl.errors import SowError, UsageError
+from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.writing.batching import PublishBatch
+    from sowctl.engine.writing.batches import PublishBatch
     from sowctl.engine.writing.session import WriteSession
     from sowctl.engine.writing.topicwriter import TopicWriter
 
-Ref = tuple[str | None, str | None]
+TopicReference = tuple[str | None, str | None]
 """Topic and message type as a message names them."""
 
 
-class Share(DescribedStruct):
+class TopicShare(DescribedStruct):
     """The part of a batch that goes to one topic; ``places`` are indexes into the batch."""
 
     writer: TopicWriter
     preparer: Preparer
-    ready: Prepared
+    ready: PreparedMessages
 
     @property
     def places(self) -> Sequence[int]:
-        """Where its messages stand in the batch."""
+        """The places of its messages in the batch."""
         return self.ready.places
 
-    def keep(self, indexes: list[int]) -> None:
+    def keep_indexes(self, indexes: list[int]) -> None:
         """Forget all messages but these."""
         self.ready.stored = None
-        for column in Prepared.__struct_fields__:
+        for column in PreparedMessages.__struct_fields__:
             values = getattr(self.ready, column)
             if values is not None:
                 setattr(self.ready, column, [values[index] for index in indexes])
@@ -48,19 +48,23 @@ class Router:
     """Opens topics for one run. ``before_opening`` is called first: opening takes locks that a batch may still hold."""
 
     def __init__(
-        self, session: WriteSession, default: Ref, options: PublishOptions, before_opening: Callable[[], None]
+        self,
+        session: WriteSession,
+        default: TopicReference,
+        options: PublishOptions,
+        before_opening: Callable[[], None],
     ) -> None:
         self._session = session
         self._default = default
         self._options = options
         self._before_opening = before_opening
-        self._opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
+        self._opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
         self._topics: dict[tuple[str, str], tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
         self._dumped: dict[str, Publisher] = {}
         """The publishers of entries of a journal, which keep their numbers."""
 
-    def target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
+    def open_target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
         """The topic of a message, opened when first met, and its logical topic where that is one.
 
         Raises UsageError ``SOW-PUB-015`` where none is named.
@@ -69,10 +73,10 @@ class Router:
         if found is None:
             if name is None:
                 raise UsageError("SOW-PUB-015", "no topic is given", hint="name it, or publish envelopes with a topic")
-            config = find_publishable(self._session.instance, name, message_type)
+            config = find_publish_topic(self._session.instance, name, message_type)
             logical = config.logical_name
             # Logical topics of one Pattern topic share its writer and its preparer.
-            found = *self._open_topic(config.whole), None if logical is None else logical.encode()
+            found = *self._open_topic(config.whole_topic), None if logical is None else logical.encode()
             self._opened[name, message_type] = found
         return found
 
@@ -84,21 +88,21 @@ class Router:
             # A batch under way may hold the journal's lock or a store's. Opening takes locks in their order, so those
             # go first.
             self._before_opening()
-            found = self._topics[ref] = self._session.topic(config), preparer
+            found = self._topics[ref] = self._session.open_topic(config), preparer
         return found
 
-    def split(self, batch: PublishBatch) -> tuple[list[Share], list[Refusal]]:
+    def split_batch(self, batch: PublishBatch) -> tuple[list[TopicShare], list[Refusal]]:
         """The shares of a batch, prepared, and what was refused on the way."""
         if batch.envelopes is None:
             if not batch.payloads:
                 return [], []
             # Without envelopes all messages go to one topic, so the whole batch is one share, and no message is looked
             # at.
-            writer, preparer, logical = self.target(*self._default)
+            writer, preparer, logical = self.open_target(*self._default)
             names = None if logical is None else [logical] * len(batch.payloads)
             ready, refusals = preparer.prepare(batch.payloads, None, names, batch.ahead)
-            return [Share(writer, preparer, ready)], refusals
-        shares: list[Share] = []
+            return [TopicShare(writer, preparer, ready)], refusals
+        shares: list[TopicShare] = []
         refusals = self._refuse_other_clients(batch)
         strangers = {refusal.index for refusal in refusals}
         for ref, (places, names) in self._group_by_topic(batch, strangers, refusals).items():
@@ -109,7 +113,7 @@ class Router:
             # batch.
             ready.places = [places[index] for index in ready.places]
             refusals.extend(Refusal(places[r.index], r.code, r.message, r.offset) for r in refused)
-            shares.append(Share(writer, preparer, ready))
+            shares.append(TopicShare(writer, preparer, ready))
         return shares, refusals
 
     def _group_by_topic(
@@ -120,8 +124,8 @@ class Router:
         Messages of one Pattern topic stay together, with the name of each one's logical topic.
         """
         found: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
-        opened: dict[Ref, tuple[TopicWriter, Preparer, bytes | None]] = {}
-        bad: dict[Ref, SowError] = {}
+        opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
+        bad: dict[TopicReference, SowError] = {}
         for place, envelope in enumerate(batch.envelopes or ()):
             if place in without:
                 continue
@@ -131,7 +135,7 @@ class Router:
             ref = (envelope.topic, envelope.message_type) if named else self._default
             if ref not in opened and ref not in bad:
                 try:
-                    opened[ref] = self.target(*ref)
+                    opened[ref] = self.open_target(*ref)
                 except SowError as error:
                     # A topic that does not exist, or a wrong name, refuses the message that names it. A store that is
                     # damaged or locked ends the run instead: it says nothing about the message.
@@ -155,9 +159,9 @@ class Router:
         for writer, preparer in self._topics.values():
             # Of a journalled topic the file only saves reading the journal again, so it is written once, at the end.
             if preparer.keys.chains is not None and writer.journalled:
-                preparer.keys.chains.save()
+                preparer.keys.chains.save_links()
 
-    def publisher(self, batch: PublishBatch) -> Publisher | None:
+    def prepare_publisher(self, batch: PublishBatch) -> Publisher | None:
         """The run's publisher, with the messages of a batch numbered; None where no client is named."""
         own = None
         if batch.envelopes is not None and any(envelope.sequence is not None for envelope in batch.envelopes):
@@ -170,14 +174,14 @@ class Router:
         if _is_journal_dump(batch) and self._options.client is None:
             publisher = self._dumped.get(client)
             if publisher is None:
-                publisher = Publisher(client, None, self._session.highest_sequence, dumped=True)
+                publisher = Publisher(client, None, self._session.find_highest_sequence, dumped=True)
                 self._dumped[client] = publisher
-            publisher.number(len(batch.payloads), own)
+            publisher.number_batch(len(batch.payloads), own)
             return publisher
         if self._publisher is None:
             # One publisher for the run: all its messages are numbered in one sequence.
-            self._publisher = Publisher(client, self._options.sequence, self._session.highest_sequence)
-        self._publisher.number(len(batch.payloads), own)
+            self._publisher = Publisher(client, self._options.sequence, self._session.find_highest_sequence)
+        self._publisher.number_batch(len(batch.payloads), own)
         return self._publisher
 
     def _find_client(self, batch: PublishBatch) -> str | None:
@@ -213,7 +217,7 @@ class Router:
             if envelope.client not in (None, client)
         ]
 
-    def logs(self, shares: list[Share], publisher: Publisher) -> list[tuple[list[int], int]]:
+    def list_sequence_logs(self, shares: list[TopicShare], publisher: Publisher) -> list[tuple[list[int], int]]:
         """Places by where their numbers are kept, with the highest number there. The locks are held."""
         # Sequence numbers of journalled topics are all in the journal, so they are judged together; a topic without a
         # journal keeps its own in its store. A run that died between the two has written one of them, and only that
@@ -224,12 +228,12 @@ class Router:
         return [
             (
                 [place for share in group for place in share.places],
-                self._session.highest_sequence(publisher.identity[0], [share.writer for share in group]),
+                self._session.find_highest_sequence(publisher.identity[0], [share.writer for share in group]),
             )
             for group in groups
         ]
 
 
 def _is_journal_dump(batch: PublishBatch) -> bool:
-    """Whether a batch begins with an entry of a journal."""
+    """Return whether a batch begins with an entry of a journal."""
     return bool(batch.envelopes) and batch.envelopes[0].operation is not None  # type: ignore[index]  # asked before

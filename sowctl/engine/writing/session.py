@@ -1,7 +1,7 @@
 """A writing session: journal and stores of the topics in use, locked per batch, caught up, applied at the end.
 
 publish, delete and expire work through it. The order is always the same: journal lock, then stores by path; journal
-entries synced, then the overlay, then, in larger transactions, the stores (principle 2).
+entries synced, then the memtable, then, in larger transactions, the stores (principle 2).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.breaks import unbroken
 from sowctl.engine.reports import TornTail
-from sowctl.engine.topics.positions import nothing_keeps
+from sowctl.engine.topics.positions import make_not_kept_error
 from sowctl.engine.writing.dryrun import DryRunWriter
-from sowctl.engine.writing.opening import open_writer
 from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter
+from sowctl.engine.writing.writer_opening import open_writer
 from sowctl.errors import ConfigError, MissingError, SowError
+from sowctl.interrupts import without_interrupts
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class WriteSession:
-    """Topics opened for writing. Use as a context manager; :meth:`batch` around every batch."""
+    """Topics opened for writing. Use as a context manager; :meth:`hold_batch_locks` around every batch."""
 
     def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
         # A store must not be opened twice in a process, so readers on the way ask this session for what it has open.
@@ -42,7 +42,7 @@ class WriteSession:
         """Those of ``topics`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
-        # Whether every overlay has all entries of the journal that were read: only then may a store take its position.
+        # Whether every memtable has all entries of the journal that were read: only then may a store take its position.
         self._complete = True
 
     @property
@@ -52,29 +52,29 @@ class WriteSession:
             self._journal = open_journal(self.instance, self.torn)
         return self._journal
 
-    def topic(self, config: TopicConfig) -> TopicWriter:
+    def open_topic(self, config: TopicConfig) -> TopicWriter:
         """Open a topic for writing: store created, rebuilt or caught up as the recovery matrix says.
 
         Raises DamageError (exit 5), MissingError (exit 10), RefusedError (exit 8: another definition).
         """
         # An interrupt between a store's opening and the note of it would leave a program that lives on with its lock.
-        with unbroken():
-            return self._open_topic_writer(config.whole)
+        with without_interrupts():
+            return self._open_topic_writer(config.whole_topic)
 
     def _open_topic_writer(self, config: TopicConfig) -> TopicWriter:
         # A logical topic is written through its Pattern topic, whose store has it.
         ref = config.name, config.message_type
-        # One writer for each topic of a session: two would have two overlays, each with half of the entries.
+        # One writer for each topic of a session: two would have two memtables, each with half of the entries.
         found = self.topics.get(ref)
         if found is None:
             if config.key_mode == "none":
                 found = self._open_journal_only(config)
             elif self.dry_run:
                 found = DryRunWriter(self.instance, config)
-                if found.volatile and not self.volatile:
-                    raise nothing_keeps(config)
+                if found.is_volatile and not self.volatile:
+                    raise make_not_kept_error(config)
             elif config.journalled:
-                with self.journal.lock():
+                with self.journal.hold_lock():
                     self._refresh_writers()
                     found = self.stores[ref] = open_writer(self.instance, config, self.journal)
             else:
@@ -82,13 +82,15 @@ class WriteSession:
             self.topics[ref] = found
         return found
 
-    def store(self, config: TopicConfig) -> StoreWriter:
-        """Open a topic that has records, for verbs that change its store; not in a dry run. Raises as :meth:`topic`."""
-        self.topic(config)
+    def open_store(self, config: TopicConfig) -> StoreWriter:
+        """Open a topic that has records, for verbs that change its store; not in a dry run. Raises as
+        :meth:`open_topic`.
+        """
+        self.open_topic(config)
         return self.stores[config.name, config.message_type]
 
     @contextmanager
-    def batch(self, topics: Sequence[TopicWriter]) -> Iterator[None]:
+    def hold_batch_locks(self, topics: Sequence[TopicWriter]) -> Iterator[None]:
         """Hold the locks for one batch on ``topics``; on entry every one of them is up to date."""
         if self.dry_run:
             yield
@@ -96,21 +98,21 @@ class WriteSession:
         self._run_due_merges(ending=False)
         with ExitStack() as locks:
             if any(topic.journalled for topic in topics):
-                locks.enter_context(self.journal.lock())
+                locks.enter_context(self.journal.hold_lock())
                 self._refresh_writers()
                 for topic in topics:
                     if topic.journalled:
-                        topic.renew(self.instance, self.journal)
+                        topic.refresh(self.instance, self.journal)
             # Always the journal first, then stores in the order of their paths: two sessions that want some of the
             # same locks wait for each other in one direction only.
             alone = (self.stores[topic.ref] for topic in topics if not topic.journalled)
             for writer in sorted(alone, key=lambda one: one.store.path):
-                locks.enter_context(writer.store.writer_lock(self.instance.lock_wait))
+                locks.enter_context(writer.store.hold_writer_lock(self.instance.lock_wait))
                 # Another process may have written this store since: its last txid is where this batch's txids begin.
                 writer.reload()
             yield
 
-    def highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
+    def find_highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
         """The highest sequence number of a publisher where ``topics`` (default: all of the session) keep it.
 
         That is the journal, or the store of a topic without one.
@@ -118,71 +120,73 @@ class WriteSession:
         chosen = list(self.topics.values() if topics is None else topics)
         journalled = any(topic.journalled for topic in chosen)
         if self.dry_run:
-            return recorded_sequence(self.instance, publisher) if journalled else 0
-        highest = self.journal.highest_sequence(publisher) if journalled else 0
+            return read_recorded_sequence(self.instance, publisher) if journalled else 0
+        highest = self.journal.find_highest_sequence(publisher) if journalled else 0
         for topic in chosen:
             if not topic.journalled:
-                with self.stores[topic.ref].store.snapshot() as snapshot:
-                    highest = max(highest, snapshot.sequence(publisher) or 0)
+                with self.stores[topic.ref].store.open_snapshot() as snapshot:
+                    highest = max(highest, snapshot.read_sequence(publisher) or 0)
         return highest
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Around reading or appending entries and folding them into the overlays.
+    def guard_memtables(self) -> Iterator[None]:
+        """Around reading or appending entries and folding them into the memtables.
 
-        If that is broken off, by a signal or by damage, the overlays lack entries: nothing is applied any more, because
-        a store would then claim a position that it has not got. The journal has the entries.
+        If that is broken off, by a signal or by damage, the memtables lack entries: nothing is applied any more,
+        because a store would then claim a position that it has not got. The journal has the entries.
         """
-        # There is no ``finally`` on purpose: after an error the mark stays, and :meth:`apply` does nothing from then
-        # on.
+        # There is no ``finally`` on purpose: after an error the mark stays, and :meth:`flush_memtables` does nothing
+        # from then on.
         complete, self._complete = self._complete, False
         yield
         self._complete = complete
 
-    def append(self, group: Group, now: int) -> int:
+    def append_group(self, group: Group, now: int) -> int:
         """Append and sync one group at once; returns its first txid. From here on it is acknowledged."""
         # The journal gives the txids under its lock and counts on from its own last entry, so none is given twice.
-        first, _ = self.journal.append(group, now)
+        first, _ = self.journal.append_group(group, now)
         self.journal.sync()
         return first
 
-    def apply(self, *, force: bool = False, ending: bool = False) -> None:
-        """Let overlays go that have grown large (``force``: all that hold anything, wholly into their stores).
+    def flush_memtables(self, *, force: bool = False, ending: bool = False) -> None:
+        """Let memtables go that have grown large (``force``: all that hold anything, wholly into their stores).
 
         ``ending``: all, but what is in runs may stay there. Locks must be held. Unless it is forced, what goes into a
         new store is put off: filling one takes long, and nobody else needs to wait for it.
         """
-        # An overlay that lacks entries must not be applied: the store's position would claim that it has them.
+        # A memtable that lacks entries must not be applied: the store's position would claim that it has them.
         if not self._complete:
             return
         # Only what the journal holds, synced, is applied. A crash between the sync and here loses nothing: the next
         # writer folds the same entries from the journal, from the store's position on.
-        held = [topic for topic in self.stores.values() if topic.journalled and topic.is_behind]
+        held = [topic for topic in self.stores.values() if topic.journalled and topic.has_unapplied]
         for topic in sorted(held, key=lambda t: t.store.path):
-            # Renewed first: a replay may have put an older store in place, and the overlay would not reach back to it.
+            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
             if force or ending or topic.is_full():
                 with _hint_catch_up(topic):
-                    topic.renew(self.instance, self.journal)
+                    topic.refresh(self.instance, self.journal)
                     position = self.journal.lineage, self.journal.last_txid
                     block = self.journal.last_block
                     if force:
                         topic.apply(*position, block=block)
                     elif ending:
-                        topic.settle(*position, block=block)
+                        topic.flush_at_end(*position, block=block)
                     else:
-                        topic.relieve(*position, block=block, later=True)
+                        topic.flush(*position, block=block, later=True)
 
-    def finish(self) -> None:
+    def apply_all(self) -> None:
         """Apply everything, under the journal's lock."""
-        # With nothing in the overlays, no lock is waited for.
-        if not self.dry_run and any(topic.journalled and topic.is_behind for topic in self.stores.values()):
-            with self.journal.lock():
+        # With nothing in the memtables, no lock is waited for.
+        if not self.dry_run and any(topic.journalled and topic.has_unapplied for topic in self.stores.values()):
+            with self.journal.hold_lock():
                 self._refresh_writers()
-                self.apply(ending=True)
+                self.flush_memtables(ending=True)
             self._run_due_merges(ending=True)
 
     def _run_due_merges(self, *, ending: bool) -> None:
-        """Merge what :meth:`apply` has put off; the journal's lock is held at its beginning and at its end alone."""
+        """Merge what :meth:`flush_memtables` has put off; the journal's lock is held at its beginning and at its end
+        alone.
+        """
         for topic in self.stores.values() if self._complete else ():
             with _hint_catch_up(topic):
                 self._merge_topic(topic, ending=ending)
@@ -190,22 +194,22 @@ class WriteSession:
     def _merge_topic(self, topic: StoreWriter, *, ending: bool) -> None:
         if not topic.due:
             # At the end of a session all runs would have been merged.
-            while not ending and (runs := topic.joinable()):
-                joined = topic.join(runs)
-                with self.journal.lock():
+            while not ending and (runs := topic.runs_to_compact()):
+                joined = topic.compact(runs)
+                with self.journal.hold_lock():
                     self._refresh_writers()
-                    topic.take_joined(runs, joined)
+                    topic.install_run(runs, joined)
             return
-        with self.journal.lock():
+        with self.journal.hold_lock():
             self._refresh_writers()
-            topic.renew(self.instance, self.journal)
+            topic.refresh(self.instance, self.journal)
             position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
             merging = topic.begin_merge(*position, ending=ending)
         if merging is None:
             return
         with merging:
-            merging.fill()
-            with self.journal.lock():
+            merging.fill_store()
+            with self.journal.hold_lock():
                 self._refresh_writers()
                 topic.end_merge(merging)
 
@@ -221,23 +225,23 @@ class WriteSession:
 
         ref = config.name, config.message_type
         if self.dry_run:
-            return LogWriter(config, recorded_state(self.instance, ref))
-        with self.journal.lock():
+            return LogWriter(config, read_topic_state(self.instance, ref))
+        with self.journal.hold_lock():
             self._refresh_writers()
-            return LogWriter(config, self.journal.topic_state(ref))
+            return LogWriter(config, self.journal.find_topic_state(ref))
 
     def _get_open_writer(self, config: TopicConfig) -> TopicWriter | None:
         return self.topics.get((config.name, config.message_type))
 
     def _refresh_writers(self) -> None:
-        tell_cut(self.instance, self.journal, self.torn)
-        with self.noting():
-            # Other processes may have appended while this session held no lock: their entries belong into the overlays
+        report_torn_tails(self.instance, self.journal, self.torn)
+        with self.guard_memtables():
+            # Other processes may have appended while this session held no lock: their entries belong into the memtables
             # before any decision is made about a record.
-            for block in self.journal.refresh():
+            for block in self.journal.read_new_blocks():
                 for ref, topic in self.topics.items():
-                    if topic.journalled and block.map.has(ref):
-                        topic.overlay.fold(block, ref)
+                    if topic.journalled and block.map.has_topic(ref):
+                        topic.memtable.fold_block(block, ref)
 
     def __enter__(self) -> WriteSession:
         return self
@@ -264,32 +268,32 @@ def _hint_catch_up(topic: StoreWriter) -> Iterator[None]:
         raise
 
 
-def recorded_sequence(instance: Instance, publisher: int) -> int:
+def read_recorded_sequence(instance: Instance, publisher: int) -> int:
     """The highest sequence number of a publisher, read without a lock; 0 where there is no journal yet."""
     from sowctl.engine.topics.positions import open_log
 
     try:
         with open_log(instance) as log:
-            return log.highest_sequence(publisher)
+            return log.find_highest_sequence(publisher)
     except MissingError:
         return 0
 
 
-def recorded_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
-    """What the journal knows of a topic, read without a lock."""
+def read_topic_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
+    """Read the journal's state of a topic without a lock."""
     from sowctl.engine.topics.positions import open_log
-    from sowctl.journal.state import NO_TOPIC
+    from sowctl.journal.state import EMPTY_TOPIC_STATE
 
     try:
         with open_log(instance) as log:
-            return log.topic_state(ref)
+            return log.find_topic_state(ref)
     except MissingError:
-        return NO_TOPIC
+        return EMPTY_TOPIC_STATE
 
 
-def tell_cut(instance: Instance, journal: JournalWriter, torn: list[TornTail] | None = None) -> None:
+def report_torn_tails(instance: Instance, journal: JournalWriter, torn: list[TornTail] | None = None) -> None:
     """Tell ``instance.notify`` of each torn tail cut off since this was last asked, and note it in ``torn``."""
-    for tail in journal.cut_tails():
+    for tail in journal.take_cut_tails():
         instance.notify(tail.note)
         if torn is not None:
             torn.append(TornTail(str(tail.path), tail.offset, tail.size, str(tail.copy)))
@@ -301,17 +305,24 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     A torn tail that is cut off on the way is told to ``instance.notify``, and noted in ``torn``; so is that a journal
     which stores, queues or the topics file know is not there.
     """
-    from sowctl.engine.topics.positions import applied_of, has_log, meta_of, open_log, refuse_lost_log, standings
-    from sowctl.engine.topics.queuestates import queue_standings, told_of
-    from sowctl.journal.state import last_told
+    from sowctl.engine.topics.positions import (
+        find_highest_applied,
+        has_log,
+        list_store_positions,
+        open_log,
+        read_meta,
+        refuse_lost_log,
+    )
+    from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_positions
+    from sowctl.journal.state import read_last_known_txid
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import NO_LINEAGE
 
     log = instance.log
     if log is None or instance.config is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
-    known = standings(instance, instance.topics)
-    states = queue_standings(instance)
+    known = list_store_positions(instance, instance.topics)
+    states = list_queue_positions(instance)
     # Of whichever lineage: who has read a txid may hold it against the entry that bears it next.
     seen = [max(state.told, state.read) for state in states]
     lineage = None
@@ -321,10 +332,10 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     else:
         for topic in instance.topics:
             if topic.journalled and topic.file is not None and topic.file.exists():
-                refuse_lost_log(instance, (topic.name, topic.message_type), meta_of(topic.file, instance))
+                refuse_lost_log(instance, (topic.name, topic.message_type), read_meta(topic.file, instance))
         # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
-        if gone := max([last_told(log.directory, instance.config.name), *given, *seen]):
+        if gone := max([read_last_known_txid(log.directory, instance.config.name), *given, *seen]):
             instance.notify(
                 f"the journal in {log.directory} is missing; it had txids up to {gone}, so a new "
                 "journal starts after them"
@@ -342,12 +353,14 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         first_txid_floor=max([*(s.applied for s in known), *seen], default=0),
         # What a store has applied or a queue has written was acknowledged: a torn end before that txid is a loss, and
         # no tail to be cut off.
-        acknowledged=max(applied_of(lineage, known), told_of(lineage, states)) if lineage is not None else 0,
+        acknowledged=max(find_highest_applied(lineage, known), find_highest_synced(lineage, states))
+        if lineage is not None
+        else 0,
         # A new journal notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
         beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,
         archive=log.archive_directory,
         notify=instance.notify,
     )
-    tell_cut(instance, writer, torn)
+    report_torn_tails(instance, writer, torn)
     return writer

@@ -1,7 +1,7 @@
 """The columnar evaluator: compiled expressions over numpy columns (``sowctl-expressions(7)``, two evaluators).
 
 Importing this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
-with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.explanation` says so.
+with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.list_fallbacks` says so.
 
 Aggregated queries over memo indexes use it, which have columns already. Filters of scans do not: decoding gives rows,
 and making columns of them costs more than it spares. Over 300,000 JSON records ``/price > 90`` takes 0.23 s by rows and
@@ -10,8 +10,8 @@ records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62
 
 * ``column``: one column of values, and how it is made; ``batch``: the columns of some messages
 * ``program``: a compiled expression over a batch, and its explanation
-* ``arithmetic``, ``comparing``, ``logic``, ``functions``: the kernels
-* ``byrows``: single nodes through the row evaluator
+* ``arithmetic``, ``comparison``, ``logic``, ``functions``: the kernels
+* ``fallback``: single nodes through the row evaluator
 * ``grouping``: groups of a projection from columns; ``sums``: what the inputs of each group add up to, exactly
 """
 

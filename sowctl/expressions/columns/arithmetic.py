@@ -16,22 +16,22 @@ from sowctl.expressions.columns.column import (
     Column,
     Kind,
     Unsuited,
-    either,
-    over_words,
+    map_words,
+    unite_masks,
 )
-from sowctl.values.compare import number_of
+from sowctl.values.scalars import to_number
 
 _MAX_INT64 = (1 << 63) - 1
 _DOUBLE_OPERATIONS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod}
 _EXACT_OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": py.add, "-": py.sub, "*": py.mul}
 
 
-def as_numbers(column: Column) -> Column:
+def to_numbers(column: Column) -> Column:
     """The column converted to numbers; of arrays the first values. Raises Unsuited for what stays mixed."""
     column = column.scalars
     if column.kind is Kind.STRING:
         # A text is converted once, however many rows have it.
-        column = over_words(column, number_of)
+        column = map_words(column, to_number)
     if column.kind is Kind.BOOL:
         # In arithmetic TRUE and FALSE are the Integers 1 and 0.
         return Column(Kind.I64, column.size, column.data.astype(np.int64), column.nulls, constant=column.constant)
@@ -40,9 +40,9 @@ def as_numbers(column: Column) -> Column:
     return column
 
 
-def operate(operator: str, a: Column, b: Column) -> Column:
+def apply_operator(operator: str, a: Column, b: Column) -> Column:
     """``a operator b``. Raises Unsuited."""
-    a, b = as_numbers(a), as_numbers(b)
+    a, b = to_numbers(a), to_numbers(b)
     if Kind.NULL in (a.kind, b.kind):
         return NULL_COLUMN
     # Most results would leave the range of 64 bits or turn into Doubles: the row evaluator decides for each.
@@ -63,7 +63,7 @@ def _to_doubles(column: Column) -> Array:
 
 
 def _finish_result(kind: Kind, data: Array, a: Column, b: Column, ints: Array | None = None) -> Column:
-    nulls = either(a.nulls, b.nulls)
+    nulls = unite_masks(a.nulls, b.nulls)
     if nulls is not None:
         nulls = np.broadcast_to(nulls, data.shape)
         # The invariant of columns: a NULL place holds a value that no kernel stumbles over.
@@ -98,7 +98,7 @@ def _fits_limit(operator: str, a: tuple[int, int], b: tuple[int, int], limit: in
 
 def _operate_mixed(operator: str, a: Column, b: Column) -> Column:
     """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
-    bounds = _int_bounds(a), _int_bounds(b)
+    bounds = _find_integer_bounds(a), _find_integer_bounds(b)
     # Within 2**53 a Double holds every Integer exactly, operands and results, so one array serves for both.
     if operator not in _EXACT_OPERATIONS or not all(
         -MAX_EXACT_INTEGER <= bound <= MAX_EXACT_INTEGER for both in bounds for bound in both
@@ -107,21 +107,21 @@ def _operate_mixed(operator: str, a: Column, b: Column) -> Column:
     if not _fits_limit(operator, *bounds, MAX_EXACT_INTEGER):
         raise Unsuited("Integers and Doubles together, results beyond 2**53")
     data = _DOUBLE_OPERATIONS[operator](_to_doubles(a), _to_doubles(b))
-    nulls = either(a.nulls, b.nulls)
-    ints = np.broadcast_to(_int_places(a) & _int_places(b), data.shape)
+    nulls = unite_masks(a.nulls, b.nulls)
+    ints = np.broadcast_to(_find_integers(a) & _find_integers(b), data.shape)
     ints = ints if nulls is None else ints & ~nulls
     data[ints] += 0.0  # no Integer is -0.0
     return _finish_result(Kind.NUMBER, data, a, b, ints)
 
 
-def _int_places(column: Column) -> Array:
+def _find_integers(column: Column) -> Array:
     if column.kind is Kind.NUMBER:
         assert column.ints is not None
         return column.ints
     return np.full(1, column.kind is Kind.I64)
 
 
-def _int_bounds(column: Column) -> tuple[int, int]:
+def _find_integer_bounds(column: Column) -> tuple[int, int]:
     if column.kind is Kind.I64:
         return column.bounds
     if column.kind is Kind.DOUBLE or column.ints is None or not column.ints.any():
@@ -130,9 +130,9 @@ def _int_bounds(column: Column) -> tuple[int, int]:
     return int(whole.min()), int(whole.max())
 
 
-def negate(column: Column) -> Column:
+def negate_column(column: Column) -> Column:
     """Unary minus. Raises Unsuited."""
-    column = as_numbers(column)
+    column = to_numbers(column)
     if column.kind is Kind.NULL:
         return NULL_COLUMN
     if column.kind is Kind.U64 or (column.kind is Kind.I64 and column.bounds[0] < -_MAX_INT64):

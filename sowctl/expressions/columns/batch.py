@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions.columns.column import Column, column_of
+from sowctl.expressions.columns.column import Column, build_column
 from sowctl.values.fields import Row, SlotValue
 
 
@@ -20,7 +20,7 @@ class SlotBatch:
         self._columns: dict[tuple[bool, int], Column] = {}
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0
     ) -> SlotBatch:
         """The batch of rows of ``slots`` values; ``previous`` are those of stored records, ``before`` values each."""
@@ -32,26 +32,26 @@ class SlotBatch:
             [[row[place] for row in stored] for place in range(before)],
         )
 
-    def column(self, slot: int, *, previous: bool = False) -> Column:
+    def read_column(self, slot: int, *, previous: bool = False) -> Column:
         """The column of a slot."""
         key = (previous, slot)
         # Made when a step asks: a slot that only the row evaluator needs costs no array.
         if key not in self._columns:
-            self._columns[key] = column_of((self._previous if previous else self._lists)[slot])
+            self._columns[key] = build_column((self._previous if previous else self._lists)[slot])
         return self._columns[key]
 
-    def build(self) -> SlotBatch:
+    def build_columns(self) -> SlotBatch:
         """Make all columns now."""
         for slot in range(len(self._lists)):
-            self.column(slot)
+            self.read_column(slot)
         for slot in range(len(self._previous)):
-            self.column(slot, previous=True)
+            self.read_column(slot, previous=True)
         return self
 
-    def rows(self) -> list[Row]:
+    def read_rows(self) -> list[Row]:
         """The messages as rows."""
         return list(zip(*self._lists, strict=True)) if self._lists else [()] * self.size
 
-    def previous_rows(self) -> list[Row | None]:
+    def read_previous_rows(self) -> list[Row | None]:
         """The stored records as rows."""
         return list(zip(*self._previous, strict=True)) if self._previous else [None] * self.size

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sowctl.values.compare import first
-from sowctl.values.fields import Number, Scalar, SlotValue, Values
+from sowctl.values.fields import Number, Scalar, SlotValue, ValueList
+from sowctl.values.scalars import to_scalar
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _NONE_TYPE = type(None)
@@ -24,7 +24,7 @@ MAX_EXACT_INTEGER = 1 << 53
 
 
 class Kind(Enum):
-    """What a column holds besides NULLs."""
+    """The kind of the values of a column, NULLs aside."""
 
     NULL = "nothing but NULL"
     BOOL = "Booleans"
@@ -105,7 +105,7 @@ class Column:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every Integer of a whole kind is a Double."""
+        """Return whether every Integer of a whole kind is a Double."""
         low, high = self.bounds
         return low >= -MAX_EXACT_INTEGER and high <= MAX_EXACT_INTEGER
 
@@ -118,11 +118,11 @@ class Column:
     @cached_property
     def _first_values(self) -> Column:
         if self.kind is not Kind.ROWS and not self.texts:
-            return self.bare()
+            return self.strip_source()
         assert self.source is not None
-        return column_of_firsts(self.source, constant=self.constant)
+        return build_scalar_column(self.source, constant=self.constant)
 
-    def bare(self) -> Column:
+    def strip_source(self) -> Column:
         """The column without the slot values it was made of, so without original texts."""
         if self.source is None:
             return self
@@ -131,7 +131,7 @@ class Column:
         own.constant = self.constant
         return own
 
-    def values(self) -> Sequence[SlotValue]:
+    def read_values(self) -> Sequence[SlotValue]:
         """The slot values, one per row; a single one of a constant."""
         if self.source is not None:
             return self.source
@@ -147,22 +147,22 @@ class Column:
             found = [None if null else value for value, null in zip(found, self.nulls.tolist(), strict=True)]
         return found
 
-    def repeated(self, size: int) -> Sequence[SlotValue]:
+    def repeat_values(self, size: int) -> Sequence[SlotValue]:
         """The slot values of ``size`` rows."""
-        return list(repeat(self.values()[0], size)) if self.constant else self.values()
+        return list(repeat(self.read_values()[0], size)) if self.constant else self.read_values()
 
-    def mask(self, size: int) -> Array:
+    def build_mask(self, size: int) -> Array:
         """Of BOOL and NULL columns: where the value is TRUE, one place per row."""
         found = np.zeros(1, np.bool_) if self.kind is Kind.NULL else self.data
         return np.broadcast_to(found, (size,)) if len(found) != size else found
 
 
-def code_type(words: int) -> Any:
+def choose_code_type(words: int) -> Any:
     """The smallest type of numpy for the codes of so many words and the one of NULL behind them."""
     return np.uint8 if words < 255 else np.uint16 if words < 65_535 else np.int32
 
 
-def booleans(mask: Array, nulls: Array | None = None) -> Column:
+def build_truth_column(mask: Array, nulls: Array | None = None) -> Column:
     """A column of truths. ``mask`` must be False where ``nulls``; an array of size 1 is a constant."""
     size = len(mask)
     if nulls is not None and not nulls.any():
@@ -177,42 +177,44 @@ NULL_COLUMN = Column(Kind.NULL, 1, constant=True)
 """The constant NULL."""
 
 
-def either(a: Array | None, b: Array | None) -> Array | None:
-    """Where one of two is True; None stands for nowhere."""
+def unite_masks(a: Array | None, b: Array | None) -> Array | None:
+    """Return the mask of the places where one of two masks is True; None stands for nowhere."""
     if a is None or b is None:
         return b if a is None else a
     return a | b
 
 
-def column_of(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
+def build_column(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
     """The column of slot values. One value may be a ``constant``."""
     kinds = set(map(type, values))
-    if Values not in kinds:
-        return _of_scalars(values, kinds, values, constant)  # type: ignore[arg-type]  # there is no list
-    lists = [value for value in values if type(value) is Values]
+    if ValueList not in kinds:
+        return _build_from_scalars(values, kinds, values, constant)  # type: ignore[arg-type]  # there is no list
+    lists = [value for value in values if type(value) is ValueList]
     if any(value.dropped or len(value.items) > 1 for value in lists):
         # A comparison sees all values of a list, and an array of numpy has room for one.
         return Column(Kind.ROWS, len(values), source=values, constant=constant)
-    firsts = [first(value) for value in values]
-    column = _of_scalars(firsts, set(map(type, firsts)), values, constant)
+    firsts = [to_scalar(value) for value in values]
+    column = _build_from_scalars(firsts, set(map(type, firsts)), values, constant)
     # Lists of one value at most compare like their values. The slot values stay, because functions of whole lists tell
     # an empty list from a NULL.
     column.source, column.listed = values, True
     return column
 
 
-def column_of_firsts(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
+def build_scalar_column(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
     """The column of the first values of slot values."""
-    firsts = [first(value) for value in values]
-    return _of_scalars(firsts, set(map(type, firsts)), firsts, constant)
+    firsts = [to_scalar(value) for value in values]
+    return _build_from_scalars(firsts, set(map(type, firsts)), firsts, constant)
 
 
-def constant_of(value: Scalar) -> Column:
+def build_constant(value: Scalar) -> Column:
     """A literal."""
-    return NULL_COLUMN if value is None else column_of([value], constant=True)
+    return NULL_COLUMN if value is None else build_column([value], constant=True)
 
 
-def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[SlotValue], constant: bool) -> Column:
+def _build_from_scalars(
+    values: Sequence[Scalar], kinds: set[type], source: Sequence[SlotValue], constant: bool
+) -> Column:
     size = len(values)
     # NULL goes with every kind.
     kinds = kinds - {_NONE_TYPE}
@@ -221,12 +223,12 @@ def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[Slo
         return Column(Kind.NULL, size, constant=constant)
     column: Column | None = None
     if kinds <= {str, bytes}:
-        column = _of_strings(values, str in kinds)
+        column = _build_from_strings(values, str in kinds)
     # Booleans among numbers are no column of numbers: TRUE and 1 are equal but have different texts.
     elif kinds == {bool}:
-        column = _of_plain(Kind.BOOL, values, np.bool_, False)
+        column = _build_plain(Kind.BOOL, values, np.bool_, False)
     elif kinds <= {int, float, Number}:
-        column = _of_numbers(values, kinds, source)
+        column = _build_from_numbers(values, kinds, source)
     if column is None:
         # What fits no array stays as it is and is evaluated row by row.
         column = Column(Kind.ROWS, size, source=source)
@@ -234,7 +236,7 @@ def _of_scalars(values: Sequence[Scalar], kinds: set[type], source: Sequence[Slo
     return column
 
 
-def _of_strings(values: Sequence[Any], decoded: bool) -> Column:
+def _build_from_strings(values: Sequence[Any], decoded: bool) -> Column:
     index = dict.fromkeys(values)
     index.pop(None, None)
     if decoded:
@@ -253,7 +255,7 @@ def _of_strings(values: Sequence[Any], decoded: bool) -> Column:
     places[None] = nothing
     if not words:
         return Column(Kind.NULL, len(values))
-    data = np.fromiter(map(places.__getitem__, values), code_type(len(words)), len(values))
+    data = np.fromiter(map(places.__getitem__, values), choose_code_type(len(words)), len(values))
     return Column(Kind.STRING, len(values), data, words=words)
 
 
@@ -263,59 +265,59 @@ def _find_nulls(values: Sequence[Any]) -> Array | None:
     return np.fromiter((value is None for value in values), np.bool_, len(values))
 
 
-def _of_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
+def _build_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
     nulls = _find_nulls(values)
     # The array has a number in NULL places, too: see the invariants at the top of the module.
     filled = values if nulls is None else [blank if value is None else value for value in values]
     return Column(kind, len(values), np.array(filled, dtype), nulls)
 
 
-def _of_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotValue]) -> Column | None:
+def _build_from_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotValue]) -> Column | None:
     texts = Number in kinds
     # Numbers are compared and computed by their values; their texts stay in ``source`` for what asks for them.
     if texts:
         values = [value.value if type(value) is Number else value for value in values]
         kinds = set(map(type, values)) - {_NONE_TYPE}
-    column = _of_kinds(values, kinds)
+    column = _build_by_kinds(values, kinds)
     if column is not None and texts:
         column.source, column.texts = source, True
     return column
 
 
-def _of_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
+def _build_by_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
     if kinds == {float}:
-        return _of_plain(Kind.DOUBLE, values, np.float64, np.nan)
+        return _build_plain(Kind.DOUBLE, values, np.float64, np.nan)
     # Integers keep 64 bits; together with Doubles they stay Integers only where every one is exact as a Double.
     whole = [value for value in values if type(value) is int]
     low, high = min(whole), max(whole)
     # One range decides for the whole column, so that the kernels never ask each value.
     if kinds == {int}:
         if high < 1 << 63:
-            return _of_plain(Kind.I64, values, np.int64, 0)
-        return _of_plain(Kind.U64, values, np.uint64, 0) if low >= 0 else None
+            return _build_plain(Kind.I64, values, np.int64, 0)
+        return _build_plain(Kind.U64, values, np.uint64, 0) if low >= 0 else None
     if low < -MAX_EXACT_INTEGER or high > MAX_EXACT_INTEGER:
         return None
-    column = _of_plain(Kind.NUMBER, values, np.float64, np.nan)
+    column = _build_plain(Kind.NUMBER, values, np.float64, np.nan)
     column.ints = np.fromiter((type(value) is int for value in values), np.bool_, len(values))
     return column
 
 
-def over_words(column: Column, function: Callable[[bytes | None], SlotValue]) -> Column:
-    """What ``function`` makes of every distinct text of a STRING column and of NULL, put in the places of the texts."""
-    return spread(column, [function(word) for word in column.words] + [function(None)])
+def map_words(column: Column, function: Callable[[bytes | None], SlotValue]) -> Column:
+    """Apply ``function`` to every distinct text of a STRING column and to NULL, and spread the results."""
+    return spread_results(column, [function(word) for word in column.words] + [function(None)])
 
 
-def spread(column: Column, results: Sequence[SlotValue]) -> Column:
+def spread_results(column: Column, results: Sequence[SlotValue]) -> Column:
     """The results for the distinct texts of a STRING column, the last one for NULL, in the places of the texts."""
     # The results for a few words are made into a small column first, which tells the kind of the large one.
-    table = column_of(results)
+    table = build_column(results)
     if table.kind is Kind.NULL:
         return Column(Kind.NULL, column.size, constant=column.constant)
     # The results stand in a table that the codes of the texts index, NULL's code being the last one.
     codes = column.data
     # Results without an array, or with original texts, are put in their places one by one.
     if table.kind is Kind.ROWS or table.source is not None:
-        return column_of(list(map(results.__getitem__, codes.tolist())), constant=column.constant)
+        return build_column(list(map(results.__getitem__, codes.tolist())), constant=column.constant)
     nulls = table.nulls
     return Column(
         table.kind,

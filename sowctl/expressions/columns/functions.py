@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sowctl.expressions.columns.arithmetic import as_numbers
+from sowctl.expressions.columns.arithmetic import to_numbers
 from sowctl.expressions.columns.column import FLOAT_KINDS, MAX_EXACT_INTEGER, Array, Column, Kind, Unsuited
 
 
@@ -28,7 +28,7 @@ def _like_kernel(column: Column, data: Array) -> Column:
 def _make_rounding_kernel(rounding: Callable[[Array], Array]) -> Callable[[Column], Column]:
     def run(column: Column) -> Column:
         if column.kind in (Kind.I64, Kind.U64):
-            return column.bare()
+            return column.strip_source()
         with np.errstate(invalid="ignore"):
             data = rounding(column.data)
             present = data if column.nulls is None else data[~column.nulls]
@@ -73,7 +73,7 @@ _KERNEL_FUNCTIONS: dict[str, Callable[[Column], Column]] = {
 KERNEL_NAMES = frozenset(_KERNEL_FUNCTIONS)
 
 
-def apply(name: str, argument: Column) -> Column:
+def apply_function(name: str, argument: Column) -> Column:
     """``name(argument)`` for a name of ``KERNEL_NAMES``. Raises Unsuited."""
-    column = as_numbers(argument)
+    column = to_numbers(argument)
     return column if column.kind is Kind.NULL else _KERNEL_FUNCTIONS[name](column)

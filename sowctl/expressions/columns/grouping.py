@@ -1,4 +1,6 @@
-"""Grouping on columns: the same groups as :meth:`Projection.add` makes row by row, from many messages at once."""
+"""Grouping on columns: the same groups as :meth:`Projection.add_messages` makes row by row, from many messages at
+once.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +12,29 @@ import numpy as np
 
 from sowctl.errors import SowError
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import NUMERIC_KINDS, Array, Column, Kind, column_of
+from sowctl.expressions.columns.column import NUMERIC_KINDS, Array, Column, Kind, build_column
 from sowctl.expressions.columns.program import ColumnProgram
-from sowctl.expressions.columns.sums import sums_of
-from sowctl.expressions.columns.taking import picked, stacked, taken
-from sowctl.expressions.environment import OUT_OF_TIME, Environment
+from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
+from sowctl.expressions.columns.sums import build_sums
+from sowctl.expressions.environment import TIME_LIMIT_CODE, Environment
 from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES
-from sowctl.expressions.rows.program import Value
+from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import SUM_STATES
-from sowctl.values.compare import text_of
 from sowctl.values.fields import Row
 from sowctl.values.paths import Path
+from sowctl.values.scalars import to_text
 
-_MOST_CODES = 1 << 40
-_FEW_CODES = 1 << 16
+_MAX_CODES = 1 << 40
+_MAX_COUNTING_SORT_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
 MIN_MESSAGES_PER_GROUP = 2
 """Messages per group from which on inputs are added up. COUNT, SUM and MAX of 1,000,000 joined orders in 5,000 groups,
 13,000 rows at a time: 2.8 s of processor time in lists, 2.0 added up, which also takes less memory."""
-PER_GROUP, TOGETHER = 32, 1 << 17
+WAITING_MESSAGES_PER_GROUP, MAX_WAITING_MESSAGES = 32, 1 << 17
 """Messages per group that are waited for, and messages that wait at most, a bound of memory. The same without waiting
 2.2 s; with 16, 32 and 64 per group 1.2. Three groups take 0.6 either way."""
-Known: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
+KnownColumns: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 _INTEGER_KINDS = (Kind.BOOL, Kind.I64, Kind.U64)
 
@@ -44,17 +46,17 @@ class ColumnBatch(SlotBatch):
         super().__init__([], size)
         self._columns = {(False, place): column for place, column in enumerate(columns)}
 
-    def rows(self) -> list[Row]:
+    def read_rows(self) -> list[Row]:
         """The messages as rows."""
-        columns = [column.repeated(self.size) for column in self._columns.values()]
+        columns = [column.repeat_values(self.size) for column in self._columns.values()]
         return list(zip(*columns, strict=True)) if columns else [()] * self.size
 
 
-Locate: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
+RecordLocator: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
 """Evaluates all of some rows by the function that it is given, and raises its error with the key of the record."""
 
 
-class Messages(NamedTuple):
+class MessageColumns(NamedTuple):
     """Messages to be grouped: a column for every slot of the projection, in its order, their stamps, how many.
 
     ``keys``: the SOW keys of their records as numbers, by which errors name these.
@@ -67,13 +69,13 @@ class Messages(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return len(self.txids)
 
-    def at(self, places: Any) -> Messages:
+    def take(self, places: Any) -> MessageColumns:
         """Some of them: an array of places in their order, or a slice."""
-        columns = [column if column.constant else taken(column, places) for column in self.columns]
-        return Messages(
+        columns = [column if column.constant else take_rows(column, places) for column in self.columns]
+        return MessageColumns(
             columns, self.txids[places], self.times[places], None if self.keys is None else self.keys[places]
         )
 
@@ -81,40 +83,40 @@ class Messages(NamedTuple):
 class Grouper:
     """A projection over columns, compiled once for all batches.
 
-    A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gathered`).
+    A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gather`).
     ``locate`` tells in an error which record it is about, where messages have keys.
     """
 
-    def __init__(self, projection: Projection, env: Environment, locate: Locate | None = None) -> None:
+    def __init__(self, projection: Projection, env: Environment, locate: RecordLocator | None = None) -> None:
         self.projection = projection
         self._env = env
         self._locate = locate
-        self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.parts()]
-        self._waiting: list[Messages] = []
+        self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.list_inputs()]
+        self._waiting: list[MessageColumns] = []
         self._size = self._wanted = 0
 
-    def gathered(self, messages: Messages) -> MessageBatch | None:
+    def gather(self, messages: MessageColumns) -> MessageBatch | None:
         """A batch of these messages, one at least, and of those that wait; None where they wait, too.
 
-        Messages of a batch are in the order in which they came. Raises as :meth:`batch`.
+        Messages of a batch are in the order in which they came. Raises as :meth:`build_batch`.
         """
         self._waiting.append(messages)
         self._size += messages.size
-        return self.rest() if self._size >= self._wanted else None
+        return self.flush() if self._size >= self._wanted else None
 
-    def rest(self) -> MessageBatch | None:
+    def flush(self) -> MessageBatch | None:
         """A batch of all that wait; None where nothing does."""
         held, self._waiting, self._size = self._waiting, [], 0
         if not held:
             return None
-        batch = self.batch(held[0] if len(held) == 1 else _concatenate_messages(held))
+        batch = self.build_batch(held[0] if len(held) == 1 else _concatenate_messages(held))
         # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
         # of Python in any case.
         alone = 2 * batch.count > batch.messages.size
-        self._wanted = 0 if alone else min(PER_GROUP * batch.count, TOGETHER)
+        self._wanted = 0 if alone else min(WAITING_MESSAGES_PER_GROUP * batch.count, MAX_WAITING_MESSAGES)
         return batch
 
-    def batch(self, messages: Messages) -> MessageBatch:
+    def build_batch(self, messages: MessageColumns) -> MessageBatch:
         """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
         projection = self.projection
         # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
@@ -127,63 +129,63 @@ class Grouper:
         try:
             values = [self._evaluate_value(part, program, known, messages.size) for part, program in self._programs]
         except SowError as error:
-            if error.code != OUT_OF_TIME:
-                self._env.recount(steps)
+            if error.code != TIME_LIMIT_CODE:
+                self._env.reset_steps(steps)
                 self._name_record(messages)
             raise
         return MessageBatch(projection, messages, values[: projection.width], values[projection.width :])
 
-    def _name_record(self, messages: Messages) -> None:
+    def _name_record(self, messages: MessageColumns) -> None:
         """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
         if self._locate is None or messages.keys is None:
             return
         # Columns are evaluated part by part, and of a record of each part the first that fails is another one.
         order = np.argsort(messages.keys, kind="stable")
-        rows = ColumnBatch(messages.columns, messages.size).rows()
+        rows = ColumnBatch(messages.columns, messages.size).read_rows()
         rows = [rows[place] for place in order.tolist()]
         keys = [key.to_bytes(8, "big") for key in messages.keys[order].tolist()]
-        self._locate(lambda part: self.projection.read(rows[part], self._env), keys)
+        self._locate(lambda part: self.projection.compute_inputs(rows[part], self._env), keys)
 
-    def _evaluate_value(self, value: Value, program: ColumnProgram, known: Known, size: int) -> Column:
+    def _evaluate_value(self, value: CompiledValue, program: ColumnProgram, known: KnownColumns, size: int) -> Column:
         columns = [known[slot.path, source] for slot, source in zip(value.slots, value.sources, strict=True)]
-        return program.column(ColumnBatch(columns, size), self._env)
+        return program.evaluate_column(ColumnBatch(columns, size), self._env)
 
 
-def _concatenate_messages(several: Sequence[Messages]) -> Messages:
-    columns = [stacked(some) for some in zip(*(messages.columns for messages in several), strict=True)]
+def _concatenate_messages(several: Sequence[MessageColumns]) -> MessageColumns:
+    columns = [concatenate_columns(some) for some in zip(*(messages.columns for messages in several), strict=True)]
     txids, times = [messages.txids for messages in several], [messages.times for messages in several]
     keys = [messages.keys for messages in several if messages.keys is not None]
     whole = np.concatenate(keys) if len(keys) == len(several) else None
-    return Messages(columns, np.concatenate(txids), np.concatenate(times), whole)
+    return MessageColumns(columns, np.concatenate(txids), np.concatenate(times), whole)
 
 
 class MessageBatch:
     """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
 
     def __init__(
-        self, projection: Projection, messages: Messages, keys: Sequence[Column], inputs: Sequence[Column]
+        self, projection: Projection, messages: MessageColumns, keys: Sequence[Column], inputs: Sequence[Column]
     ) -> None:
         self._projection = projection
         self._inputs = inputs
         self.messages = messages
-        self.codes, self.count = numbered(keys, messages.size)
+        self.codes, self.count = number_groups(keys, messages.size)
         self._latest = _find_latest(self)
         # The latest message stands for the group's key, too: all of its messages have the same texts.
-        self._keys = [picked(column, self._latest) for column in keys]
+        self._keys = [take_values(column, self._latest) for column in keys]
 
-    def keys(self) -> list[GroupKey]:
+    def list_keys(self) -> list[GroupKey]:
         """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
-        texts = [list(map(text_of, values)) for values in self._keys]
+        texts = [list(map(to_text, values)) for values in self._keys]
         return list(zip(*texts, strict=True)) if texts else [()]
 
-    def add(self, groups: dict[GroupKey, GroupState]) -> int:
+    def add_to_groups(self, groups: dict[GroupKey, GroupState]) -> int:
         """Process the messages: each is added to the group of its key. How many inputs the groups got in lists.
 
         Of equal stamps the message that comes later is the later one, as row by row.
         """
         projection, messages, latest = self._projection, self.messages, self._latest
         states = []
-        for key in self.keys():
+        for key in self.list_keys():
             state = groups.get(key)
             if state is None:
                 state = groups[key] = GroupState(len(projection.aggregates))
@@ -191,34 +193,34 @@ class MessageBatch:
         listed = 0
         for number, (call, column) in enumerate(zip(projection.aggregates, self._inputs, strict=True)):
             listed += _add_inputs(states, number, call.name, column, self)
-        columns = [picked(column, latest) for column in messages.columns]
+        columns = [take_values(column, latest) for column in messages.columns]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
         counts = np.bincount(self.codes, minlength=self.count).tolist()
-        for state, stamp, row, count in zip(states, self.stamps(latest), rows, counts, strict=False):
+        for state, stamp, row, count in zip(states, self.read_stamps(latest), rows, counts, strict=False):
             state.size += count
             # An earlier batch may have held a later update; its fields then stay.
             if stamp >= state.stamp:
                 state.stamp, state.row = stamp, row
         return listed
 
-    def stamps(self, places: Array) -> list[tuple[int, int]]:
+    def read_stamps(self, places: Array) -> list[tuple[int, int]]:
         """Txid and time of the messages at some places."""
         txids, times = self.messages.txids, self.messages.times
         return list(zip(txids[places].tolist(), times[places].tolist(), strict=True))
 
 
 def add_columns(
-    projection: Projection, groups: dict[GroupKey, GroupState], messages: Messages, env: Environment
+    projection: Projection, groups: dict[GroupKey, GroupState], messages: MessageColumns, env: Environment
 ) -> None:
-    """Process messages as :meth:`Projection.add` does. Raises LimitError ``SOW-EXP-030`` for a pattern."""
+    """Process messages as :meth:`Projection.add_messages` does. Raises LimitError ``SOW-EXP-030`` for a pattern."""
     if messages.size:
-        Grouper(projection, env).batch(messages).add(groups)
+        Grouper(projection, env).build_batch(messages).add_to_groups(groups)
 
 
 def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: MessageBatch) -> int:
     """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
     if name in SUM_STATES and len(batch.codes) >= MIN_MESSAGES_PER_GROUP * batch.count:
-        sums = sums_of(name, column, batch.codes, batch.count)
+        sums = build_sums(name, column, batch.codes, batch.count)
         if sums is not None:
             for state, one in zip(states, sums, strict=True):
                 known = state.sums.get(number)
@@ -228,12 +230,12 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
                     known.merge(one)  # type: ignore[arg-type]  # of one aggregate call, so of one class
             return 0
     if column.constant and column.kind is not Kind.NULL:
-        column = column_of(column.repeated(len(batch.codes)))
+        column = build_column(column.repeat_values(len(batch.codes)))
     ordered = name in ORDERED_AGGREGATES
     places = _find_needed_inputs(name, column, batch)
     bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
-    values: Any = picked(column, places)
-    stamps = batch.stamps(places) if ordered else []
+    values: Any = take_values(column, places)
+    stamps = batch.read_stamps(places) if ordered else []
     for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
         if start == stop:
             continue
@@ -252,32 +254,32 @@ def _find_needed_inputs(name: str, column: Column, batch: MessageBatch) -> Array
     if column.kind is Kind.NULL:
         return np.zeros(0, np.int64)
     if column.kind is Kind.ROWS:
-        places = np.flatnonzero(np.fromiter((value is not None for value in column.values()), np.bool_, size))
+        places = np.flatnonzero(np.fromiter((value is not None for value in column.read_values()), np.bool_, size))
     else:
         places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
     if name == "ANY":
         places = places[_find_edges(batch.messages, places, batch.codes[places], latest=True)]
     # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both. Which of
     # numbers is the least or greatest is told by their values alone: of equal ones the first counts, with its text.
-    elif name not in SUM_STATES and len(places) and (column.source is None or _by_value(name, column)):
+    elif name not in SUM_STATES and len(places) and (column.source is None or _is_by_value(name, column)):
         codes = batch.codes[places]
-        if _by_value(name, column):
+        if _is_by_value(name, column):
             places = places[_find_extremes(column.data[places], codes, batch.count, greatest=name == "MAX")]
             codes = batch.codes[places]
         else:
             codes = _densify_codes(_combine_codes(codes, _encode_column(column, size)[places]))[0]
         places = places[_find_edges(batch.messages, places, codes, latest=False)]
     # Stable: the messages of a group keep the order in which they came.
-    return places[_by_code(batch.codes[places])]
+    return places[_sort_codes(batch.codes[places])]
 
 
-def _by_value(name: str, column: Column) -> bool:
-    """Whether an aggregate asks for the least or greatest of numbers that stand in the column's array."""
+def _is_by_value(name: str, column: Column) -> bool:
+    """Return whether an aggregate asks for the least or greatest of the numbers in the column's array."""
     return name in ("MIN", "MAX") and column.kind in NUMERIC_KINDS and not column.listed
 
 
 def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
-    """Where the least or greatest number of a group stands; of NaNs, where there are any."""
+    """Return the place of the least or greatest number of each group; of a NaN, where there are any."""
     if data.dtype == np.bool_:
         data = data.view(np.uint8)
     found = np.empty(groups, data.dtype)
@@ -289,9 +291,9 @@ def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) ->
     return np.flatnonzero((data == best) | (data != data))
 
 
-def _by_code(codes: Array) -> Array:
+def _sort_codes(codes: Array) -> Array:
     """The order of codes, equal ones as they come."""
-    few = codes.dtype.itemsize > 2 and bool(len(codes)) and int(codes.max()) < _FEW_CODES
+    few = codes.dtype.itemsize > 2 and bool(len(codes)) and int(codes.max()) < _MAX_COUNTING_SORT_CODES
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
@@ -303,8 +305,8 @@ def _find_latest(batch: MessageBatch) -> Array:
     return found
 
 
-def _find_edges(messages: Messages, places: Array | None, codes: Array, *, latest: bool) -> Array:
-    """Where among ``places`` (None: all) the latest message of each code stands, or the earliest.
+def _find_edges(messages: MessageColumns, places: Array | None, codes: Array, *, latest: bool) -> Array:
+    """Return the place, among ``places`` (None: all), of the latest or earliest message of each code.
 
     Of equal stamps that is the last, or the first. In ascending order.
     """
@@ -326,7 +328,7 @@ def _find_edges(messages: Messages, places: Array | None, codes: Array, *, lates
     return np.sort(found[order[np.append(chosen[1:] != chosen[:-1], True)]])
 
 
-def numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
+def number_groups(keys: Sequence[Column], size: int) -> tuple[Array, int]:
     """One number per message for its whole key, which messages of a group share, and how many numbers there are.
 
     Numbers have no gaps. Keys of one group have the same texts.
@@ -343,7 +345,7 @@ def numbered(keys: Sequence[Column], size: int) -> tuple[Array, int]:
 def _densify_codes(codes: Array) -> tuple[Array, int]:
     """Numbers without gaps in the place of codes, and how many there are."""
     most = int(codes.max()) + 1
-    if most > max(_FEW_CODES, 4 * len(codes)):
+    if most > max(_MAX_COUNTING_SORT_CODES, 4 * len(codes)):
         known, codes = np.unique(codes, return_inverse=True)
         return codes, len(known)
     there = np.bincount(codes, minlength=most) > 0
@@ -357,7 +359,7 @@ def _combine_codes(codes: Array, more: Array) -> Array:
     """One code for each pair of codes."""
     wide = int(more.max()) + 1
     codes, more = codes.astype(np.int64), more.astype(np.int64)
-    if (int(codes.max()) + 1) * wide > _MOST_CODES:
+    if (int(codes.max()) + 1) * wide > _MAX_CODES:
         # Numbered anew from 0 before the product of the two ranges could overflow.
         codes = np.unique(codes, return_inverse=True)[1]
     found: Array = codes * wide + more
@@ -373,7 +375,7 @@ def _encode_column(column: Column, size: int) -> Array:
         return column.data
     if column.kind is Kind.ROWS or column.texts:
         known: dict[Any, int] = {}
-        texts = map(text_of, column.values())
+        texts = map(to_text, column.read_values())
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
     # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text. All NaNs
     # have one text, whatever their bits.

@@ -6,35 +6,44 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sowctl.expressions.columns.column import FLOAT_KINDS, Array, Column, Kind, booleans, column_of, either, over_words
-from sowctl.values.compare import truth_of
+from sowctl.expressions.columns.column import (
+    FLOAT_KINDS,
+    Array,
+    Column,
+    Kind,
+    build_column,
+    build_truth_column,
+    map_words,
+    unite_masks,
+)
+from sowctl.values.scalars import to_truth
 
 
-def truth(column: Column) -> Column:
+def to_truths(column: Column) -> Column:
     """The truths of a column's first values: BOOL or NULL."""
     column = column.scalars
     if column.kind in (Kind.BOOL, Kind.NULL):
         return column
     if column.kind is Kind.STRING:
         # A text has the truth of its numeric reading, asked once per distinct text.
-        return over_words(column, truth_of)
+        return map_words(column, to_truth)
     if column.kind is Kind.ROWS:
-        return column_of([truth_of(value) for value in column.values()], constant=column.constant)
+        return build_column([to_truth(value) for value in column.read_values()], constant=column.constant)
     # NaN is neither true nor false: its truth is NULL.
     mask = column.data != 0
     nulls = column.nulls
     if column.kind in FLOAT_KINDS:
         nulls = np.isnan(column.data)
         mask &= ~nulls
-    return booleans(mask, nulls)
+    return build_truth_column(mask, nulls)
 
 
-def conjunction(operands: Sequence[Column]) -> Column:
+def evaluate_and(operands: Sequence[Column]) -> Column:
     """``a AND b AND ...``: NULL on the left stays NULL."""
     return _fold_chain(operands, False)
 
 
-def disjunction(operands: Sequence[Column]) -> Column:
+def evaluate_or(operands: Sequence[Column]) -> Column:
     """``a OR b OR ...``: NULL on the left stays NULL, whatever follows."""
     return _fold_chain(operands, True)
 
@@ -42,52 +51,52 @@ def disjunction(operands: Sequence[Column]) -> Column:
 def _fold_chain(operands: Sequence[Column], decided: bool) -> Column:
     """``decided`` is the truth that ends the chain."""
     # From left to right, as rows do it: NULL decides differently on the two sides.
-    result = truth(operands[0])
+    result = to_truths(operands[0])
     for operand in operands[1:]:
-        result = _combine_pair(result, truth(operand), decided)
+        result = _combine_pair(result, to_truths(operand), decided)
     return result
 
 
 def _combine_pair(a: Column, b: Column, decided: bool) -> Column:
-    x, y = _true_places(a), _true_places(b)
+    x, y = _find_trues(a), _find_trues(b)
     mask = x | y if decided else x & y
     if a.nulls is None and b.nulls is None:
-        return booleans(mask)
+        return build_truth_column(mask)
     # The right operand counts only where the left one leaves the chain open: TRUE in AND, FALSE in OR. A NULL on the
     # left stays, so it also closes the chain.
     undecided = ~x if decided else x
     if a.nulls is not None:
         mask = mask & ~a.nulls
         undecided = undecided & ~a.nulls
-    nulls = either(a.nulls, None if b.nulls is None else undecided & b.nulls)
-    return booleans(mask, nulls)
+    nulls = unite_masks(a.nulls, None if b.nulls is None else undecided & b.nulls)
+    return build_truth_column(mask, nulls)
 
 
-def _true_places(column: Column) -> Array:
+def _find_trues(column: Column) -> Array:
     return np.zeros(1, np.bool_) if column.kind is Kind.NULL else column.data
 
 
-def negation(column: Column) -> Column:
+def evaluate_not(column: Column) -> Column:
     """``NOT a``."""
-    column = truth(column)
-    mask = ~_true_places(column)
-    return booleans(mask if column.nulls is None else mask & ~column.nulls, column.nulls)
+    column = to_truths(column)
+    mask = ~_find_trues(column)
+    return build_truth_column(mask if column.nulls is None else mask & ~column.nulls, column.nulls)
 
 
-def null_places(column: Column) -> Array:
-    """Where the value is NULL; not of ROWS columns."""
+def find_nulls(column: Column) -> Array:
+    """Return the mask of the NULLs; not of ROWS columns."""
     return column.nulls if column.nulls is not None else np.zeros(1, np.bool_)
 
 
-def nan_places(column: Column) -> Array:
-    """Where the value is a NaN number; not of ROWS columns."""
+def find_nans(column: Column) -> Array:
+    """Return the mask of the NaN numbers; not of ROWS columns."""
     if column.kind not in FLOAT_KINDS:
         return np.zeros(1, np.bool_)
     found = np.isnan(column.data)
     return found if column.nulls is None else found & ~column.nulls
 
 
-def choose(where: Array, a: Column, b: Column, size: int) -> Column:
+def choose_values(where: Array, a: Column, b: Column, size: int) -> Column:
     """The scalar of ``a`` where ``where``, else that of ``b``."""
     a, b = a.scalars, b.scalars
     # A constant condition chooses a whole column.
@@ -95,8 +104,8 @@ def choose(where: Array, a: Column, b: Column, size: int) -> Column:
         return a if where[0] else b
     # Original texts of numbers have no place in arrays; the choice is then made value by value.
     if a.texts or b.texts or (joined := _choose_same_kind(where, a, b, size)) is None:
-        pairs = zip(where.tolist(), a.repeated(size), b.repeated(size), strict=True)
-        return column_of([x if first else y for first, x, y in pairs])
+        pairs = zip(where.tolist(), a.repeat_values(size), b.repeat_values(size), strict=True)
+        return build_column([x if first else y for first, x, y in pairs])
     return joined
 
 
@@ -112,7 +121,7 @@ def _choose_same_kind(where: Array, a: Column, b: Column, size: int) -> Column |
     else:
         return None
     if kind is Kind.STRING:
-        return _chosen_words(where, a, b)
+        return _choose_words(where, a, b)
     if kind is Kind.NULL:
         return Column(Kind.NULL, size)
     # A column of NULLs has no array; a single blank stands for it and is repeated by numpy.
@@ -120,10 +129,10 @@ def _choose_same_kind(where: Array, a: Column, b: Column, size: int) -> Column |
         [np.nan if kind in FLOAT_KINDS else 0], np.float64 if kind in FLOAT_KINDS else _kind_dtype(kind)
     )
     data = np.where(where, *[blank if c.kind is Kind.NULL else c.data for c in (a, b)])
-    nulls = np.where(where, null_places(a), null_places(b))
+    nulls = np.where(where, find_nulls(a), find_nulls(b))
     if kind in FLOAT_KINDS:
         data[nulls] = np.nan
-    ints = np.where(where, _integer_operand(a), _integer_operand(b)) if kind is Kind.NUMBER else None
+    ints = np.where(where, _to_integers(a), _to_integers(b)) if kind is Kind.NUMBER else None
     return Column(kind, size, data, nulls if nulls.any() else None, ints=ints)
 
 
@@ -131,14 +140,14 @@ def _kind_dtype(kind: Kind) -> type:
     return {Kind.BOOL: np.bool_, Kind.I64: np.int64, Kind.U64: np.uint64}[kind]
 
 
-def _integer_operand(column: Column) -> Array:
+def _to_integers(column: Column) -> Array:
     if column.ints is not None:
         return column.ints
     places = np.full(1, column.kind is Kind.I64)
     return places if column.nulls is None else places & ~column.nulls
 
 
-def _chosen_words(where: Array, a: Column, b: Column) -> Column:
+def _choose_words(where: Array, a: Column, b: Column) -> Column:
     # Both sides are numbered anew in one list of words; the code behind the last word is NULL's.
     codes = {word: number for number, word in enumerate(dict.fromkeys([*a.words, *b.words]))}
     sides = [np.array([*map(codes.__getitem__, side.words), len(codes)], np.int32)[side.data] for side in (a, b)]

@@ -8,23 +8,31 @@ import numpy as np
 from msgspec import Struct
 
 from sowctl.errors import LimitError
-from sowctl.expressions.check import NO_FUNCTIONS
-from sowctl.expressions.columns import arithmetic, comparing, functions, logic
+from sowctl.expressions.checker import NO_FUNCTIONS
+from sowctl.expressions.columns import arithmetic, comparison, functions, logic
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.byrows import OneNode
-from sowctl.expressions.columns.column import Array, Column, Kind, Unsuited, booleans, column_of, constant_of
-from sowctl.expressions.compile import Filter, compile_filter, compile_value
-from sowctl.expressions.environment import OUT_OF_TIME, Environment, Header
+from sowctl.expressions.columns.column import (
+    Array,
+    Column,
+    Kind,
+    Unsuited,
+    build_column,
+    build_constant,
+    build_truth_column,
+)
+from sowctl.expressions.columns.fallback import NodeFallback
+from sowctl.expressions.compiler import Filter, compile_filter, compile_value
+from sowctl.expressions.environment import TIME_LIMIT_CODE, Environment, Header
 from sowctl.expressions.functions import Function
-from sowctl.expressions.rewrites.rewrite import AppliedRewrite, conjuncts, rewrite
-from sowctl.expressions.rows.arithmetic import OPERATORS, negate
-from sowctl.expressions.rows.comparing import COMPARISONS
-from sowctl.expressions.rows.program import Compiled, Value
+from sowctl.expressions.rewrites.rewriter import AppliedRewrite, list_conjuncts, rewrite_expression
+from sowctl.expressions.rows.arithmetic import OPERATORS, negate_value
+from sowctl.expressions.rows.comparison import COMPARISONS
+from sowctl.expressions.rows.program import CompiledExpression, CompiledValue
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import BoundExceededError
-from sowctl.expressions.syntax.trees import walk_up
-from sowctl.values.compare import is_null
+from sowctl.expressions.syntax.trees import walk_bottom_up
 from sowctl.values.fields import Row, Slot
+from sowctl.values.scalars import is_null
 
 _MAX_SHOWN_CHARACTERS = 60
 
@@ -39,43 +47,43 @@ class _SlotStep(Struct, frozen=True):
 class ColumnProgram:
     """The columnar evaluator of one compiled filter or value."""
 
-    def __init__(self, compiled: Compiled, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
+    def __init__(self, compiled: CompiledExpression, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
         self.compiled = compiled
         pairs = zip(compiled.slots, compiled.sources, strict=True)
         # A qualifier belongs to a field's identity: two topics of a join may have fields of one name.
         slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
-        self._steps: list[Column | _SlotStep | OneNode] = []
+        self._steps: list[Column | _SlotStep | NodeFallback] = []
         # Operands come before what they belong to, so the steps run on a stack of columns. The rewrites bring in no new
         # field: every one of them is among the slots of the compiled expression.
-        for node in walk_up(rewrite(compiled.node)) if compiled.node is not None else ():
+        for node in walk_bottom_up(rewrite_expression(compiled.node)) if compiled.node is not None else ():
             if isinstance(node, n.Literal):
-                self._steps.append(constant_of(node.value or None if isinstance(node.value, bytes) else node.value))
+                self._steps.append(build_constant(node.value or None if isinstance(node.value, bytes) else node.value))
             elif isinstance(node, n.Field) and node.modifier == "PREVIOUS":
                 self._steps.append(_SlotStep(previous[str(node.path)], True))
             elif isinstance(node, n.Field):
                 self._steps.append(_SlotStep(slots[node.qualifier, str(node.path)], False))
             elif not isinstance(node, n.Pattern):
-                self._steps.append(OneNode(node, extra))
+                self._steps.append(NodeFallback(node, extra))
         self._notes: dict[str, None] = {}
 
-    def batch(self, rows: Sequence[Row], previous: Sequence[Row | None] = ()) -> SlotBatch:
+    def build_batch(self, rows: Sequence[Row], previous: Sequence[Row | None] = ()) -> SlotBatch:
         """The batch of rows in the order of the compiled expression's slots."""
-        return SlotBatch.of_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
+        return SlotBatch.from_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
 
-    def explanation(self) -> list[str]:
-        """What of the last evaluation was left to the row evaluator, and why; nothing where all ran on columns."""
+    def list_fallbacks(self) -> list[str]:
+        """List what the last evaluation left to the row evaluator, and why; nothing where all ran on columns."""
         return list(self._notes)
 
-    def unvectorised(self) -> list[n.Node]:
+    def list_row_nodes(self) -> list[n.Node]:
         """The nodes that the row evaluator always evaluates: texts once each if only one column varies, else rows.
 
-        Which others it is given depends on what the columns hold; :meth:`explanation` tells that afterwards.
+        Which others it is given depends on what the columns hold; :meth:`list_fallbacks` tells that afterwards.
         """
-        nodes = [step.node for step in self._steps if isinstance(step, OneNode)]
+        nodes = [step.node for step in self._steps if isinstance(step, NodeFallback)]
         return [node for node in nodes if not _has_kernel(node)]
 
-    def mask(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
+    def evaluate_mask(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
         """Of a filter: one Boolean per message, whether it matches.
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
@@ -87,32 +95,34 @@ class ColumnProgram:
         try:
             # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
             # stopped.
-            return logic.truth(self._run_steps(batch, env, headers)).mask(batch.size)
+            return logic.to_truths(self._run_steps(batch, env, headers)).build_mask(batch.size)
         except LimitError as error:
-            if error.code == OUT_OF_TIME:
+            if error.code == TIME_LIMIT_CODE:
                 raise
-            env.recount(steps)
+            env.reset_steps(steps)
             # Perhaps only on a row for which the row evaluator never asks.
             assert isinstance(self.compiled, Filter)
-            found = self.compiled.matches(batch.rows(), env, headers)
+            found = self.compiled.find_matches(batch.read_rows(), env, headers)
         mask = np.zeros(batch.size, np.bool_)
         mask[found] = True
         return mask
 
-    def column(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
+    def evaluate_column(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
         """Of a value: the column of its scalars; of size 1 where it is the same for all messages.
 
-        Raises LimitError as :meth:`mask` does.
+        Raises LimitError as :meth:`evaluate_mask` does.
         """
         steps = env.steps
         try:
             return self._run_steps(batch, env, headers).scalars
         except LimitError as error:
-            if error.code == OUT_OF_TIME:
+            if error.code == TIME_LIMIT_CODE:
                 raise
-            env.recount(steps)
-            assert isinstance(self.compiled, Value)
-            return column_of(self.compiled.values(batch.rows(), env, headers, batch.previous_rows()))
+            env.reset_steps(steps)
+            assert isinstance(self.compiled, CompiledValue)
+            return build_column(
+                self.compiled.compute_values(batch.read_rows(), env, headers, batch.read_previous_rows())
+            )
 
     def _run_steps(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
         if env.limits.seconds is not None:
@@ -127,7 +137,7 @@ class ColumnProgram:
             if isinstance(step, Column):
                 stack.append(step)
             elif isinstance(step, _SlotStep):
-                stack.append(batch.column(step.place, previous=step.previous))
+                stack.append(batch.read_column(step.place, previous=step.previous))
             else:
                 # The last columns of the stack are the operands, because every operand was evaluated right before its
                 # node.
@@ -137,12 +147,12 @@ class ColumnProgram:
         return stack[0]
 
     def _evaluate_step(
-        self, step: OneNode, operands: list[Column], size: int, env: Environment, headers: Sequence[Header] | None
+        self, step: NodeFallback, operands: list[Column], size: int, env: Environment, headers: Sequence[Header] | None
     ) -> Column:
         node = step.node
         if isinstance(node, n.Logic):
             # The ways in their order: on whole columns, once per distinct text, row by row. Each gives the same values.
-            return logic.conjunction(operands) if node.operator == "AND" else logic.disjunction(operands)
+            return logic.evaluate_and(operands) if node.operator == "AND" else logic.evaluate_or(operands)
         if isinstance(node, n.Arithmetic):
             return self._evaluate_arithmetic(node, operands, size)
         why = "no vectorised form"
@@ -155,11 +165,11 @@ class ColumnProgram:
             except Unsuited as reason:
                 why = str(reason)
         # A column of texts often has few distinct ones: each is asked once.
-        found = step.over_words(operands, env)
+        found = step.evaluate_words(operands, env)
         if found is not None:
             self._note_fallback("texts", node, f"evaluated once per distinct text ({_count_words(operands)})")
             return found
-        found = step.over_rows(operands, size, env, headers)
+        found = step.evaluate_rows(operands, size, env, headers)
         if not found.constant:
             self._note_fallback("rows", node, why)
         return found
@@ -169,12 +179,12 @@ class ColumnProgram:
         for operator, right in zip(node.operators, operands[1:], strict=True):
             try:
                 # Step by step: one pair of operands that needs rows does not take the rest of the chain with it.
-                left = arithmetic.operate(operator, left, right)
+                left = arithmetic.apply_operator(operator, left, right)
             except Unsuited as reason:
                 constant = left.constant and right.constant
                 count = 1 if constant else size
-                pairs = map(OPERATORS[operator], left.repeated(count), right.repeated(count))
-                left = column_of(list(pairs), constant=constant)
+                pairs = map(OPERATORS[operator], left.repeat_values(count), right.repeat_values(count))
+                left = build_column(list(pairs), constant=constant)
                 if not constant:
                     self._note_fallback("rows", node, str(reason))
         return left
@@ -190,27 +200,27 @@ def _count_words(operands: Sequence[Column]) -> int:
 
 
 def _kernel_not(node: n.Not, operands: list[Column], size: int) -> Column:
-    return logic.negation(operands[0])
+    return logic.evaluate_not(operands[0])
 
 
 def _kernel_unary(node: n.Unary, operands: list[Column], size: int) -> Column:
     if node.operator == "-":
         if operands[0].constant:
-            return constant_of(negate(operands[0].values()[0]))
-        return arithmetic.negate(operands[0])
-    return arithmetic.as_numbers(operands[0]).bare()
+            return build_constant(negate_value(operands[0].read_values()[0]))
+        return arithmetic.negate_column(operands[0])
+    return arithmetic.to_numbers(operands[0]).strip_source()
 
 
 def _kernel_compare(node: n.Compare, operands: list[Column], size: int) -> Column:
     left, right = operands
     if left.constant and right.constant:
-        return constant_of(COMPARISONS[node.operator](left.values()[0], right.values()[0]))
+        return build_constant(COMPARISONS[node.operator](left.read_values()[0], right.read_values()[0]))
     if Kind.STRING in (left.kind, right.kind) and left.kind is not right.kind:
         text, other = (left, right) if left.kind is Kind.STRING else (right, left)
         # Texts against one number: it is cheaper to ask once for each distinct text, which Unsuited leads to.
         if not text.constant and other.constant and other.kind is not Kind.NULL:
             raise Unsuited("texts against a number")
-    return booleans(comparing.compare(node.operator, left, right))
+    return build_truth_column(comparison.compare_columns(node.operator, left, right))
 
 
 def _kernel_between(node: n.Between, operands: list[Column], size: int) -> Column:
@@ -220,8 +230,8 @@ def _kernel_between(node: n.Between, operands: list[Column], size: int) -> Colum
     if value.kind is Kind.STRING and not (low.kind is high.kind is Kind.STRING):
         raise Unsuited("texts between numbers")
     # Both tests are Booleans without NULL, so NOT BETWEEN is their complement.
-    mask = comparing.compare(">=", value, low) & comparing.compare("<=", value, high)
-    return booleans(~mask if node.negated else mask)
+    mask = comparison.compare_columns(">=", value, low) & comparison.compare_columns("<=", value, high)
+    return build_truth_column(~mask if node.negated else mask)
 
 
 def _kernel_in(node: n.In, operands: list[Column], size: int) -> Column | None:
@@ -230,26 +240,26 @@ def _kernel_in(node: n.In, operands: list[Column], size: int) -> Column | None:
     if value.constant or value.kind is Kind.STRING or not all(isinstance(item, n.Literal) for item in members):
         return None
     if value.kind is Kind.NULL:
-        return booleans(np.full(1, node.negated))
-    mask = comparing.is_among(value, [item.value for item in members if isinstance(item, n.Literal)])
-    return booleans(~mask if node.negated else mask)
+        return build_truth_column(np.full(1, node.negated))
+    mask = comparison.find_members(value, [item.value for item in members if isinstance(item, n.Literal)])
+    return build_truth_column(~mask if node.negated else mask)
 
 
 def _kernel_is(node: n.Is, operands: list[Column], size: int) -> Column:
     column = operands[0]
     if column.kind is Kind.ROWS and node.what == "NULL" and isinstance(node.operand, n.Field):
         # A bare field is NULL only if all of its values are, which the column of first values cannot tell.
-        mask = np.fromiter(map(is_null, column.values()), np.bool_, column.size)
+        mask = np.fromiter(map(is_null, column.read_values()), np.bool_, column.size)
     elif column.scalars.kind is Kind.ROWS:
         raise Unsuited("values of several kinds")
     else:
-        mask = (logic.null_places if node.what == "NULL" else logic.nan_places)(column.scalars)
-    return booleans(~mask if node.negated else mask)
+        mask = (logic.find_nulls if node.what == "NULL" else logic.find_nans)(column.scalars)
+    return build_truth_column(~mask if node.negated else mask)
 
 
 def _kernel_call(node: n.Call, operands: list[Column], size: int) -> Column | None:
     if node.name == "IF":
-        return logic.choose(_true_mask(operands[0]), operands[1], operands[2], size)
+        return logic.choose_values(_true_mask(operands[0]), operands[1], operands[2], size)
     if node.name == "COALESCE":
         found = operands[-1].scalars
         # From the last argument to the first: each fills the places in which all before it are NULL.
@@ -257,16 +267,16 @@ def _kernel_call(node: n.Call, operands: list[Column], size: int) -> Column | No
             scalars = operand.scalars
             if scalars.kind is Kind.ROWS:
                 raise Unsuited("values of several kinds")
-            found = logic.choose(~logic.null_places(scalars), scalars, found, size)
+            found = logic.choose_values(~logic.find_nulls(scalars), scalars, found, size)
         return found
     # A function without a kernel, or of a constant, is left to the row evaluator by way of None.
     if node.name in functions.KERNEL_NAMES and not operands[0].constant:
-        return functions.apply(node.name, operands[0])
+        return functions.apply_function(node.name, operands[0])
     return None
 
 
 def _true_mask(column: Column) -> Array:
-    found = logic.truth(column)
+    found = logic.to_truths(column)
     return np.zeros(1, np.bool_) if found.kind is Kind.NULL else found.data
 
 
@@ -287,8 +297,8 @@ def _has_kernel(node: n.Node) -> bool:
     return isinstance(node, n.Logic | n.Arithmetic) or type(node) in _NODE_KERNELS
 
 
-def explain(text: str, *, as_filter: bool, functions: Mapping[str, Function] | None = None) -> list[str]:
-    """How a filter or value is evaluated, as lines of text: canonical form, rewrites, fields, columns, generated code.
+def explain_expression(text: str, *, as_filter: bool, functions: Mapping[str, Function] | None = None) -> list[str]:
+    """Explain an evaluation in lines of text: canonical form, rewrites, fields, columns, generated code.
 
     ``functions`` are those of loaded modules. Raises ExpressionError.
     """
@@ -297,24 +307,24 @@ def explain(text: str, *, as_filter: bool, functions: Mapping[str, Function] | N
     if compiled.node is None:
         return ["expression  (empty: matches everything)"]
     steps: list[AppliedRewrite] = []
-    node = rewrite(compiled.node, steps)
+    node = rewrite_expression(compiled.node, steps)
     lines = [f"expression  {compiled.node}"]
     lines += [f"rewrite     {step.name}: {step.before}  ->  {step.after}" for step in steps]
     if steps:
         lines.append(f"rewritten   {node}")
     if as_filter:
-        lines += [f"condition   {condition}" for condition in conjuncts(compiled.node)]
-    lines += [_slot_line(slot) for slot in compiled.slots] or ["field       none"]
+        lines += [f"condition   {condition}" for condition in list_conjuncts(compiled.node)]
+    lines += [_format_slot(slot) for slot in compiled.slots] or ["field       none"]
     if compiled.uses_header:
         lines.append("header      the record's header is read")
     lines += [
         f"columns     row by row, or once for each distinct text: {node}"
-        for node in ColumnProgram(compiled).unvectorised()
+        for node in ColumnProgram(compiled).list_row_nodes()
     ] or ["columns     all of it, where the values of a field are of one kind"]
     lines += [f"plan        {line}" for line in compiled.source.splitlines()]
     return lines
 
 
-def _slot_line(slot: Slot) -> str:
+def _format_slot(slot: Slot) -> str:
     wanted = [word for word, asked in (("original text", slot.text), ("all values", slot.listed)) if asked]
     return f"field       {slot.path}" + (f"  ({', '.join(wanted)})" if wanted else "")

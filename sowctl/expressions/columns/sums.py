@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.arithmetic import as_numbers
+from sowctl.expressions.columns.arithmetic import to_numbers
 from sowctl.expressions.columns.column import INTEGER_KINDS, Array, Column, Kind, Unsuited
-from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS, scaled
+from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS, scale_double
 from sowctl.expressions.rows.sums import SUM_STATES, Count, Deviation, Sum
 
 SUM_BLOCK_MESSAGES = 1 << 15
@@ -29,14 +29,14 @@ _MAX_BLOCK_GROUPS = 1 << 9
 """Groups up to which blocks are worth while: each block costs a sum per group."""
 _MAX_SUM_ROUNDS = 4
 """Rounds after which what is left of single numbers is added one by one."""
-_LARGE, _SMALL = 2.0**900, 2.0**-400
+_LARGE_DOUBLE, _SMALL_DOUBLE = 2.0**900, 2.0**-400
 """Bounds of what is cut, and of what is squared: beyond them a power of two or a square might leave the Doubles."""
 _INTEGER_PIECE_BITS = 22
 """Bits of a piece of an Integer: those of two thousand million messages add up without rounding."""
 _MAX_EXACT_DOUBLE = float(1 << 53)
 
 
-def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count | Sum] | None:
+def build_sums(name: str, column: Column, codes: Array, groups: int) -> list[Count | Sum] | None:
     """The state of an aggregate call for each group; None where the column holds what does not add up so.
 
     ``codes``: the group of each message, from 0 to ``groups - 1``.
@@ -45,10 +45,10 @@ def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count 
     if name == "COUNT":
         counts = [Count() for _ in range(groups)]
         for count, inputs in zip(counts, _count_values(column, codes, groups), strict=True):
-            count.gather(inputs)
+            count.add_count(inputs)
         return counts  # type: ignore[return-value]  # a list of either
     try:
-        column = _repeat_constant(as_numbers(column), size)
+        column = _repeat_constant(to_numbers(column), size)
         states: list[Any] = [SUM_STATES[name](()) for _ in range(groups)]
         if column.kind is not Kind.NULL:
             _gather_numbers(states, column, codes, groups)
@@ -58,9 +58,9 @@ def sums_of(name: str, column: Column, codes: Array, groups: int) -> list[Count 
 
 
 def _count_values(column: Column, codes: Array, groups: int) -> list[int]:
-    """How many messages of each group have a value."""
+    """Count the messages of each group that have a value."""
     if column.kind is Kind.ROWS:
-        there = np.fromiter((value is not None for value in column.repeated(len(codes))), np.bool_, len(codes))
+        there = np.fromiter((value is not None for value in column.repeat_values(len(codes))), np.bool_, len(codes))
         return _count_codes(codes[there], groups)
     if column.kind is Kind.NULL:
         return [0] * groups
@@ -111,16 +111,16 @@ def _gather_numbers(states: list[Any], column: Column, codes: Array, groups: int
             strange = [_count_codes(places[kind], groups) for kind in kinds]
             data, places = data[finite], places[finite]
         double_counts = _count_codes(places, groups)
-        added = exact_sums(data, places, groups)
-        double_squares = _double_squares(data, places, groups) if squared else nothing
+        added = compute_exact_sums(data, places, groups)
+        double_squares = _sum_double_squares(data, places, groups) if squared else nothing
     for number, state in enumerate(states):
-        state.gather(
+        state.add_sums(
             (whole_counts[number], wholes[number]),
             (double_counts[number], added[number]),
             (strange[0][number], strange[1][number], strange[2][number]),
         )
         if squared:
-            state.gather_squares(squares[number], double_squares[number])
+            state.add_squares(squares[number], double_squares[number])
 
 
 def _sum_integers(data: Array, codes: Array, groups: int) -> list[int]:
@@ -147,7 +147,7 @@ def _sum_squares(data: Array) -> Array:
     return data * data
 
 
-def exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
+def compute_exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
     """The sums of finite Doubles in units of 2**-1074. Raises Unsuited where they are too large to be cut."""
     found = [0] * groups
     step = SUM_BLOCK_MESSAGES if groups <= _MAX_BLOCK_GROUPS else max(len(data), 1)
@@ -161,7 +161,7 @@ def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None
         most = max(-float(rest.min()), float(rest.max()))
         if not most:
             return
-        if most > _LARGE:
+        if most > _LARGE_DOUBLE:
             raise Unsuited("Doubles near the end of their range")
         # ``power`` exceeds the sum of all magnitudes: nothing that is cut off at its last bit carries beyond it.
         exponent = math.frexp(most)[1] + len(rest).bit_length() + 1
@@ -178,13 +178,13 @@ def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None
                 found[number] += int(one) << shift
     left = np.flatnonzero(rest)
     for number, one in zip(codes[left].tolist(), rest[left].tolist(), strict=True):
-        found[number] += scaled(one)
+        found[number] += scale_double(one)
 
 
-def _double_squares(data: Array, codes: Array, groups: int) -> list[int]:
+def _sum_double_squares(data: Array, codes: Array, groups: int) -> list[int]:
     """The sums of the squares of finite Doubles in units of 2**-2148."""
     sizes = np.abs(data[data != 0])
-    if sizes.size and not _SMALL < float(sizes.min()) <= float(sizes.max()) < 1 / _SMALL:
+    if sizes.size and not _SMALL_DOUBLE < float(sizes.min()) <= float(sizes.max()) < 1 / _SMALL_DOUBLE:
         raise Unsuited("squares near the ends of the Doubles")
     # A square is the nearest Double and what that lacks, which is a Double, too: of the halves of a number, of 26 bits
     # each, every product is exact. (T. J. Dekker: A floating-point technique for extending the precision, 1971.)
@@ -193,5 +193,5 @@ def _double_squares(data: Array, codes: Array, groups: int) -> list[int]:
     low = data - high
     square = data * data
     lacking = ((high * high - square) + 2 * high * low) + low * low
-    both = zip(exact_sums(square, codes, groups), exact_sums(lacking, codes, groups), strict=True)
+    both = zip(compute_exact_sums(square, codes, groups), compute_exact_sums(lacking, codes, groups), strict=True)
     return [(one + other) << DOUBLE_SCALE_BITS for one, other in both]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sowctl.expressions.functions.signature import function
+from sowctl.expressions.functions.signature import declare_function
 from sowctl.expressions.functions.strptime import DIRECTIVE_SHORTHANDS, strptime
 from sowctl.values.times import EPOCH, MAX_MICROS, MICROS_PER_SECOND
 
@@ -19,7 +19,7 @@ MONTH_NAMES = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-MAX_FORMAT_WIDTH = 128
+MAX_FORMATTED_BYTES = 128
 MIN_INSTANT_MICROS = -62_135_596_800 * MICROS_PER_SECOND
 """The first microsecond of year 1."""
 
@@ -99,7 +99,7 @@ def _format_directive(at: datetime, flags: str, width: int, letter: str) -> str 
 
 
 def format_instant(fmt: bytes, at: datetime) -> bytes:
-    """``fmt`` with its directives replaced; unknown ones stay. At most :data:`MAX_FORMAT_WIDTH` bytes."""
+    """``fmt`` with its directives replaced; unknown ones stay. At most :data:`MAX_FORMATTED_BYTES` bytes."""
 
     def put(match: re.Match[bytes]) -> bytes:
         flags, letter = match[1].decode(), match[3].decode("latin-1")
@@ -109,20 +109,20 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
         if match[3] in DIRECTIVE_SHORTHANDS:
             return format_instant(DIRECTIVE_SHORTHANDS[match[3]], at)
         # The width has a limit, because a format may come from a message and must not ask for gigabytes.
-        text = _format_directive(at, flags, min(int(match[2][:4] or 0), MAX_FORMAT_WIDTH), letter)
+        text = _format_directive(at, flags, min(int(match[2][:4] or 0), MAX_FORMATTED_BYTES), letter)
         return match[0] if text is None else text.encode()
 
     made, position = bytearray(), 0
     # The language cuts the result, so that no format makes a text without bound: what would stand behind is not made.
     for match in _DIRECTIVE_PATTERN.finditer(fmt):
         made += fmt[position : match.start()]
-        if len(made) >= MAX_FORMAT_WIDTH:
+        if len(made) >= MAX_FORMATTED_BYTES:
             break
         made += put(match)
         position = match.end()
     else:
         made += fmt[position:]
-    return bytes(made[:MAX_FORMAT_WIDTH])
+    return bytes(made[:MAX_FORMATTED_BYTES])
 
 
 def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
@@ -138,6 +138,6 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
 
 
 DATE_FUNCTIONS = (
-    function("STRFTIME", strftime, "text number", "text", "text of an instant in seconds, in UTC"),
-    function("STRPTIME", strptime, "text text", "number", "instant of a text, in seconds"),
+    declare_function("STRFTIME", strftime, "text number", "text", "text of an instant in seconds, in UTC"),
+    declare_function("STRPTIME", strptime, "text text", "number", "instant of a text, in seconds"),
 )

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.functions.signature import Function, function
+from sowctl.expressions.functions.signature import Function, declare_function
 from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
 LEGACY_LIBRARY = "udf_legacy_compatibility"
 """A module whose Library has this in its name brings these functions."""
-_LEAST, _MOST = -62_135_596_800, 253_402_300_799
+_MIN_SECONDS, _MAX_SECONDS = -62_135_596_800, 253_402_300_799
 """The seconds of the years 1 to 9999."""
 
 
 def _utc_datetime(seconds: int | float) -> datetime | None:
     """The instant in UTC, None outside the years 1 to 9999."""
-    if not math.isfinite(seconds) or not _LEAST <= seconds <= _MOST:
+    if not math.isfinite(seconds) or not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         return None
     return EPOCH + timedelta(seconds=math.floor(seconds))
 
@@ -54,31 +54,37 @@ def date(environment: Environment, seconds: int | float) -> int | None:
 
 def timezone_offset(environment: Environment) -> int:
     """Seconds that local time is ahead of UTC at the clock of the run."""
-    return environment.offset(environment.reading() // MICROS_PER_SECOND)
+    return environment.offset(environment.read_clock() // MICROS_PER_SECOND)
 
 
 def today(environment: Environment) -> int | None:
     """The local date of the clock of the run."""
-    return date(environment, environment.reading() // MICROS_PER_SECOND)
+    return date(environment, environment.read_clock() // MICROS_PER_SECOND)
 
 
 def today_utc(environment: Environment) -> int | None:
     """The date of the clock of the run."""
-    return date_utc(environment.reading() // MICROS_PER_SECOND)
+    return date_utc(environment.read_clock() // MICROS_PER_SECOND)
 
 
 def _legacy_clock_function(name: str, call: Callable[[Environment], object], doc: str) -> Function:
-    return function(name, call, "", "number", doc, gets="environment", deterministic=False)
+    return declare_function(name, call, "", "number", doc, gets="environment", deterministic=False)
 
 
 LEGACY_FUNCTIONS = (
-    function("YEAR", _date_part_function(lambda at: at.year), "number", "number", "year of an instant in seconds, UTC"),
-    function(
+    declare_function(
+        "YEAR", _date_part_function(lambda at: at.year), "number", "number", "year of an instant in seconds, UTC"
+    ),
+    declare_function(
         "MONTH", _date_part_function(lambda at: at.month), "number", "number", "month of an instant, 1 to 12, UTC"
     ),
-    function("DAY", _date_part_function(lambda at: at.day), "number", "number", "day of the month of an instant, UTC"),
-    function("DATE_UTC", date_utc, "number", "number", "date of an instant as eight digits, UTC"),
-    function("DATE", date, "number", "number", "date of an instant as eight digits, local time", gets="environment"),
+    declare_function(
+        "DAY", _date_part_function(lambda at: at.day), "number", "number", "day of the month of an instant, UTC"
+    ),
+    declare_function("DATE_UTC", date_utc, "number", "number", "date of an instant as eight digits, UTC"),
+    declare_function(
+        "DATE", date, "number", "number", "date of an instant as eight digits, local time", gets="environment"
+    ),
     _legacy_clock_function("TIMEZONEOFFSET", timezone_offset, "seconds that local time is ahead of UTC"),
     _legacy_clock_function("TODAY", today, "today's date as eight digits, local time"),
     _legacy_clock_function("TODAY_UTC", today_utc, "today's date as eight digits, UTC"),

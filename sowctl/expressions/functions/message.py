@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.functions.signature import Function, function
+from sowctl.expressions.functions.signature import Function, declare_function
 from sowctl.values.times import MICROS_PER_SECOND
 
 
@@ -19,24 +19,24 @@ def _header_seconds(name: str) -> Callable[[Header], float | None]:
 
 
 def _header_text_function(name: str, attribute: str, doc: str) -> Function:
-    return function(name, attrgetter(attribute), "", "scalar", doc, gets="header")
+    return declare_function(name, attrgetter(attribute), "", "scalar", doc, gets="header")
 
 
 def _lease_count(header: Header) -> float | None:
-    """How often the record was leased, a Double as the times beside it are; ``None`` where no leases are counted."""
+    """Return the number of leases of the record, a Double as its times are; ``None`` where none are counted."""
     return None if header.lease_count is None else float(header.lease_count)
 
 
 def unix_timestamp(environment: Environment) -> float:
     """The clock of the run in seconds."""
-    return environment.reading() / MICROS_PER_SECOND
+    return environment.read_clock() / MICROS_PER_SECOND
 
 
 def uuid7(environment: Environment) -> bytes:
     """An RFC 9562 version 7 identifier of the run's clock and 74 random bits."""
     chance = int.from_bytes(environment.random(10), "big")
     # 48 bits of time, the version 7, 12 random bits, the variant 2, 62 random bits.
-    milliseconds = environment.reading() // 1000 & (1 << 48) - 1
+    milliseconds = environment.read_clock() // 1000 & (1 << 48) - 1
     number = milliseconds << 80 | 7 << 76 | (chance >> 62 & 0xFFF) << 64 | 2 << 62 | chance & (1 << 62) - 1
     digits = f"{number:032x}"
     parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
@@ -49,11 +49,13 @@ def group_name(environment: Environment) -> str | None:
 
 
 def _clock_function(name: str, call: Callable[[Environment], object], result: str, doc: str) -> Function:
-    return function(name, call, "", result, doc, gets="environment", deterministic=False)
+    return declare_function(name, call, "", result, doc, gets="environment", deterministic=False)
 
 
 MESSAGE_FUNCTIONS = (
-    function("MESSAGE_SIZE", attrgetter("payload_size"), "", "number", "size of the payload in bytes", gets="header"),
+    declare_function(
+        "MESSAGE_SIZE", attrgetter("payload_size"), "", "number", "size of the payload in bytes", gets="header"
+    ),
     _header_text_function("TOPIC_NAME", "topic", "topic of the record"),
     _header_text_function("CORRELATION_ID", "correlation_id", "correlation ID of the record"),
     _header_text_function(
@@ -61,7 +63,7 @@ MESSAGE_FUNCTIONS = (
     ),
     _header_text_function("SOW_KEY", "sow_key", "SOW key of the record"),
     _header_text_function("SOW_KEY_HASH", "sow_key_hash", "hash of the record's SOW key"),
-    function(
+    declare_function(
         "LAST_UPDATED",
         _header_seconds("last_updated"),
         "",
@@ -69,7 +71,7 @@ MESSAGE_FUNCTIONS = (
         "time of the last update, in seconds since 1970",
         gets="header",
     ),
-    function(
+    declare_function(
         "LAST_READ",
         _header_seconds("last_read"),
         "",
@@ -78,7 +80,7 @@ MESSAGE_FUNCTIONS = (
         gets="header",
         deterministic=False,
     ),
-    function(
+    declare_function(
         "LAST_LEASED",
         _header_seconds("last_leased"),
         "",
@@ -86,16 +88,16 @@ MESSAGE_FUNCTIONS = (
         "time of the last lease, in seconds since 1970",
         gets="header",
     ),
-    function("LEASE_COUNT", _lease_count, "", "number", "number of leases, a Double", gets="header"),
+    declare_function("LEASE_COUNT", _lease_count, "", "number", "number of leases, a Double", gets="header"),
     _header_text_function("CLIENT_NAME", "client_name", "name of the client that sent the operation"),
     _header_text_function("USER", "user", "user that sent the operation"),
     _header_text_function("REMOTE_ADDRESS", "remote_address", "address of the client"),
     _header_text_function("CLIENT_VERSION", "client_version", "version of the client"),
     _header_text_function("CONNECTION_NAME", "connection_name", "name of the connection"),
-    function(
+    declare_function(
         "AMPS_INSTANCE_NAME", attrgetter("instance_name"), "", "scalar", "name of the instance", gets="environment"
     ),
-    function("AMPS_GROUP_NAME", group_name, "", "scalar", "group of the instance", gets="environment"),
+    declare_function("AMPS_GROUP_NAME", group_name, "", "scalar", "group of the instance", gets="environment"),
     _clock_function("UNIX_TIMESTAMP", unix_timestamp, "number", "time of the run, in seconds since 1970"),
     _clock_function("UUID7", uuid7, "text", "a new UUID of version 7"),
 )

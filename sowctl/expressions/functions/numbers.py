@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from sowctl.expressions.functions.signature import function
-from sowctl.values.compare import I64_MIN, NAN, U64_MAX
+from sowctl.expressions.functions.signature import declare_function
+from sowctl.values.scalars import I64_MIN, NAN, U64_MAX
 
 _MAX_ROUNDING_PLACES = 1 << 64
 
 
-def truncated(number: int | float) -> int:
+def truncate_number(number: int | float) -> int:
     """A number that is not NaN without its fraction; infinities become a very large Integer."""
     # int() refuses infinities. As positions and counts they need only lie beyond every length.
     if isinstance(number, float) and math.isinf(number):
@@ -22,7 +22,7 @@ def truncated(number: int | float) -> int:
     return int(number)
 
 
-def guarded(call: Callable[..., float]) -> Callable[..., float]:
+def guard_math_errors(call: Callable[..., float]) -> Callable[..., float]:
     """``call`` of :mod:`math`: a domain error is NaN; overflow is infinity."""
 
     def run(*values: float) -> float:
@@ -58,7 +58,7 @@ def round_to(number: int | float, places: int | float = 0) -> int | float:
     """Half away from zero, keeping the kind; a negative number of places rounds before the point."""
     if number != number or places != places:
         return NAN
-    count = truncated(places)
+    count = truncate_number(places)
     if isinstance(number, int):
         # An Integer has nothing behind its point; before it, rounding is exact.
         return number if count >= 0 else _round_integer(number, -count)
@@ -131,7 +131,7 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
     """The bucket of equal width: 0 below ``low``, count + 1 from ``high`` on."""
     if any(value != value for value in (number, low, high, count)) or low >= high or count < 1:
         return NAN
-    buckets = truncated(count)
+    buckets = truncate_number(count)
     if number < low:
         return 0
     if number >= high:
@@ -146,26 +146,30 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
 
 
 NUMBER_FUNCTIONS = (
-    function("ABS", abs, "number", "number", "absolute value; an Integer stays an Integer"),
-    function("SIGN", sign, "number", "number", "-1, 0 or 1"),
-    function("CEILING", _make_rounding(math.ceil), "number", "number", "the smallest Integer that is not below n"),
-    function("FLOOR", _make_rounding(math.floor), "number", "number", "the largest Integer that is not above n"),
-    function(
+    declare_function("ABS", abs, "number", "number", "absolute value; an Integer stays an Integer"),
+    declare_function("SIGN", sign, "number", "number", "-1, 0 or 1"),
+    declare_function(
+        "CEILING", _make_rounding(math.ceil), "number", "number", "the smallest Integer that is not below n"
+    ),
+    declare_function(
+        "FLOOR", _make_rounding(math.floor), "number", "number", "the largest Integer that is not above n"
+    ),
+    declare_function(
         "ROUND",
         round_to,
         "number number?",
         "number",
         "number rounded to places, half away from zero; an Integer stays an Integer",
     ),
-    function("SQRT", guarded(math.sqrt), "double", "number", "square root"),
-    function("EXP", guarded(math.exp), "double", "number", "exponential function"),
-    function("LN", _make_logarithm(math.log), "double", "number", "natural logarithm"),
-    function("LOG2", _make_logarithm(math.log2), "double", "number", "logarithm to base 2"),
-    function("LOG10", _make_logarithm(math.log10), "double", "number", "logarithm to base 10"),
-    function("POWER", power, "double double", "number", "power with base b and exponent e"),
-    function("GREATEST", greatest, "number ...", "number", "the largest number", strict=False),
-    function("LEAST", least, "number ...", "number", "the smallest number", strict=False),
-    function(
+    declare_function("SQRT", guard_math_errors(math.sqrt), "double", "number", "square root"),
+    declare_function("EXP", guard_math_errors(math.exp), "double", "number", "exponential function"),
+    declare_function("LN", _make_logarithm(math.log), "double", "number", "natural logarithm"),
+    declare_function("LOG2", _make_logarithm(math.log2), "double", "number", "logarithm to base 2"),
+    declare_function("LOG10", _make_logarithm(math.log10), "double", "number", "logarithm to base 10"),
+    declare_function("POWER", power, "double double", "number", "power with base b and exponent e"),
+    declare_function("GREATEST", greatest, "number ...", "number", "the largest number", strict=False),
+    declare_function("LEAST", least, "number ...", "number", "the smallest number", strict=False),
+    declare_function(
         "WIDTH_BUCKET",
         width_bucket,
         "number number number number",
@@ -175,7 +179,7 @@ NUMBER_FUNCTIONS = (
 )
 
 
-EARTH_RADIUS = 6_371_008.8
+EARTH_RADIUS_METRES = 6_371_008.8
 """Mean radius in metres."""
 
 
@@ -205,22 +209,24 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     # Rounding may leave the range in which a root and an arc sine exist, by a last place: it is cut back below.
     half = math.sin((north2 - north1) / 2) ** 2
     half += math.cos(north1) * math.cos(north2) * math.sin(math.radians(lon2 - lon1) / 2) ** 2
-    return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(max(half, 0.0), 1.0)))
+    return 2 * EARTH_RADIUS_METRES * math.asin(math.sqrt(min(max(half, 0.0), 1.0)))
 
 
 TRIGONOMETRY_FUNCTIONS = (
-    function("SIN", guarded(math.sin), "double", "number", "sine"),
-    function("COS", guarded(math.cos), "double", "number", "cosine"),
-    function("TAN", guarded(math.tan), "double", "number", "tangent"),
-    function("COT", cot, "double", "number", "cotangent"),
-    function("ASIN", guarded(math.asin), "double", "number", "arc sine"),
-    function("ACOS", guarded(math.acos), "double", "number", "arc cosine"),
-    function("ATAN", guarded(math.atan), "double", "number", "arc tangent"),
-    function("SINH", sinh, "double", "number", "hyperbolic sine"),
-    function("COSH", guarded(math.cosh), "double", "number", "hyperbolic cosine"),
-    function("TANH", guarded(math.tanh), "double", "number", "hyperbolic tangent"),
-    function("ATAN2", guarded(math.atan2), "double double", "number", "angle of the point (x, y)"),
-    function("RADIANS", guarded(math.radians), "double", "number", "degrees to radians"),
-    function("DEGREES", guarded(math.degrees), "double", "number", "radians to degrees"),
-    function("GEO_DISTANCE", geo_distance, "double double double double", "number", "metres between two points"),
+    declare_function("SIN", guard_math_errors(math.sin), "double", "number", "sine"),
+    declare_function("COS", guard_math_errors(math.cos), "double", "number", "cosine"),
+    declare_function("TAN", guard_math_errors(math.tan), "double", "number", "tangent"),
+    declare_function("COT", cot, "double", "number", "cotangent"),
+    declare_function("ASIN", guard_math_errors(math.asin), "double", "number", "arc sine"),
+    declare_function("ACOS", guard_math_errors(math.acos), "double", "number", "arc cosine"),
+    declare_function("ATAN", guard_math_errors(math.atan), "double", "number", "arc tangent"),
+    declare_function("SINH", sinh, "double", "number", "hyperbolic sine"),
+    declare_function("COSH", guard_math_errors(math.cosh), "double", "number", "hyperbolic cosine"),
+    declare_function("TANH", guard_math_errors(math.tanh), "double", "number", "hyperbolic tangent"),
+    declare_function("ATAN2", guard_math_errors(math.atan2), "double double", "number", "angle of the point (x, y)"),
+    declare_function("RADIANS", guard_math_errors(math.radians), "double", "number", "degrees to radians"),
+    declare_function("DEGREES", guard_math_errors(math.degrees), "double", "number", "radians to degrees"),
+    declare_function(
+        "GEO_DISTANCE", geo_distance, "double double double double", "number", "metres between two points"
+    ),
 )

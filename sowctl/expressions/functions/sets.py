@@ -1,6 +1,6 @@
 """Sums, means, extremes and distinct values of sets, by their common reading (``sowctl-expressions(7)``, aggregates).
 
-Array functions and aggregates share these. Inputs are scalars (``values/compare.py``), NULLs already left out.
+Array functions and aggregates share these. Inputs are scalars (``values/scalars.py``), NULLs already left out.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import chain
 from operator import mul
 from typing import Any, TypeAlias
 
-from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
 from sowctl.values.fields import Scalar
-from sowctl.values.order import Component, components, holds_numbers
+from sowctl.values.order import SortComponent, build_components, has_numbers
+from sowctl.values.scalars import I64_MIN, NAN, U64_MAX, to_number
 
 _MAX_EXACT_INTEGER = 1 << 53
 Stamps: TypeAlias = Sequence[tuple[Any, ...]]
 """What sorts messages into the order of their updates."""
 
 
-def total(numbers: Iterable[Scalar]) -> int | float | None:
+def compute_sum(numbers: Iterable[Scalar]) -> int | float | None:
     """The sum: an Integer if all are (and it is in range), else the correctly rounded Double; None for no input."""
-    values, kinds = numbers_of(numbers)
+    values, kinds = convert_to_numbers(numbers)
     if not values:
         return None
     if kinds == {int}:
@@ -34,12 +34,12 @@ def total(numbers: Iterable[Scalar]) -> int | float | None:
     return _double_sum(values, kinds)
 
 
-def numbers_of(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
+def convert_to_numbers(values: Iterable[Scalar]) -> tuple[list[int | float], set[type]]:
     """The values as numbers, without NULLs, and their types; a text without a numeric reading is NaN."""
     found: list[Any] = values if type(values) is list else list(values)
     kinds = set(map(type, found))
     if not kinds <= {int, float}:
-        found = [number for value in found if (number := number_of(value)) is not None]
+        found = [number for value in found if (number := to_number(value)) is not None]
         kinds = set(map(type, found))
     return found, kinds
 
@@ -83,9 +83,9 @@ def _round_exact_sum(exact: Fraction | float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-def mean(inputs: Sequence[Scalar]) -> float | None:
+def compute_mean(inputs: Sequence[Scalar]) -> float | None:
     """The Double nearest to the mean; NaN for a NaN among them or infinities of both signs; None for no input."""
-    values, kinds = numbers_of(inputs)
+    values, kinds = convert_to_numbers(inputs)
     return _double_mean(values, kinds) if values else None
 
 
@@ -97,12 +97,13 @@ def _double_mean(values: Sequence[int | float], kinds: set[type]) -> float:
     return _round_exact_sum(exact / len(values)) if exact else _double_sum(values, kinds) / len(values)
 
 
-def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
+def compute_deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
     """The standard deviation with ``len - degrees`` in the denominator; None for no more inputs than ``degrees``.
 
-    The root of the Double nearest to the exact variance, so equal inputs always give 0; see :func:`spread`.
+    The root of the Double nearest to the exact variance, so equal inputs always give 0; see
+    :func:`compute_scaled_deviation`.
     """
-    values, kinds = numbers_of(inputs)
+    values, kinds = convert_to_numbers(inputs)
     size = len(values)
     if size <= degrees:
         return None
@@ -114,31 +115,31 @@ def deviation(inputs: Sequence[Scalar], degrees: int) -> float | None:
     if not all(map(math.isfinite, doubles)):
         return NAN
     wholes: list[Any] = [value for value in values if type(value) is int]
-    added = (sum(wholes) << DOUBLE_SCALE_BITS) + scaled_sum(doubles)
-    squared = (sum(map(mul, wholes, wholes)) << 2 * DOUBLE_SCALE_BITS) + scaled_squares(doubles)
-    return spread(size, degrees, added, squared)
+    added = (sum(wholes) << DOUBLE_SCALE_BITS) + sum_scaled(doubles)
+    squared = (sum(map(mul, wholes, wholes)) << 2 * DOUBLE_SCALE_BITS) + sum_scaled_squares(doubles)
+    return compute_scaled_deviation(size, degrees, added, squared)
 
 
 DOUBLE_SCALE_BITS = 1074
 """Every finite Double is a whole number of 2**-1074: sums of such numbers are exact and can be taken back."""
 
 
-def scaled(value: float) -> int:
+def scale_double(value: float) -> int:
     """A finite Double in units of 2**-1074."""
     numerator, denominator = value.as_integer_ratio()
     # The denominator is a power of two: its bit length is one more than its exponent.
     return numerator << (DOUBLE_SCALE_BITS + 1 - denominator.bit_length())
 
 
-def scaled_sum(doubles: Sequence[float]) -> int:
+def sum_scaled(doubles: Sequence[float]) -> int:
     """The sum of finite Doubles in units of 2**-1074, without any rounding."""
     exact = _exact_sum(doubles) if len(doubles) > 3 else None
     if not isinstance(exact, Fraction):
-        return sum(map(scaled, doubles))
+        return sum(map(scale_double, doubles))
     return exact.numerator << (DOUBLE_SCALE_BITS + 1 - exact.denominator.bit_length())
 
 
-def scaled_squares(doubles: Iterable[float]) -> int:
+def sum_scaled_squares(doubles: Iterable[float]) -> int:
     """The sum of the squares of finite Doubles in units of 2**-2148, without any rounding."""
     # Squares of one scale are added before they are shifted: their numbers stay short.
     by_scale: defaultdict[int, int] = defaultdict(int)
@@ -148,7 +149,7 @@ def scaled_squares(doubles: Iterable[float]) -> int:
     return sum(found << 2 * (DOUBLE_SCALE_BITS + 1 - one.bit_length()) for one, found in by_scale.items())
 
 
-def quotient(numerator: int, denominator: int) -> float:
+def divide_exactly(numerator: int, denominator: int) -> float:
     """The Double nearest to a fraction; an infinity where it is beyond all Doubles."""
     try:
         return numerator / denominator
@@ -156,32 +157,32 @@ def quotient(numerator: int, denominator: int) -> float:
         return math.inf if numerator > 0 else -math.inf
 
 
-def spread(size: int, degrees: int, added: int, squared: int) -> float:
+def compute_scaled_deviation(size: int, degrees: int, added: int, squared: int) -> float:
     """The standard deviation of ``size`` numbers, of which ``added`` is the sum in units of 2**-1074 and ``squared``
     the sum of the squares in units of 2**-2148; the denominator is ``size - degrees``, above 0."""
     above, below = size * squared - added * added, size * (size - degrees) << 2 * DOUBLE_SCALE_BITS
     # A variance may be beyond the range of Doubles where its root is not: the root is taken of a number near 1.
     half = (above.bit_length() - below.bit_length()) // 2
-    root = math.sqrt(quotient(above << 2 * max(-half, 0), below << 2 * max(half, 0)))
+    root = math.sqrt(divide_exactly(above << 2 * max(-half, 0), below << 2 * max(half, 0)))
     try:
         return math.ldexp(root, half)
     except OverflowError:
         return math.inf
 
 
-def readings(values: Sequence[Scalar]) -> list[Component]:
+def build_sort_components(values: Sequence[Scalar]) -> list[SortComponent]:
     """A comparable component per value, by the common reading of all of them."""
-    return components(values, holds_numbers(values))
+    return build_components(values, has_numbers(values))
 
 
-def extreme(values: Sequence[Scalar], greatest: bool, stamps: Stamps | None = None) -> Scalar:
+def find_extreme(values: Sequence[Scalar], greatest: bool, stamps: Stamps | None = None) -> Scalar:
     """The least or greatest value, the first of equals; NaN if one is NaN; NULL for none.
 
     ``stamps``: one per value, the lowest for the first value; None where the values are given in their order.
     """
     if not values:
         return None
-    keys = readings(values)
+    keys = build_sort_components(values)
     # NULLs have left already, so a key of one part is that of NaN.
     if any(len(key) == 1 for key in keys):
         return NAN
@@ -192,10 +193,10 @@ def extreme(values: Sequence[Scalar], greatest: bool, stamps: Stamps | None = No
     return values[min((place for place, key in enumerate(keys) if key == best), key=stamps.__getitem__)]
 
 
-def distinct(values: Sequence[Scalar], stamps: Stamps | None = None) -> list[Scalar]:
-    """One value per group of equals, in first-seen order and spelling; ``stamps`` as in :func:`extreme`."""
-    keys = readings(values)
-    seen: dict[Component, Any] = {}
+def select_distinct(values: Sequence[Scalar], stamps: Stamps | None = None) -> list[Scalar]:
+    """One value per group of equals, in first-seen order and spelling; ``stamps`` as in :func:`find_extreme`."""
+    keys = build_sort_components(values)
+    seen: dict[SortComponent, Any] = {}
     if stamps is None:
         for key, value in zip(keys, values, strict=True):
             seen.setdefault(key, value)

@@ -1,4 +1,4 @@
-"""How a function is declared: name, parameters, NULL rule, result, words."""
+"""Declarations of functions: name, parameters, NULL rule, result, words."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Function(Struct, frozen=True):
 
     @property
     def is_pure(self) -> bool:
-        """Whether equal arguments give equal results, in every run and for every record."""
+        """Return whether equal arguments give equal results, in every run and for every record."""
         # The bounds end a run or leave it alone: they change no result.
         return self.deterministic and self.gets in ("", "bounds")
 
-    def kind(self, position: int) -> str:
+    def find_argument_kind(self, position: int) -> str:
         """The kind of the argument at ``position``; the last parameter repeats."""
         return self.parameters[min(position, len(self.parameters) - 1)]
 
 
-def function(
+def declare_function(
     name: str,
     call: Callable[..., Any],
     parameters: str,

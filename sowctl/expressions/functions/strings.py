@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sowctl.expressions.environment import LONG_TEXT_BYTES, Environment
-from sowctl.expressions.functions.signature import function
+from sowctl.expressions.functions.signature import declare_function
 from sowctl.expressions.syntax.patterns import Matcher
 
 _MAX_UNCHECKED_TEXTS = 4
 """Texts that are joined before their length is looked at: four of the longest take 256 MiB."""
-_MAX_PARTS = 1000
+_MAX_PENDING_PARTS = 1000
 """Parts between matches that are held before they are joined."""
 
 
@@ -26,11 +26,11 @@ def concat(env: Environment, *texts: bytes | None) -> bytes:
     """The texts joined; NULLs add nothing."""
     # A few texts are joined before their sum is known, which costs a third less.
     if len(texts) > _MAX_UNCHECKED_TEXTS:
-        env.hold_text(sum([len(text) for text in texts if text is not None]))
+        env.count_text(sum([len(text) for text in texts if text is not None]))
         return b"".join([text for text in texts if text is not None])
     made = b"".join([text for text in texts if text is not None])
     if len(made) > LONG_TEXT_BYTES:
-        env.hold_text(len(made))
+        env.count_text(len(made))
     return made
 
 
@@ -84,7 +84,7 @@ def replace(env: Environment, text: bytes | None, old: bytes | None, new: bytes 
         return text.replace(old, b"")
     # The product is the most that can come of it; what is replaced by nothing only becomes shorter.
     if len(text) * len(new) > LONG_TEXT_BYTES:
-        env.hold_text(len(text) + text.count(old) * (len(new) - len(old)))
+        env.count_text(len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
 
 
@@ -92,7 +92,7 @@ def regexp_match(text: bytes | None, pattern: Matcher | None) -> bytes | None:
     """The text of the first whole match."""
     if text is None or pattern is None:
         return None
-    for start, end in pattern.spans(text):
+    for start, end in pattern.find_spans(text):
         return text[start:end]
     return None
 
@@ -103,11 +103,11 @@ def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None
         return text
     new = new or b""
     # Joined while matches are found: a list of all parts would take fifty bytes for each.
-    most = _MAX_PARTS if len(new) * _MAX_PARTS < LONG_TEXT_BYTES else 1 + LONG_TEXT_BYTES // len(new)
+    most = _MAX_PENDING_PARTS if len(new) * _MAX_PENDING_PARTS < LONG_TEXT_BYTES else 1 + LONG_TEXT_BYTES // len(new)
     parts: list[bytes] = []
     made: bytearray | None = None
     position = 0
-    for start, end in pattern.spans(text):
+    for start, end in pattern.find_spans(text):
         parts.append(text[position:start])
         position = end
         if len(parts) >= most:
@@ -124,34 +124,34 @@ def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None
     if made is None and len(rest) <= LONG_TEXT_BYTES:
         return rest
     whole = rest if made is None else bytes(made + rest)
-    env.hold_text(len(whole))
+    env.count_text(len(whole))
     return whole
 
 
 STRING_FUNCTIONS = (
-    function(
+    declare_function(
         "INSTR", instr, "text text", "number", "byte position of the first t in s, counted from 1; 0 if there is none"
     ),
-    function("INSTR_I", instr_i, "text text", "number", "INSTR, ignoring ASCII case"),
-    function(
+    declare_function("INSTR_I", instr_i, "text text", "number", "INSTR, ignoring ASCII case"),
+    declare_function(
         "STREQUAL_I",
         lambda s, t: s.lower() == t.lower(),
         "text text",
         "truth",
         "whether s and t are equal, ignoring ASCII case",
     ),
-    function("LENGTH", len, "text", "number", "number of bytes"),
-    function("CONCAT", concat, "text ...", "text", "the texts, joined", strict=False, gets="bounds"),
-    function(
+    declare_function("LENGTH", len, "text", "number", "number of bytes"),
+    declare_function("CONCAT", concat, "text ...", "text", "the texts, joined", strict=False, gets="bounds"),
+    declare_function(
         "SUBSTR",
         substr,
         "text integer integer?",
         "text",
         "bytes from position start, counted from 1; a negative start counts from the end",
     ),
-    function("LEFT", left, "text integer", "text", "the first n bytes"),
-    function("RIGHT", right, "text integer", "text", "the last n bytes"),
-    function(
+    declare_function("LEFT", left, "text integer", "text", "the first n bytes"),
+    declare_function("RIGHT", right, "text integer", "text", "the last n bytes"),
+    declare_function(
         "TRIM",
         trim,
         "text text?",
@@ -159,16 +159,16 @@ STRING_FUNCTIONS = (
         "text without leading and trailing bytes of the set; default: one space",
         strict=False,
     ),
-    function(
+    declare_function(
         "LTRIM", ltrim, "text text?", "text", "text without leading bytes of the set; default: one space", strict=False
     ),
-    function(
+    declare_function(
         "RTRIM", rtrim, "text text?", "text", "text without trailing bytes of the set; default: one space", strict=False
     ),
-    function("REVERSE", lambda s: s[::-1], "text", "text", "the bytes in reverse order"),
-    function("UPPER", bytes.upper, "text", "text", "text with ASCII letters in upper case"),
-    function("LOWER", bytes.lower, "text", "text", "text with ASCII letters in lower case"),
-    function(
+    declare_function("REVERSE", lambda s: s[::-1], "text", "text", "the bytes in reverse order"),
+    declare_function("UPPER", bytes.upper, "text", "text", "text with ASCII letters in upper case"),
+    declare_function("LOWER", bytes.lower, "text", "text", "text with ASCII letters in lower case"),
+    declare_function(
         "REPLACE",
         replace,
         "text text text",
@@ -177,7 +177,7 @@ STRING_FUNCTIONS = (
         strict=False,
         gets="bounds",
     ),
-    function(
+    declare_function(
         "REGEXP_REPLACE",
         regexp_replace,
         "text pattern text",
@@ -186,7 +186,7 @@ STRING_FUNCTIONS = (
         strict=False,
         gets="bounds",
     ),
-    function(
+    declare_function(
         "REGEXP_MATCH", regexp_match, "text pattern", "text", "text of the first match, not of its groups", strict=False
     ),
 )

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
-Parts: TypeAlias = dict[str, int]
+DateParts: TypeAlias = dict[str, int]
 
 # %E and %O ask for the eras and digits of a locale. The C locale has none, so the letter behind them counts alone.
-_FORMAT_TOKEN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
+_FORMAT_TOKEN_PATTERN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
 _DAY_NAMES = (b"sunday", b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday")
 _MONTH_NAMES = (
     *(b"january", b"february", b"march", b"april", b"may", b"june"),
@@ -57,7 +57,7 @@ DIRECTIVE_SHORTHANDS = {
 _SPACES_PATTERN = re.compile(rb"[ \t\n\v\f\r]*")
 _EPOCH_PATTERN = re.compile(rb" *([+-]?[0-9]{1,18})")
 _ZONE_PATTERN = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
-_ZONE_NAME = re.compile(rb"(?i:utc|gmt|z)")
+_ZONE_NAME_PATTERN = re.compile(rb"(?i:utc|gmt|z)")
 _MERIDIEM_PATTERN = re.compile(rb"(?i:([ap])m)")
 
 
@@ -65,7 +65,7 @@ _MERIDIEM_PATTERN = re.compile(rb"(?i:([ap])m)")
 def _split_format(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
     """The format as (kind, text) pairs: ``space``, ``literal``, ``fraction`` or ``directive``."""
     found: list[tuple[str, bytes]] = []
-    for match in _FORMAT_TOKEN.finditer(fmt):
+    for match in _FORMAT_TOKEN_PATTERN.finditer(fmt):
         if match[2] is not None or match[1] in (b"n", b"t"):
             found.append(("space", b""))
         # Two directives that the C library does not have: fractions of a second with six digits or with three.
@@ -83,7 +83,7 @@ def _split_format(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
 def strptime(text: bytes, fmt: bytes) -> float | None:
     """Seconds since 1970 of an instant; None where the text does not match or shows no possible date."""
     # A part that is shown twice has its last value.
-    parts: Parts = {}
+    parts: DateParts = {}
     position = 0
     for kind, detail in _split_format(fmt):
         # Each part says where it ended; None means that the text does not show what the format asks for.
@@ -108,7 +108,7 @@ def _match_end(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
     return match.end() if match else position
 
 
-def _read_fraction(text: bytes, position: int, digits: int, parts: Parts) -> int | None:
+def _read_fraction(text: bytes, position: int, digits: int, parts: DateParts) -> int | None:
     match = re.compile(rb"[0-9]{1,%d}" % digits).match(text, position)
     if match is None:
         return None
@@ -117,7 +117,7 @@ def _read_fraction(text: bytes, position: int, digits: int, parts: Parts) -> int
     return match.end()
 
 
-def _read_directive(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+def _read_directive(text: bytes, position: int, letter: bytes, parts: DateParts) -> int | None:
     if letter in _NUMERIC_DIRECTIVES:
         return _read_number(text, position, letter, parts)
     if letter in (b"a", b"A"):
@@ -135,12 +135,12 @@ def _read_directive(text: bytes, position: int, letter: bytes, parts: Parts) -> 
     if letter == b"z":
         return _read_zone(text, position, parts)
     if letter == b"Z":
-        named = _ZONE_NAME.match(text, position)
+        named = _ZONE_NAME_PATTERN.match(text, position)
         return named.end() if named else None
     return None
 
 
-def _read_number(text: bytes, position: int, letter: bytes, parts: Parts) -> int | None:
+def _read_number(text: bytes, position: int, letter: bytes, parts: DateParts) -> int | None:
     name, digits, low, high = _NUMERIC_DIRECTIVES[letter]
     # Numbers may have fewer digits than their directive allows, and spaces in front, as strptime(3) has it.
     match = re.compile(rb" *([0-9]{1,%d})" % digits).match(text, position)
@@ -150,7 +150,7 @@ def _read_number(text: bytes, position: int, letter: bytes, parts: Parts) -> int
     return match.end()
 
 
-def _read_name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: Parts) -> int | None:
+def _read_name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: DateParts) -> int | None:
     # Nine letters are the longest name, September and Wednesday.
     rest = text[position : position + 9].lower()
     for number, name in enumerate(names):
@@ -162,7 +162,7 @@ def _read_name(text: bytes, position: int, names: tuple[bytes, ...], part: str, 
     return None
 
 
-def _read_zone(text: bytes, position: int, parts: Parts) -> int | None:
+def _read_zone(text: bytes, position: int, parts: DateParts) -> int | None:
     match = _ZONE_PATTERN.match(text, position)
     if match is None:
         return None
@@ -174,7 +174,7 @@ def _read_zone(text: bytes, position: int, parts: Parts) -> int | None:
     return match.end()
 
 
-def _build_instant(parts: Parts) -> float | None:
+def _build_instant(parts: DateParts) -> float | None:
     micros = parts.get("micros", 0)
     # A stamp is an instant already, so nothing else can move it.
     if "stamp" in parts:
@@ -191,7 +191,7 @@ def _build_instant(parts: Parts) -> float | None:
     return ((days * 86400 + seconds) * MICROS_PER_SECOND + micros) / MICROS_PER_SECOND
 
 
-def _resolve_year(parts: Parts) -> int:
+def _resolve_year(parts: DateParts) -> int:
     if "year" in parts:
         return parts["year"]
     if "short_year" in parts:
@@ -203,7 +203,7 @@ def _resolve_year(parts: Parts) -> int:
     return parts["century"] * 100 if "century" in parts else 1970
 
 
-def _resolve_day(parts: Parts) -> date | None:
+def _resolve_day(parts: DateParts) -> date | None:
     year = _resolve_year(parts)
     month = parts["month"] if "month" in parts else parts.get("month0", 0) + 1
     weekday = parts["weekday7"] % 7 if "weekday7" in parts else parts.get("weekday")

@@ -16,10 +16,10 @@ from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
 from sowctl.expressions.functions.groups import FUNCTION_GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 
-NULL_IN = "any NULL argument gives NULL"
-NULL_GIVEN = "NULL has no special effect"
-NO_ARGUMENTS = "takes no arguments"
-NOT_NESTED = "allowed only in projections, and not nested"
+NULL_STRICT_TEXT = "any NULL argument gives NULL"
+NULL_ALLOWED_TEXT = "NULL has no special effect"
+NO_ARGUMENTS_TEXT = "takes no arguments"
+NOT_NESTED_TEXT = "allowed only in projections, and not nested"
 NULL_SKIPPED_TEXT = "NULL inputs are skipped; NULL if there are no others"
 _RESULT_WORDS = {"text": "String", "number": "number", "scalar": "value", "truth": "Boolean"}
 
@@ -38,13 +38,13 @@ class FunctionEntry(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def call(self) -> str:
-        """How it is written: ``SUBSTR(s, start [, len])``."""
+    def call_text(self) -> str:
+        """The call as it is written: ``SUBSTR(s, start [, len])``."""
         return f"{self.name}({self.arguments})"
 
-    def facts(self) -> dict[str, Any]:
+    def build_facts(self) -> dict[str, Any]:
         """The entry as plain values."""
-        return {**asdict(self), "call": self.call, "notes": list(self.notes)}
+        return {**asdict(self), "call": self.call_text, "notes": list(self.notes)}
 
 
 _ARGUMENT_NAMES: dict[str, str] = {
@@ -141,10 +141,10 @@ ADDED_TITLES = {"module": "Functions of the configuration's modules"}
 
 
 def _function_entries(group: str) -> list[FunctionEntry]:
-    return entries_of(FUNCTION_GROUPS[group], group)
+    return build_entries(FUNCTION_GROUPS[group], group)
 
 
-def entries_of(functions: Iterable[Function], group: str = "module") -> list[FunctionEntry]:
+def build_entries(functions: Iterable[Function], group: str = "module") -> list[FunctionEntry]:
     """Entries for functions as they are declared; those that a configuration adds have a group of their own."""
     entries = []
     for function in functions:
@@ -158,8 +158,8 @@ def entries_of(functions: Iterable[Function], group: str = "module") -> list[Fun
             notes.append("NULL if the record has none")
         if function.lookup:
             notes.append("allowed only in preprocessing and enrichment")
-        null = NULL_IN if function.strict else NULL_GIVEN
-        null = _NULL_RULES.get(function.name, null if function.parameters else NO_ARGUMENTS)
+        null = NULL_STRICT_TEXT if function.strict else NULL_ALLOWED_TEXT
+        null = _NULL_RULES.get(function.name, null if function.parameters else NO_ARGUMENTS_TEXT)
         entries.append(
             FunctionEntry(
                 function.name,
@@ -183,7 +183,7 @@ def _build_table() -> tuple[FunctionEntry, ...]:
         entries += _function_entries(group)
     for name, (least, most) in AGGREGATES.items():
         result, doc = _AGGREGATE_TEXTS[name]
-        notes = (NOT_NESTED,)
+        notes = (NOT_NESTED_TEXT,)
         null = _NULL_RULES.get(name, NULL_SKIPPED_TEXT)
         entries.append(
             FunctionEntry(name, _ARGUMENT_NAMES.get(name, "e"), "aggregate", least, most, result, null, doc, notes)
@@ -197,19 +197,19 @@ FUNCTION_TABLE: tuple[FunctionEntry, ...] = _build_table()
 assert {entry.name for entry in FUNCTION_TABLE} == {"IF", *FUNCTIONS, *AGGREGATES}
 
 
-def listed(entries: Sequence[FunctionEntry]) -> list[str]:
+def format_entry_list(entries: Sequence[FunctionEntry]) -> list[str]:
     """Lines that list entries under the headings of their groups."""
-    width = max(len(entry.call) for entry in entries)
+    width = max(len(entry.call_text) for entry in entries)
     lines: list[str] = []
     for group, title in (GROUP_TITLES | ADDED_TITLES).items():
         own = [entry for entry in entries if entry.group == group]
         if own:
             lines += ([""] if lines else []) + [f"{title}:"]
-            lines += [f"  {entry.call:{width}}  {entry.doc}" for entry in own]
+            lines += [f"  {entry.call_text:{width}}  {entry.doc}" for entry in own]
     return lines
 
 
-def described(entry: FunctionEntry) -> list[str]:
+def format_entry(entry: FunctionEntry) -> list[str]:
     """Lines that say everything of one entry."""
     count = f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most}"
     if entry.most is None:
@@ -221,5 +221,5 @@ def described(entry: FunctionEntry) -> list[str]:
         "result": entry.result,
         "NULL": entry.null,
     }
-    lines = [entry.call, *(f"  {name + ':':11}{text}" if name else f"  {text}" for name, text in facts.items())]
+    lines = [entry.call_text, *(f"  {name + ':':11}{text}" if name else f"  {text}" for name, text in facts.items())]
     return lines + [f"  {'note:':11}{note}" for note in entry.notes]

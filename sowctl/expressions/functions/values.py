@@ -4,55 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions.functions.numbers import truncated
-from sowctl.expressions.functions.signature import function
+from sowctl.expressions.functions.numbers import truncate_number
+from sowctl.expressions.functions.signature import declare_function
 from sowctl.identity.hashes import crc32c, crc64
-from sowctl.values.compare import NAN, first, text_of
 from sowctl.values.fields import Scalar
+from sowctl.values.scalars import NAN, to_scalar, to_text
 
 
 def _non_null_values(values: Sequence[Scalar]) -> list[Scalar]:
-    return [scalar for value in values if (scalar := first(value)) is not None]
+    return [scalar for value in values if (scalar := to_scalar(value)) is not None]
 
 
 def array_min(values: Sequence[Scalar]) -> Scalar:
     """The least value by the common reading, NULLs left out."""
-    from sowctl.expressions.functions.sets import extreme
+    from sowctl.expressions.functions.sets import find_extreme
 
-    return extreme(_non_null_values(values), greatest=False)
+    return find_extreme(_non_null_values(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
     """The greatest value by the common reading, NULLs left out."""
-    from sowctl.expressions.functions.sets import extreme
+    from sowctl.expressions.functions.sets import find_extreme
 
-    return extreme(_non_null_values(values), greatest=True)
+    return find_extreme(_non_null_values(values), greatest=True)
 
 
 def array_sum(values: Sequence[Scalar]) -> int | float | None:
     """The sum, NULLs left out."""
-    from sowctl.expressions.functions.sets import total
+    from sowctl.expressions.functions.sets import compute_sum
 
-    return total(_non_null_values(values))
+    return compute_sum(_non_null_values(values))
 
 
 def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text: bytes | None) -> bytes:
     """The texts joined; ``null_text`` stands for NULLs."""
-    texts = [text_of(value) for value in values]
+    texts = [to_text(value) for value in values]
     # A NULL delimiter joins with nothing between, a NULL text stands for NULLs with nothing.
     return (delimiter or b"").join([text if text is not None else null_text or b"" for text in texts])
 
 
 ARRAY_FUNCTIONS = (
-    function("ARRAY_COUNT", len, "values", "number", "number of values", strict=False),
-    function(
+    declare_function("ARRAY_COUNT", len, "values", "number", "number of values", strict=False),
+    declare_function(
         "ARRAY_MIN", array_min, "values", "scalar", "the least value, compared by the common reading", strict=False
     ),
-    function(
+    declare_function(
         "ARRAY_MAX", array_max, "values", "scalar", "the greatest value, compared by the common reading", strict=False
     ),
-    function("ARRAY_SUM", array_sum, "values", "number", "the sum; exact for Integers", strict=False),
-    function(
+    declare_function("ARRAY_SUM", array_sum, "values", "number", "the sum; exact for Integers", strict=False),
+    declare_function(
         "ARRAY_TO_STRING",
         array_to_string,
         "values text text",
@@ -71,9 +71,13 @@ def md5(text: bytes) -> bytes:
 
 
 CHECKSUM_FUNCTIONS = (
-    function("CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without the final XOR", strict=False),
-    function("CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without the final XOR", strict=False),
-    function("MD5", md5, "text", "text", "MD5 in hexadecimal digits"),
+    declare_function(
+        "CRC32", lambda s: crc32c(s or b""), "text", "number", "CRC-32C without the final XOR", strict=False
+    ),
+    declare_function(
+        "CRC64", lambda s: crc64(s or b""), "text", "number", "CRC-64 without the final XOR", strict=False
+    ),
+    declare_function("MD5", md5, "text", "text", "MD5 in hexadecimal digits"),
 )
 
 
@@ -86,14 +90,14 @@ def char_value(number: int | float) -> bytes:
     """The single byte of that number; ``?`` outside 0-255 and for NaN."""
     if number != number:
         return b"?"
-    code = truncated(number)
+    code = truncate_number(number)
     return bytes([code]) if 0 <= code <= 255 else b"?"
 
 
 TYPED_FUNCTIONS = (
-    function("COALESCE", coalesce, "scalar ...", "scalar", "the first argument that is not NULL", strict=False),
-    function("TRUE_VALUE", lambda: True, "", "truth", "TRUE"),
-    function("FALSE_VALUE", lambda: False, "", "truth", "FALSE"),
-    function("NAN_VALUE", lambda: NAN, "", "number", "NaN"),
-    function("CHAR_VALUE", char_value, "number", "text", "the single byte n"),
+    declare_function("COALESCE", coalesce, "scalar ...", "scalar", "the first argument that is not NULL", strict=False),
+    declare_function("TRUE_VALUE", lambda: True, "", "truth", "TRUE"),
+    declare_function("FALSE_VALUE", lambda: False, "", "truth", "FALSE"),
+    declare_function("NAN_VALUE", lambda: NAN, "", "number", "NaN"),
+    declare_function("CHAR_VALUE", char_value, "number", "text", "the single byte n"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions.rewrites.truths import constant_truth, is_constant, is_truth
+from sowctl.expressions.rewrites.truths import evaluate_constant_truth, is_constant, is_truth
 from sowctl.expressions.syntax import nodes as n
 
 
@@ -32,7 +32,7 @@ def cut_chain(node: n.Node) -> n.Node | None:
     for operand in node.operands:
         constant = is_constant(operand)
         # TRUE in AND and FALSE in OR change nothing, wherever they stand.
-        if constant and constant_truth(operand) is neutral:
+        if constant and evaluate_constant_truth(operand) is neutral:
             continue
         kept.append(operand)
         # Every other constant decides: FALSE (TRUE in OR) is the result, and NULL on the left stays NULL whatever
@@ -51,7 +51,7 @@ def _build_chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node
     if len(kept) > 1:
         return n.Logic(node.operator, tuple(kept), span=node.span)
     if is_constant(kept[0]):
-        return n.Literal(constant_truth(kept[0]), span=node.span)
+        return n.Literal(evaluate_constant_truth(kept[0]), span=node.span)
     # A chain has the truth of its operand; one operand may replace it only if its value is a truth already.
     if is_truth(kept[0]):
         return kept[0]

@@ -6,11 +6,11 @@ import math
 
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions import FUNCTIONS
-from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.expressions.rewrites.truths import evaluate_constant, is_constant
 from sowctl.expressions.rows.arithmetic import OPERATORS
-from sowctl.expressions.rows.program import value_of
+from sowctl.expressions.rows.program import compile_checked_value
 from sowctl.expressions.syntax import nodes as n
-from sowctl.values.fields import Number, SlotValue, Values
+from sowctl.values.fields import Number, SlotValue, ValueList
 
 _MAX_FOLDED_BYTES = 4096
 """Bytes of a text that folding may produce."""
@@ -18,15 +18,15 @@ _MAX_FOLDED_BYTES = 4096
 
 def fold(node: n.Node) -> n.Node | None:
     """``1 + 2``: ``3``. Not where a match limit could be exceeded, or the run's clock, names or chance are asked."""
-    below = node.children()
+    below = node.list_children()
     # Fields and patterns have no operands either, and are no constants.
     if is_constant(node) or not all(map(is_constant, below)) or isinstance(node, n.Field | n.Pattern):
         return None
     if isinstance(node, n.Call) and not _is_pure(node):
         return None
     # The row evaluator defines every result, so it computes this one, too: folding has no rules of its own.
-    value = value_of(node, "", {})
-    return literal(value.values([()], Environment(lambda: 0))[0], node.span)
+    value = compile_checked_value(node, "", {})
+    return build_literal(value.compute_values([()], Environment(lambda: 0))[0], node.span)
 
 
 def fold_prefix(node: n.Node) -> n.Node | None:
@@ -37,17 +37,17 @@ def fold_prefix(node: n.Node) -> n.Node | None:
     if not (is_constant(first) and is_constant(second)):
         return None
     # ``/a + 1 + 2`` is not ``/a + 3``: sums of Doubles round after each step, and Integers overflow at a step.
-    value = OPERATORS[node.operators[0]](constant_value(first), constant_value(second))
-    folded = literal(value, (first.span[0], second.span[1]))
+    value = OPERATORS[node.operators[0]](evaluate_constant(first), evaluate_constant(second))
+    folded = build_literal(value, (first.span[0], second.span[1]))
     if folded is None:
         return None
     return n.Arithmetic(node.operators[1:], (folded, *node.operands[2:]), span=node.span)
 
 
-def literal(value: SlotValue, span: n.Span = (0, 0)) -> n.Node | None:
+def build_literal(value: SlotValue, span: n.Span = (0, 0)) -> n.Node | None:
     """The constant node of a value; None where there is none."""
     # Lists, and numbers that remember their text, have no literal; a long text would make the tree larger than it was.
-    if isinstance(value, Values | Number) or (isinstance(value, bytes) and len(value) > _MAX_FOLDED_BYTES):
+    if isinstance(value, ValueList | Number) or (isinstance(value, bytes) and len(value) > _MAX_FOLDED_BYTES):
         return None
     if isinstance(value, str):
         value = value.encode()

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sowctl.expressions.rewrites.truths import constant_value, is_constant
+from sowctl.expressions.rewrites.truths import evaluate_constant, is_constant
 from sowctl.expressions.syntax import nodes as n
-from sowctl.expressions.syntax.trees import walk
-from sowctl.values.compare import numeric_reading
+from sowctl.expressions.syntax.trees import walk_tree
+from sowctl.values.scalars import parse_number
 
 MAX_EXACT_INTEGER = 1 << 53
 """Up to here an Integer and a Double compare without rounding."""
 
 
-class Bounds(NamedTuple):
+class NumberBounds(NamedTuple):
     """Numbers from ``low`` to ``high``, None for no bound; an open bound is not included."""
 
     low: int | float | None = None
@@ -27,17 +27,17 @@ class Bounds(NamedTuple):
     open_high: bool = False
 
 
-def alone(node: n.Node) -> n.Field | None:
+def find_sole_field(node: n.Node) -> n.Field | None:
     """The field of a condition that names no other, as often as it likes, and no other message; else None."""
 
     # A qualifier names another source and OF PREVIOUS another record: an index of this topic knows neither.
-    fields = [part for part in walk(node) if isinstance(part, n.Field)]
+    fields = [part for part in walk_tree(node) if isinstance(part, n.Field)]
     if not fields or any(field.qualifier or field.modifier for field in fields):
         return None
     return fields[0] if all(field.path == fields[0].path for field in fields) else None
 
 
-def bounds_of(node: n.Node) -> Bounds | None:
+def find_number_bounds(node: n.Node) -> NumberBounds | None:
     """The numbers for which ``/field > 5`` and the like hold, NULL aside; None for other conditions."""
     if isinstance(node, n.Compare) and isinstance(node.left, n.Field):
         number = _literal_number(node.right)
@@ -46,34 +46,34 @@ def bounds_of(node: n.Node) -> Bounds | None:
     if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
         # A reversed range is kept as it is: no number lies in it, as BETWEEN has it.
         low, high = _literal_number(node.low), _literal_number(node.high)
-        return Bounds(low, high) if low is not None and high is not None else None
+        return NumberBounds(low, high) if low is not None and high is not None else None
     return None
 
 
-def _comparison_interval(operator: str, number: int | float) -> Bounds | None:
+def _comparison_interval(operator: str, number: int | float) -> NumberBounds | None:
     if operator == "=":
-        return Bounds(number, number)
+        return NumberBounds(number, number)
     if operator in (">", ">="):
-        return Bounds(low=number, open_low=operator == ">")
+        return NumberBounds(low=number, open_low=operator == ">")
     # ``<>`` leaves two ranges, and NaN is in it; it has no bounds.
     if operator in ("<", "<="):
-        return Bounds(high=number, open_high=operator == "<")
+        return NumberBounds(high=number, open_high=operator == "<")
     return None
 
 
 def _literal_number(node: n.Node) -> int | float | None:
     if not is_constant(node):
         return None
-    value: object = constant_value(node)
+    value: object = evaluate_constant(node)
     if isinstance(value, bytes):
-        value = numeric_reading(value)
+        value = parse_number(value)
     if type(value) is int:
         # Beyond 2**53 an Integer and a Double no longer compare exactly.
         return value if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else None
     return value if type(value) is float and value == value else None
 
 
-def strings_of(node: n.Node) -> tuple[bytes, ...] | None:
+def list_equal_strings(node: n.Node) -> tuple[bytes, ...] | None:
     """The Strings for which ``/field = 'a'`` and ``/field IN ('a', 'b')`` hold; None for other conditions."""
     if isinstance(node, n.Compare) and node.operator == "=" and isinstance(node.left, n.Field):
         return _literal_strings((node.right,))
@@ -85,9 +85,9 @@ def strings_of(node: n.Node) -> tuple[bytes, ...] | None:
 def _literal_strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
     found = []
     for item in items:
-        value = constant_value(item) if is_constant(item) else None
+        value = evaluate_constant(item) if is_constant(item) else None
         # The empty string is NULL, and a String with a numeric reading equals others that are spelled differently.
-        if not isinstance(value, bytes) or not value or numeric_reading(value) is not None:
+        if not isinstance(value, bytes) or not value or parse_number(value) is not None:
             return None
         found.append(value)
     # Each String once, in the order of the list.

@@ -6,7 +6,7 @@ the first.
 
 from __future__ import annotations
 
-from sowctl.expressions.rewrites.truths import constant_truth, constant_value, is_constant, is_truth
+from sowctl.expressions.rewrites.truths import evaluate_constant, evaluate_constant_truth, is_constant, is_truth
 from sowctl.expressions.syntax import nodes as n
 
 
@@ -57,7 +57,7 @@ def choose_branch(node: n.Node) -> n.Node | None:
     if not isinstance(node, n.Call) or node.name != "IF" or not is_constant(node.arguments[0]):
         return None
     # A condition that is NULL chooses the last branch, as FALSE does.
-    branch = node.arguments[1] if constant_truth(node.arguments[0]) else node.arguments[2]
+    branch = node.arguments[1] if evaluate_constant_truth(node.arguments[0]) else node.arguments[2]
     return None if isinstance(branch, n.Field) else branch
 
 
@@ -69,7 +69,7 @@ def first_present(node: n.Node) -> n.Node | None:
     for argument in node.arguments:
         # A constant that is not NULL is the result wherever it is reached: what follows it is never asked.
         constant = is_constant(argument)
-        if constant and constant_value(argument) is None:
+        if constant and evaluate_constant(argument) is None:
             continue
         kept.append(argument)
         if constant:
@@ -100,7 +100,7 @@ def prune_members(node: n.Node) -> n.Node | None:
         if is_constant(item):
             # By canonical text: 1 and 1.0 stay both, which costs a test and is right; 'a' and "a" are one.
             text = str(item)
-            if constant_value(item) is None or text in seen:
+            if evaluate_constant(item) is None or text in seen:
                 continue
             seen.add(text)
         kept.append(item)

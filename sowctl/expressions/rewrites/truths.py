@@ -1,19 +1,19 @@
-"""What the rewrites ask of nodes: constants, their truth, and whether a value is a truth already."""
+"""Tests of nodes for the rewrites: constants, their truth, and whether a value is a truth already."""
 
 from __future__ import annotations
 
 from sowctl.expressions.functions import FUNCTIONS
-from sowctl.expressions.rows.arithmetic import negate
+from sowctl.expressions.rows.arithmetic import negate_value
 from sowctl.expressions.syntax import nodes as n
-from sowctl.values.compare import truth_of
 from sowctl.values.fields import SlotValue
+from sowctl.values.scalars import to_truth
 
 PREDICATE_NODES = (n.Compare, n.Is, n.Like, n.In, n.Affix, n.Between)
 """They are TRUE or FALSE, never NULL."""
 
 
 def is_truth(node: n.Node) -> bool:
-    """Whether the node's value is TRUE, FALSE or NULL, so that it equals its own truth."""
+    """Return whether the node's value is TRUE, FALSE or NULL, so that it equals its own truth."""
     if isinstance(node, n.Literal):
         return node.value is None or isinstance(node.value, bool)
     if isinstance(node, n.Call):
@@ -25,7 +25,7 @@ def is_truth(node: n.Node) -> bool:
 
 
 def is_constant(node: n.Node) -> bool:
-    """Whether the node is a literal, or a literal number behind a minus sign: negative numbers have no literal."""
+    """Return whether the node is a literal or a negative number, which is a literal behind a minus sign."""
     if isinstance(node, n.Literal):
         return True
     return (
@@ -38,15 +38,15 @@ def is_constant(node: n.Node) -> bool:
     )
 
 
-def constant_value(node: n.Node) -> SlotValue:
+def evaluate_constant(node: n.Node) -> SlotValue:
     """The value of a constant; the empty string is NULL."""
     if isinstance(node, n.Unary):
-        return negate(constant_value(node.operand))
+        return negate_value(evaluate_constant(node.operand))
     assert isinstance(node, n.Literal)
     # The empty string is NULL everywhere in the language.
     return node.value or None if isinstance(node.value, bytes) else node.value
 
 
-def constant_truth(node: n.Node) -> bool | None:
+def evaluate_constant_truth(node: n.Node) -> bool | None:
     """The truth of a constant."""
-    return truth_of(constant_value(node))
+    return to_truth(evaluate_constant(node))

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sowctl.values.compare import I64_MIN, NAN, U64_MAX, number_of
 from sowctl.values.fields import SlotValue
+from sowctl.values.scalars import I64_MIN, NAN, U64_MAX, to_number
 
 Numeric: TypeAlias = int | float | None
 
@@ -21,7 +21,7 @@ def _make_operator(
     """Both conversions, NULL, NaN and the Integer range around an operation; ``exact`` may answer None for NaN."""
 
     def operate(a: SlotValue, b: SlotValue) -> Numeric:
-        left, right = number_of(a), number_of(b)
+        left, right = to_number(a), to_number(b)
         # NULL is asked before NaN: NULL + NaN is NULL.
         if left is None or right is None:
             return None
@@ -75,18 +75,18 @@ def _remainder_of_doubles(a: float, b: float) -> float:
         return NAN
 
 
-add = _make_operator(lambda a, b: a + b, lambda a, b: a + b)
-subtract = _make_operator(lambda a, b: a - b, lambda a, b: a - b)
-multiply = _make_operator(lambda a, b: a * b, lambda a, b: a * b)
-divide = _make_operator(_integer_quotient, _divide_doubles)
-modulo = _make_operator(_integer_remainder, _remainder_of_doubles)
+add_values = _make_operator(lambda a, b: a + b, lambda a, b: a + b)
+subtract_values = _make_operator(lambda a, b: a - b, lambda a, b: a - b)
+multiply_values = _make_operator(lambda a, b: a * b, lambda a, b: a * b)
+divide_values = _make_operator(_integer_quotient, _divide_doubles)
+compute_remainder = _make_operator(_integer_remainder, _remainder_of_doubles)
 
-OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "%": modulo}
+OPERATORS = {"+": add_values, "-": subtract_values, "*": multiply_values, "/": divide_values, "%": compute_remainder}
 
 
-def negate(value: SlotValue) -> Numeric:
+def negate_value(value: SlotValue) -> Numeric:
     """Unary minus; below the Integer range the result is a Double."""
-    number = number_of(value)
+    number = to_number(value)
     if number is None:
         return None
     # Only an Integer above 2**63 has no negative Integer; that of -2**63 is in range, because Integers go up to

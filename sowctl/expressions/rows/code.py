@@ -1,4 +1,4 @@
-"""Pieces of generated Python: operands, lines, functions, slots. ``emit.py`` decides what is written here.
+"""Pieces of generated Python: operands, lines, functions, slots. ``emitter.py`` decides what is written here.
 
 Generated code has one assignment per node, so that neither CPython's limit of nested parentheses nor that of nested
 blocks is met: blocks deeper than ``MAX_INDENTATION`` become functions of their own. No text of an expression ever
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sowctl.expressions.rows.runtime import RUNTIME_NAMES
 from sowctl.expressions.syntax.nodes import Field
-from sowctl.expressions.syntax.patterns import Regex
+from sowctl.expressions.syntax.patterns import RegexPattern
 from sowctl.values.fields import Slot
 
 MAX_INDENTATION = 30
@@ -40,7 +40,7 @@ Emission: TypeAlias = Generator["Emission", Any, Any]
 SlotKey: TypeAlias = tuple[tuple[str, ...], str, bool]
 
 
-class WantedSlot:
+class SlotRequest:
     """A slot while code is written: what is asked of it is only known at the end."""
 
     __slots__ = ("field", "listed", "text")
@@ -50,12 +50,12 @@ class WantedSlot:
         self.text = False
         self.listed = False
 
-    def finished(self) -> Slot:
+    def build_slot(self) -> Slot:
         """The slot to ask the message type for."""
         return Slot(self.field.path, self.text, self.listed)
 
 
-class Code:
+class GeneratedCode:
     """Lines of one compiled expression under construction."""
 
     def __init__(self) -> None:
@@ -65,40 +65,40 @@ class Code:
         self.indent = 2
         self.inner = False
         self.uses_header = False
-        self.matchers: list[Regex] = []
+        self.matchers: list[RegexPattern] = []
         self.is_bounded = False
-        self.slots: dict[SlotKey, tuple[int, WantedSlot]] = {}
-        self.previous: dict[SlotKey, tuple[int, WantedSlot]] = {}
+        self.slots: dict[SlotKey, tuple[int, SlotRequest]] = {}
+        self.previous: dict[SlotKey, tuple[int, SlotRequest]] = {}
         self._temps = 0
         self._constants: dict[tuple[str, str], str] = {}
 
-    def add(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Append a line at the current indentation."""
         self.lines.append(" " * self.indent + line)
 
-    def temp(self) -> str:
+    def name_local(self) -> str:
         """A new local name."""
         self._temps += 1
         return f"t{self._temps}"
 
-    def bind(self, code: str, kind: str) -> Operand:
+    def bind_local(self, code: str, kind: str) -> Operand:
         """Assign ``code`` to a new local name."""
-        name = self.temp()
-        self.add(f"{name} = {code}")
+        name = self.name_local()
+        self.add_line(f"{name} = {code}")
         return Operand(name, kind)
 
-    def simple(self, operand: Operand) -> Operand:
+    def make_repeatable(self, operand: Operand) -> Operand:
         """The operand as something that may be repeated."""
-        return operand if operand.simple else self.bind(operand.code, operand.kind)
+        return operand if operand.simple else self.bind_local(operand.code, operand.kind)
 
-    def give(self, value: Any, prefix: str = "k") -> str:
+    def bind_object(self, value: Any, prefix: str = "k") -> str:
         """A name in the namespace for an object."""
         # The number of names grows with each, so none is given twice.
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
 
-    def const(self, value: Any) -> Operand:
+    def bind_constant(self, value: Any) -> Operand:
         """A literal as a constant of the namespace."""
         if value is None:
             return Operand("None", "const", True, None)
@@ -106,16 +106,16 @@ class Code:
         key = (type(value).__name__, repr(value))
         name = self._constants.get(key)
         if name is None:
-            name = self._constants[key] = self.give(value, "c")
+            name = self._constants[key] = self.bind_object(value, "c")
         return Operand(name, "const", True, value)
 
-    def slot(self, field: Field, text: bool, listed: bool) -> Operand:
+    def bind_slot(self, field: Field, text: bool, listed: bool) -> Operand:
         """The operand that reads a field."""
         previous = field.modifier == "PREVIOUS"
         table = self.previous if previous else self.slots
         key = (field.qualifier, str(field.path), previous)
         if key not in table:
-            table[key] = (len(table), WantedSlot(field))
+            table[key] = (len(table), SlotRequest(field))
         position, wanted = table[key]
         # Every use of a field adds to what is asked of its one slot; the message type reads it once.
         wanted.text = wanted.text or text
@@ -125,22 +125,22 @@ class Code:
             return Operand(f"{'prev' if previous else 'row'}[{position}]", "slot")
         return Operand(f"{'p' if previous else 's'}{position}", "slot")
 
-    def apart(self, body: Emission) -> Emission:
+    def emit_function(self, body: Emission) -> Emission:
         """Emit ``body``, which returns an Operand, into a function of its own and call it."""
         # The body is written into empty lists of its own; slots, constants and names stay shared with the function
         # around it.
         saved = self.lines, self.indent, self.inner
         self.lines, self.indent, self.inner = [], 1, True
         result: Operand = yield body
-        self.add(f"return {result.code}")
+        self.add_line(f"return {result.code}")
         name = f"f{len(self.functions)}"
         self.functions.append("\n".join([f"def {name}(row, prev, env, header):", *self.lines]))
         self.lines, self.indent, self.inner = saved
         # The caller sees a call, not the literal, so it cannot treat the result as one.
         kind = "scalar" if result.kind == "const" else result.kind
-        return self.bind(f"{name}(row, prev, env, header)", kind)
+        return self.bind_local(f"{name}(row, prev, env, header)", kind)
 
-    def source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
+    def build_source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
         """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
         # The for statement unpacks the slots itself where nothing else needs the row.
         targets, sources, unpack = ["row"], ["rows"], []
@@ -177,7 +177,7 @@ def _local_names(letter: str, count: int) -> str:
     return ", ".join(f"{letter}{number}" for number in range(count)) + ("," if count == 1 else "")
 
 
-def finish(emission: Emission) -> Any:
+def run_emission(emission: Emission) -> Any:
     """Run an emission without recursion and return its result."""
     # Generators on a list in the place of Python's stack: the depth of an expression is bounded by memory only.
     stack = [emission]

@@ -1,7 +1,7 @@
 """Predicates to Python: each becomes one expression that is True or False, with fast paths by type.
 
-The fast paths repeat the scalar rule of ``values/compare.py`` for the plain types; everything else goes through the
-general functions of ``comparing.py``.
+The fast paths repeat the scalar rule of ``values/scalars.py`` for the plain types; everything else goes through the
+general functions of ``comparison.py``.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from sowctl.expressions.rows.code import Code, Emission, Operand
-from sowctl.expressions.rows.comparing import InMembers
+from sowctl.expressions.rows.code import Emission, GeneratedCode, Operand
+from sowctl.expressions.rows.comparison import InMembers
 from sowctl.expressions.rows.runtime import COMPARE_NAMES, RUNTIME_NAMES
 from sowctl.expressions.syntax import nodes as n
-from sowctl.expressions.syntax.patterns import Matcher, Simple
-from sowctl.values.compare import numeric_reading, text_of
+from sowctl.expressions.syntax.patterns import Matcher, PlainPattern
+from sowctl.values.scalars import parse_number, to_text
 
 TRUTH_KINDS = ("bool", "truth")
 _PYTHON_OPERATORS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
-class Writer(Protocol):
-    """What predicates ask of :class:`~sowctl.expressions.rows.emit.Emitter`, which writes what is around them."""
+class PredicateEmitter(Protocol):
+    """The interface of the emitter that predicates call."""
 
-    code: Code
+    code: GeneratedCode
 
-    def value(self, node: n.Node, text: bool = False) -> Emission:
+    def emit_value(self, node: n.Node, text: bool = False) -> Emission:
         """Emit the value of an operand."""
         ...
 
-    def block(self, body: Emission, target: str, apart: bool = False) -> Emission:
+    def emit_block(self, body: Emission, target: str, apart: bool = False) -> Emission:
         """Emit ``body`` one level deeper and assign its result to ``target``."""
         ...
 
-    def matcher(self, pattern: n.Pattern) -> Matcher | None:
+    def compile_matcher(self, pattern: n.Pattern) -> Matcher | None:
         """The compiled pattern of LIKE."""
         ...
 
@@ -53,16 +53,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) -> str:
+def emit_comparison(emitter: PredicateEmitter, operator: str, left: Operand, right: Operand) -> str:
     """Code of ``left operator right``; both operands are simple."""
     if left.kind == "const" and right.kind == "const":
-        return emitter.code.const(RUNTIME_NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
+        return emitter.code.bind_constant(RUNTIME_NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
     # The literal goes to the right, with the operator turned, so that one set of fast paths serves both orders.
     if left.kind == "const":
         left, right, operator = right, left, n.SWAPPED_OPERATORS[operator]
     general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
     if right.kind == "const":
-        return _against_literal(emitter, operator, left, right, general)
+        return _compare_with_literal(emitter, operator, left, right, general)
     x, y, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
     # Python compares Integers with Doubles exactly, and NaN as the language does; only None must be kept out.
     if left.kind == right.kind == "number":
@@ -74,7 +74,7 @@ def comparison(emitter: Writer, operator: str, left: Operand, right: Operand) ->
     return general
 
 
-def _against_literal(emitter: Writer, operator: str, left: Operand, right: Operand, general: str) -> str:
+def _compare_with_literal(emitter: PredicateEmitter, operator: str, left: Operand, right: Operand, general: str) -> str:
     x, c, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
     # NaN is not among these literals: it takes the general way.
     if _is_number(right.value):
@@ -94,50 +94,49 @@ def _against_literal(emitter: Writer, operator: str, left: Operand, right: Opera
         # encoding every value. A literal that is no UTF-8 has no str and takes the general way.
         word = _decode_literal(right.value)
         if word is not None and left.kind in ("slot", "scalar"):
-            w = emitter.code.const(word).code
+            w = emitter.code.bind_constant(word).code
             # Only the empty string, which is NULL, needs a test of its own, and "=" and ">" exclude it already.
             test = f"{x} {sign} {w}" if operator in ("=", ">", ">=") else f"'' != {x} {sign} {w}"
-            return (
-                f"({test} if type({x}) is str else {_number_against_text(emitter, operator, x, right.value, general)})"
-            )
+            numeric = _compare_number_with_text(emitter, operator, x, right.value, general)
+            return f"({test} if type({x}) is str else {numeric})"
     return general
 
 
-def _number_against_text(emitter: Writer, operator: str, x: str, text: bytes, general: str) -> str:
+def _compare_number_with_text(emitter: PredicateEmitter, operator: str, x: str, text: bytes, general: str) -> str:
     """A number in the slot is compared with the numeric reading of the literal, if that has one."""
-    reading = numeric_reading(text)
+    reading = parse_number(text)
     if reading is None:
         return general
-    c = emitter.code.const(reading).code
+    c = emitter.code.bind_constant(reading).code
     return f"{x} {_PYTHON_OPERATORS[operator]} {c} if type({x}) is float or type({x}) is int else {general}"
 
 
-def _emit_compare(emitter: Writer, node: n.Compare) -> Emission:
-    left: Operand = yield emitter.value(node.left)
-    left = emitter.code.simple(left)
-    right: Operand = yield emitter.value(node.right)
-    right = emitter.code.simple(right)
-    return _boolean_operand(comparison(emitter, node.operator, left, right))
+def _emit_compare(emitter: PredicateEmitter, node: n.Compare) -> Emission:
+    left: Operand = yield emitter.emit_value(node.left)
+    left = emitter.code.make_repeatable(left)
+    right: Operand = yield emitter.emit_value(node.right)
+    right = emitter.code.make_repeatable(right)
+    return _boolean_operand(emit_comparison(emitter, node.operator, left, right))
 
 
-def _emit_between(emitter: Writer, node: n.Between) -> Emission:
+def _emit_between(emitter: PredicateEmitter, node: n.Between) -> Emission:
     sides = []
     for side in (node.operand, node.low, node.high):
-        operand: Operand = yield emitter.value(side)
-        sides.append(emitter.code.simple(operand))
+        operand: Operand = yield emitter.emit_value(side)
+        sides.append(emitter.code.make_repeatable(operand))
     x, low, high = sides
     # Both bounds are numbers, so one test of the value's type decides for the two comparisons.
     if x.kind == "slot" and _is_number(low.value) and _is_number(high.value):
         general = f"ge({x.code}, {low.code}) and le({x.code}, {high.code})"
         test = f"type({x.code}) is float or type({x.code}) is int"
         return _boolean_operand(f"({low.code} <= {x.code} <= {high.code} if {test} else {general})", node.negated)
-    both = f"({comparison(emitter, '>=', x, low)} and {comparison(emitter, '<=', x, high)})"
+    both = f"({emit_comparison(emitter, '>=', x, low)} and {emit_comparison(emitter, '<=', x, high)})"
     return _boolean_operand(both, node.negated)
 
 
-def _emit_is(emitter: Writer, node: n.Is) -> Emission:
-    operand: Operand = yield emitter.value(node.operand)
-    x = emitter.code.simple(operand).code
+def _emit_is(emitter: PredicateEmitter, node: n.Is) -> Emission:
+    operand: Operand = yield emitter.emit_value(node.operand)
+    x = emitter.code.make_repeatable(operand).code
     # Only NaN differs from itself.
     if node.what == "NAN":
         test = f"({x} != {x})" if operand.kind == "number" else f"is_nan({x})"
@@ -151,38 +150,38 @@ def _emit_is(emitter: Writer, node: n.Is) -> Emission:
     return _boolean_operand(test, node.negated)
 
 
-def _emit_like(emitter: Writer, node: n.Like) -> Emission:
-    operand: Operand = yield emitter.value(node.operand, True)
-    matcher = emitter.matcher(node.pattern)
-    x = emitter.code.simple(operand)
+def _emit_like(emitter: PredicateEmitter, node: n.Like) -> Emission:
+    operand: Operand = yield emitter.emit_value(node.operand, True)
+    matcher = emitter.compile_matcher(node.pattern)
+    x = emitter.code.make_repeatable(operand)
     # The empty pattern is NULL, and LIKE NULL is FALSE.
     if matcher is None:
-        return _boolean_operand(emitter.code.const(False).code, node.negated)
-    found = emitter.code.give(matcher.found)
+        return _boolean_operand(emitter.code.bind_constant(False).code, node.negated)
+    found = emitter.code.bind_object(matcher.is_found)
     if x.kind == "text":
         return _boolean_operand(f"({x.code} is not None and {found}({x.code}))", node.negated)
-    quick = _on_str(emitter, x.code, matcher, found)
+    quick = _emit_str_test(emitter, x.code, matcher, found)
     return _boolean_operand(f"({quick} if type({x.code}) is str else like({x.code}, {found}))", node.negated)
 
 
-def _on_str(emitter: Writer, x: str, matcher: Matcher, found: str) -> str:
+def _emit_str_test(emitter: PredicateEmitter, x: str, matcher: Matcher, found: str) -> str:
     """The test of a str: searching code points equals searching the bytes of their UTF-8."""
-    if not isinstance(matcher, Simple) or matcher.word is None:
+    if not isinstance(matcher, PlainPattern) or matcher.word is None:
         return f"{x} != '' and {found}({x}.encode())"
     # ``$`` also matches in front of a line feed that ends the text.
     word = matcher.word
     if matcher.at_start and matcher.at_end:
-        return f"{x} in {emitter.code.give((word, word + chr(10)))}"
+        return f"{x} in {emitter.code.bind_object((word, word + chr(10)))}"
     if matcher.at_start:
-        return f"{x}.startswith({emitter.code.const(word).code})"
+        return f"{x}.startswith({emitter.code.bind_constant(word).code})"
     if matcher.at_end:
-        return f"{x}.endswith({emitter.code.give((word, word + chr(10)))})"
-    return f"{emitter.code.const(word).code} in {x}"
+        return f"{x}.endswith({emitter.code.bind_object((word, word + chr(10)))})"
+    return f"{emitter.code.bind_constant(word).code} in {x}"
 
 
-def _emit_in(emitter: Writer, node: n.In) -> Emission:
-    operand: Operand = yield emitter.value(node.operand)
-    x = emitter.code.simple(operand)
+def _emit_in(emitter: PredicateEmitter, node: n.In) -> Emission:
+    operand: Operand = yield emitter.emit_value(node.operand)
+    x = emitter.code.make_repeatable(operand)
     # An IN list is an OR of equalities, none of which is ever NULL, so its members may be asked in another order.
     literals: list[Any] = []
     computed: list[n.Node] = []
@@ -191,50 +190,50 @@ def _emit_in(emitter: Writer, node: n.In) -> Emission:
             literals.append(item.value)
         else:
             computed.append(item)
-    target = emitter.code.temp()
-    emitter.code.add(f"{target} = {_membership_code(emitter, x, InMembers(literals)) if literals else 'False'}")
+    target = emitter.code.name_local()
+    emitter.code.add_line(f"{target} = {_membership_code(emitter, x, InMembers(literals)) if literals else 'False'}")
     # Members that must be computed are asked one by one, and only while none was equal.
     for item in computed:
-        emitter.code.add(f"if not {target}:")
-        yield emitter.block(_emit_equals(emitter, x, item), target)
+        emitter.code.add_line(f"if not {target}:")
+        yield emitter.emit_block(_emit_equals(emitter, x, item), target)
     return Operand(f"not {target}" if node.negated else target, "bool", not node.negated)
 
 
-def _emit_equals(emitter: Writer, x: Operand, item: n.Node) -> Emission:
-    operand: Operand = yield emitter.value(item)
-    return _boolean_operand(comparison(emitter, "=", x, emitter.code.simple(operand)))
+def _emit_equals(emitter: PredicateEmitter, x: Operand, item: n.Node) -> Emission:
+    operand: Operand = yield emitter.emit_value(item)
+    return _boolean_operand(emit_comparison(emitter, "=", x, emitter.code.make_repeatable(operand)))
 
 
-def _membership_code(emitter: Writer, x: Operand, members: InMembers) -> str:
+def _membership_code(emitter: PredicateEmitter, x: Operand, members: InMembers) -> str:
     # Literal members are found by hash, however many they are. The sets below answer for plain values without a call;
     # mixed lists have to look at readings and texts both.
-    general = f"{emitter.code.give(members.holds)}({x.code})"
+    general = f"{emitter.code.bind_object(members.has_match)}({x.code})"
     if x.kind != "slot":
         return general
     if members.texts and not members.numbers and len(members.texts) == len(members.raw):
-        texts = emitter.code.give(frozenset(members.texts))
+        texts = emitter.code.bind_object(frozenset(members.texts))
         return f"({x.code} in {texts} if type({x.code}) is str else {general})"
     if members.numbers and not members.raw:
-        numbers = emitter.code.give(frozenset(members.numbers))
+        numbers = emitter.code.bind_object(frozenset(members.numbers))
         return f"({x.code} in {numbers} if type({x.code}) is float or type({x.code}) is int else {general})"
     return general
 
 
-def _emit_affix(emitter: Writer, node: n.Affix) -> Emission:
-    operand: Operand = yield emitter.value(node.operand, True)
-    x = emitter.code.simple(operand)
+def _emit_affix(emitter: PredicateEmitter, node: n.Affix) -> Emission:
+    operand: Operand = yield emitter.emit_value(node.operand, True)
+    x = emitter.code.make_repeatable(operand)
     fixed: list[bytes] = []
     computed: list[str] = []
     for item in node.items:
-        member: Operand = yield emitter.value(item, True)
+        member: Operand = yield emitter.emit_value(item, True)
         if member.kind == "const":
-            text = text_of(member.value)
+            text = to_text(member.value)
             # NULL is the beginning and the end of no text.
             fixed += [] if text is None else [text]
         else:
-            computed.append(f"*texts({emitter.code.simple(member).code})")
+            computed.append(f"*texts({emitter.code.make_repeatable(member).code})")
     name, method = ("begins", "startswith") if node.word == "BEGINS" else ("ends", "endswith")
-    given = emitter.code.give(tuple(fixed))
+    given = emitter.code.bind_object(tuple(fixed))
     if computed:
         return _boolean_operand(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
     general = f"{name}({x.code}, {given})"
@@ -243,11 +242,12 @@ def _emit_affix(emitter: Writer, node: n.Affix) -> Emission:
     if len(words) < len(fixed) or not words:
         return _boolean_operand(general, node.negated)
     return _boolean_operand(
-        f"({x.code}.{method}({emitter.code.give(tuple(words))}) if type({x.code}) is str else {general})", node.negated
+        f"({x.code}.{method}({emitter.code.bind_object(tuple(words))}) if type({x.code}) is str else {general})",
+        node.negated,
     )
 
 
-PREDICATE_EMITTERS: dict[type[n.Node], Callable[[Writer, Any], Emission]] = {
+PREDICATE_EMITTERS: dict[type[n.Node], Callable[[PredicateEmitter, Any], Emission]] = {
     n.Compare: _emit_compare,
     n.Between: _emit_between,
     n.Is: _emit_is,

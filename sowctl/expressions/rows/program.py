@@ -1,6 +1,6 @@
 """Generated loops over rows: what every compiled expression asks of a message, and the loop that evaluates it.
 
-Made by :mod:`sowctl.expressions.compile`, by the projections, by the columns for single nodes and by the rewrites for
+Made by :mod:`sowctl.expressions.compiler`, by the projections, by the columns for single nodes and by the rewrites for
 constants. A row is a tuple of slot values, one per slot.
 """
 
@@ -12,18 +12,18 @@ from typing import Any
 
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import Function
-from sowctl.expressions.rows.code import Operand, finish
-from sowctl.expressions.rows.emit import Emitter
+from sowctl.expressions.rows.code import Operand, run_emission
+from sowctl.expressions.rows.emitter import Emitter
 from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.expressions.syntax.nodes import Node
-from sowctl.expressions.syntax.patterns import Regex
+from sowctl.expressions.syntax.patterns import RegexPattern
 from sowctl.values.fields import Row, Slot, SlotValue
 
-Run = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
+RowLoop = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
 
 
-class Compiled:
-    """What filters and values share: the text, the tree, and what they ask of a message.
+class CompiledExpression:
+    """The common part of compiled filters and values: text, tree, and the slots they need of a message.
 
     ``slots`` are the fields of the message, ``previous_slots`` those of the stored record (``OF PREVIOUS``);
     ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
@@ -51,25 +51,25 @@ class Compiled:
         self.sources: tuple[tuple[str, ...], ...] = ()
         self.uses_header = False
         self.source = ""
-        self._run: Run | None = None
+        self._run: RowLoop | None = None
         self._parts: tuple[list[str], dict[str, Any]] | None = None
-        self._matchers: list[Regex] = []
+        self._matchers: list[RegexPattern] = []
         self._is_bounded = False
         # The empty filter asks nothing of a message.
         if emitter is None:
             return
         code = emitter.code
-        self.slots = tuple(wanted.finished() for _, wanted in code.slots.values())
+        self.slots = tuple(wanted.build_slot() for _, wanted in code.slots.values())
         self.sources = tuple(wanted.field.qualifier for _, wanted in code.slots.values())
-        self.previous_slots = tuple(wanted.finished() for _, wanted in code.previous.values())
+        self.previous_slots = tuple(wanted.build_slot() for _, wanted in code.previous.values())
         self.uses_header = code.uses_header
         self._matchers, self._is_bounded = code.matchers, code.is_bounded
         # Slots are finished only now: every use of a field in the expression may have asked more of it.
-        main = code.source(final)
+        main = code.build_source(final)
         self.source = "\n".join([*code.functions, main])
         self._parts = [*code.functions, main], code.names
 
-    def _compile_loop(self) -> Run:
+    def _compile_loop(self) -> RowLoop:
         """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
@@ -88,7 +88,7 @@ class Compiled:
             except BoundExceededError as error:
                 raise error.at(0) from None
             for matcher in self._matchers:
-                matcher.bound = env
+                matcher.step_counter = env
         # repeat() has no end: zip() in the loop stops with the rows.
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)
@@ -99,12 +99,12 @@ class Compiled:
         return run(rows, env, headers, previous)
 
 
-class Value(Compiled):
+class CompiledValue(CompiledExpression):
     """A compiled value."""
 
     __slots__ = ()
 
-    def values(
+    def compute_values(
         self,
         rows: Iterable[Row],
         env: Environment,
@@ -118,25 +118,25 @@ class Value(Compiled):
         return self._run_loop(rows, env, headers, previous)
 
 
-class Tuples(Compiled):
+class CompiledTuples(CompiledExpression):
     """Several compiled values over the same rows."""
 
     __slots__ = ()
 
-    def values(
+    def compute_tuples(
         self,
         rows: Iterable[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
         previous: Sequence[Row | None] | None = None,
     ) -> list[tuple[SlotValue, ...]]:
-        """One tuple of scalars per row; see :meth:`Value.values`."""
+        """One tuple of scalars per row; see :meth:`CompiledValue.compute_values`."""
         return self._run_loop(rows, env, headers, previous)
 
 
-def value_of(node: Node, text: str, extra: Mapping[str, Function]) -> Value:
+def compile_checked_value(node: Node, text: str, extra: Mapping[str, Function]) -> CompiledValue:
     """The value of a node that was checked; ``text`` is what it was parsed from."""
     # The text of numbers is asked for, because a value may be shown or stored as it was written.
     emitter = Emitter(text, extra)
-    operand: Operand = finish(emitter.value(node, True))
-    return Value(text, node, emitter, f"append({emitter.as_scalar(operand).code})")
+    operand: Operand = run_emission(emitter.emit_value(node, True))
+    return CompiledValue(text, node, emitter, f"append({emitter.convert_to_scalar(operand).code})")

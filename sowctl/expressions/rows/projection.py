@@ -1,6 +1,6 @@
 """Projections with grouping: views, aggregated queries and subscriptions (``sowctl-expressions(7)``, grouping).
 
-Made by :func:`sowctl.expressions.compile.compile_projection`. One program reads every message (grouping texts, inputs
+Made by :func:`sowctl.expressions.compiler.compile_projection`. One program reads every message (grouping texts, inputs
 of aggregates); another makes a group's fields from the results of its aggregates and the last message processed.
 """
 
@@ -15,18 +15,18 @@ from msgspec import Struct
 
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
 from sowctl.expressions.functions import AGGREGATES, Function
-from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES, aggregate
-from sowctl.expressions.rows.code import Operand, finish
-from sowctl.expressions.rows.emit import Emitter
-from sowctl.expressions.rows.program import Tuples, Value, value_of
+from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES, compute_aggregate
+from sowctl.expressions.rows.code import Operand, run_emission
+from sowctl.expressions.rows.emitter import Emitter
+from sowctl.expressions.rows.program import CompiledTuples, CompiledValue, compile_checked_value
 from sowctl.expressions.rows.sums import SUM_STATES, Count, Sum
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
-from sowctl.expressions.syntax.parse import destination_of
-from sowctl.expressions.syntax.trees import transform
-from sowctl.values.compare import text_of
+from sowctl.expressions.syntax.parser import find_destination
+from sowctl.expressions.syntax.trees import transform_tree
 from sowctl.values.fields import Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path, Step
+from sowctl.values.scalars import to_text
 
 RESULT_QUALIFIER = "\0result"
 """Qualifier of the fields that stand for results of aggregates; no topic has this name."""
@@ -41,7 +41,7 @@ class TextNode(NamedTuple):
     text: str
 
 
-class Aggregated(Struct, frozen=True):
+class AggregateCall(Struct, frozen=True):
     """One aggregate call of the projection."""
 
     name: str
@@ -53,7 +53,7 @@ _TEXT_TYPES = frozenset((str, type(None)))
 
 
 class GroupState:
-    """What is kept of one group: inputs per aggregate, row and header of the last message, its stamp, and how many.
+    """State of one group: inputs per aggregate, row and header of the last message, its stamp, and the count.
 
     Inputs are without NULLs, and may lack those that the result does not depend on. ``stamps`` has one per input of
     each aggregate whose order counts, nothing where messages came in the order of their updates. ``sums``: what
@@ -71,7 +71,7 @@ class GroupState:
         self.stamps: dict[int, list[tuple[Any, ...]]] = {}
         self.sums: dict[int, Count | Sum] = {}
 
-    def numbered(self, part: int) -> None:
+    def number_stamps(self, part: int) -> None:
         """Make all stamps unique by the number of a part of the messages, whose parts come in their order."""
         # Inputs stand in the order in which their messages came.
         for number, stamps in self.stamps.items():
@@ -89,8 +89,8 @@ class Projection:
     def __init__(
         self, fields: Sequence[tuple[FieldDefinition, str]], grouping: Sequence[TextNode], extra: Mapping[str, Function]
     ) -> None:
-        self.destinations: tuple[tuple[str, ...], ...] = tuple(destination_of(field) for field, _ in fields)
-        self.aggregates: list[Aggregated] = []
+        self.destinations: tuple[tuple[str, ...], ...] = tuple(find_destination(field) for field, _ in fields)
+        self.aggregates: list[AggregateCall] = []
         # Aggregates are cut out first: what is left of the fields reads their results as if they were fields of a
         # message.
         outer = [TextNode(_extract_aggregates(field.expression, text, self.aggregates), text) for field, text in fields]
@@ -108,17 +108,17 @@ class Projection:
         self.keeps = tuple(place for result, place in self._needs if not result)
         """Places in a message's row of what a group's fields read from its last message."""
         self.ordered = [call.name in ORDERED_AGGREGATES for call in self.aggregates]
-        self._read = Tuples("", None, reader, read)
-        self._make = Tuples("", None, maker, made)
+        self._read = CompiledTuples("", None, reader, read)
+        self._make = CompiledTuples("", None, maker, made)
         self.slots: tuple[Slot, ...] = self._read.slots
         self.sources = self._read.sources
         self.uses_header = self._read.uses_header or self._make.uses_header
 
-    def parts(self) -> list[Value]:
-        """What is computed of each message, one by one: the grouping fields, then the inputs of the aggregates."""
-        return [value_of(part.node, part.text, self.functions) for part in self._parts]
+    def list_inputs(self) -> list[CompiledValue]:
+        """List the values computed of each message: the grouping fields, then the inputs of the aggregates."""
+        return [compile_checked_value(part.node, part.text, self.functions) for part in self._parts]
 
-    def add(
+    def add_messages(
         self,
         groups: dict[GroupKey, GroupState],
         rows: Sequence[Row],
@@ -135,7 +135,7 @@ class Projection:
         width = self.width
         # Stamps of single inputs are kept only where an aggregate depends on the order.
         ordered = [number for number, one in enumerate(self.ordered) if one] if stamps is not None else []
-        made = self._read.values(rows, env, headers)
+        made = self._read.compute_tuples(rows, env, headers)
         for key, places in self._group_places(made).items():
             group = groups.get(key)
             if group is None:
@@ -170,7 +170,7 @@ class Projection:
                 group.header = headers[last]
 
     def _group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
-        """Which of what was read of some messages belong to each group, groups as they come."""
+        """Group the places of some messages by the keys read of them, groups in the order of appearance."""
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)
         keys: list[tuple[Any, ...]] = [values[:width] for values in made]
@@ -179,28 +179,30 @@ class Projection:
         texts = _TEXT_TYPES.issuperset(map(type, chain.from_iterable(keys)))
         if not texts:
             # Numbers do not find their group as they are: of equal ones each may have another text.
-            keys = [tuple(map(text_of, key)) for key in keys]
+            keys = [tuple(map(to_text, key)) for key in keys]
         for place, key in enumerate(keys):
             found[key].append(place)
-        return {tuple(map(text_of, key)): places for key, places in found.items()} if texts else found
+        return {tuple(map(to_text, key)): places for key, places in found.items()} if texts else found
 
-    def read(
+    def compute_inputs(
         self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
     ) -> list[tuple[SlotValue, ...]]:
-        """What is computed of each message: the values of the grouping fields, then the inputs of the aggregates.
+        """Compute the grouping fields, then the inputs of the aggregates, of each message.
 
-        Raises LimitError as :meth:`add`.
+        Raises LimitError as :meth:`add_messages`.
         """
-        return self._read.values(rows, env, headers)
+        return self._read.compute_tuples(rows, env, headers)
 
-    def keys(self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[GroupKey]:
+    def compute_keys(
+        self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
+    ) -> list[GroupKey]:
         """The key of each message's group, for callers that bring the messages of a group together first.
 
-        Raises LimitError as :meth:`add`.
+        Raises LimitError as :meth:`add_messages`.
         """
-        return [tuple(map(text_of, values[: self.width])) for values in self._read.values(rows, env, headers)]
+        return [tuple(map(to_text, values[: self.width])) for values in self._read.compute_tuples(rows, env, headers)]
 
-    def fields(self, group: GroupState, env: Environment) -> list[SlotValue]:
+    def compute_fields(self, group: GroupState, env: Environment) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``."""
         kept = tuple([group.row[place] for place in self.keeps])
 
@@ -208,21 +210,21 @@ class Projection:
             calls = enumerate(zip(self.aggregates, delimiters, strict=True))
             return [_group_result(number, call, group, text) for number, (call, text) in calls]
 
-        return self.made(kept, group.header, results, env)
+        return self.compute_kept_fields(kept, group.header, results, env)
 
-    def all_fields(self, groups: Sequence[GroupState], env: Environment) -> list[Sequence[SlotValue]]:
-        """What :meth:`fields` gives of each group: the program runs once for all of them."""
+    def compute_all_fields(self, groups: Sequence[GroupState], env: Environment) -> list[Sequence[SlotValue]]:
+        """Compute the fields of several groups: the program runs once for all of them."""
         if any(call.delimiter is not None for call in self.aggregates):
-            return [self.fields(group, env) for group in groups]
+            return [self.compute_fields(group, env) for group in groups]
         calls = list(enumerate(self.aggregates))
         rows = []
         for group in groups:
             results = [_group_result(number, call, group, b",") for number, call in calls]
             kept = map(group.row.__getitem__, self.keeps)
             rows.append(tuple([results[place] if result else next(kept) for result, place in self._needs]))
-        return list(self._make.values(rows, env, [group.header for group in groups]))
+        return list(self._make.compute_tuples(rows, env, [group.header for group in groups]))
 
-    def made(
+    def compute_kept_fields(
         self,
         kept: Sequence[SlotValue],
         header: Header,
@@ -248,23 +250,23 @@ class Projection:
     ) -> tuple[SlotValue, ...]:
         rest = iter(kept)
         row = tuple([results[place] if result else next(rest) for result, place in self._needs])
-        return self._make.values([row], env, [header])[0]
+        return self._make.compute_tuples([row], env, [header])[0]
 
 
-def _group_result(number: int, call: Aggregated, group: GroupState, delimiter: SlotValue) -> Scalar:
+def _group_result(number: int, call: AggregateCall, group: GroupState, delimiter: SlotValue) -> Scalar:
     inputs = group.inputs[number]
     known = group.sums.get(number)
     if known is not None:
         # What stands beside the sums is few: it is added to a sum of its own, which leaves the group as it is.
         added = SUM_STATES[call.name](())
         added.merge(known)  # type: ignore[arg-type]  # of one aggregate call, so of one class
-        added.change(inputs, 1)
-        return added.result()
+        added.update(inputs, 1)
+        return added.compute_result()
     stamps = group.stamps.get(number) if len(inputs) > 1 else None
-    return aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
+    return compute_aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
 
 
-def _extract_aggregates(node: n.Node, text: str, aggregates: list[Aggregated]) -> n.Node:
+def _extract_aggregates(node: n.Node, text: str, aggregates: list[AggregateCall]) -> n.Node:
     """The expression with a result field in the place of every aggregate, which is added to ``aggregates``."""
 
     def change(current: n.Node) -> n.Node | None:
@@ -273,10 +275,10 @@ def _extract_aggregates(node: n.Node, text: str, aggregates: list[Aggregated]) -
         # The result is a field whose qualifier no topic can have and whose name is its number.
         number = str(len(aggregates))
         parts = [TextNode(argument, text) for argument in current.arguments]
-        aggregates.append(Aggregated(current.name, parts[0], parts[1] if len(parts) > 1 else None))
+        aggregates.append(AggregateCall(current.name, parts[0], parts[1] if len(parts) > 1 else None))
         return n.Field(Path((Step(number),)), (RESULT_QUALIFIER,), None, 0, span=current.span)
 
-    return transform(node, change)
+    return transform_tree(node, change)
 
 
 def _emit_tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
@@ -284,8 +286,8 @@ def _emit_tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
     codes = []
     for node, text in parts:
         emitter.text = text
-        operand: Operand = finish(emitter.value(node, True))
-        codes.append(emitter.code.simple(emitter.as_scalar(operand)).code + ",")
+        operand: Operand = run_emission(emitter.emit_value(node, True))
+        codes.append(emitter.code.make_repeatable(emitter.convert_to_scalar(operand)).code + ",")
     return f"append(({' '.join(codes)}))"
 
 
@@ -299,6 +301,6 @@ def _shared_slots(reader: Emitter, maker: Emitter) -> list[tuple[bool, int]]:
         else:
             # Both programs share one row per message: the reader asks for everything that the maker reads from the last
             # message.
-            reader.code.slot(field, wanted.text, wanted.listed)
+            reader.code.bind_slot(field, wanted.text, wanted.listed)
             needs.append((False, reader.code.slots[key][0]))
     return needs

@@ -1,15 +1,16 @@
 """Groups of a projection from which messages can be taken back: what a view keeps so that a change costs one change.
 
 A message is read into a :class:`Contribution`; a group adds contributions and gives them back, in any order. What is
-left answers as :meth:`Projection.fields` does over the messages that are left, in the order of their stamps: a law of
-the tests. A contribution must be given back as it was added, stamp included, so whoever keeps groups keeps the
-contributions too (:meth:`Retractable.packed`, :meth:`Retractable.unpacked`): by source record to find the old one, and
-by group and stamp for the few questions that counts cannot answer (:data:`Rows`).
+left answers as :meth:`Projection.compute_fields` does over the messages that are left, in the order of their stamps: a
+law of the tests. A contribution must be given back as it was added, stamp included, so whoever keeps groups keeps the
+contributions too (:meth:`RetractableProjection.encode_contribution`,
+:meth:`RetractableProjection.decode_contribution`): by source record to find the old one, and by group and stamp for the
+few questions that counts cannot answer (:data:`ContributionReader`).
 
 Two states of one group add up (:meth:`Group.merge`): parts of a job each make some, and nothing is read twice.
 
-State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of ``sums`` and ``counted``, and
-``latest`` as that of ANY with ``[row, header or nil]`` as its value: the slots that the fields read from the last
+State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of ``sums`` and ``countedinputs``,
+and ``latest`` as that of ANY with ``[row, header or nil]`` as its value: the slots that the fields read from the last
 message, and its header where they ask for one. :data:`STATE_VERSION` counts its versions.
 """
 
@@ -22,12 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from msgspec.structs import astuple
 
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
-from sowctl.expressions.rows.aggregates import joined
-from sowctl.expressions.rows.counted import Counted, CountedDistinct, EntryTable, Inputs, Latest, Stamp, no_rows
-from sowctl.expressions.rows.packing import pack, plainly, unpack
+from sowctl.expressions.rows.aggregates import join_distinct_texts
+from sowctl.expressions.rows.countedinputs import (
+    CountedDistinct,
+    CountedInputs,
+    EntryTable,
+    InputReader,
+    LatestInput,
+    Stamp,
+    iterate_no_rows,
+)
+from sowctl.expressions.rows.slotcodec import decode_slots, decode_strings, encode_slots
 from sowctl.expressions.rows.sums import SUM_STATES, Count, Sum
-from sowctl.values.compare import text_of
 from sowctl.values.fields import Number, Row, Scalar, SlotValue
+from sowctl.values.scalars import to_text
 
 if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
@@ -37,7 +46,7 @@ STATE_VERSION = 2
 
 
 class Contribution(NamedTuple):
-    """What one message adds to its group: its stamp, an input per aggregate (NULL too), the kept slots, its header.
+    """The contribution of one message to its group: stamp, input per aggregate (NULL too), kept slots, header.
 
     The stamp is the message's place in the order of updates, and no other message of the group has it: (txid, time)
     and the keys of the source records, for instance.
@@ -49,11 +58,11 @@ class Contribution(NamedTuple):
     header: Header | None
 
 
-Rows: TypeAlias = Callable[[bool], Iterable[Contribution]]
+ContributionReader: TypeAlias = Callable[[bool], Iterable[Contribution]]
 """The contributions that a group still has, ascending by stamp; descending for True. Mostly the first one is enough."""
-Tables: TypeAlias = Callable[[int], EntryTable | None]
+TableFactory: TypeAlias = Callable[[int], EntryTable | None]
 """Where the counted inputs of an aggregate, by its number, are kept; None for those that travel in the state."""
-_AggregateState: TypeAlias = Count | Sum | Counted | Latest
+_AggregateState: TypeAlias = Count | Sum | CountedInputs | LatestInput
 
 
 def _without_table(
@@ -65,14 +74,14 @@ def _without_table(
 _STATE_FACTORIES: dict[str, Callable[[Sequence[Any], EntryTable | None], _AggregateState]] = {
     **{name: partial(_without_table, make) for name, make in SUM_STATES.items()},
     "COUNT_DISTINCT": CountedDistinct,
-    "ANY": lambda state, _: Latest(state),
+    "ANY": lambda state, _: LatestInput(state),
     # These keep the same and differ in what is asked of it.
-    **dict.fromkeys(("MIN", "MAX", "UNIQUE", "GROUP_CONCAT"), Counted),
+    **dict.fromkeys(("MIN", "MAX", "UNIQUE", "GROUP_CONCAT"), CountedInputs),
 }
 """The state of an aggregate call from what :meth:`Retractable.pack` wrote; of no input from nothing."""
 
 
-_NO_VALUE = type(None)
+_NONE_TYPE = type(None)
 _NUMBER_TYPES = frozenset((int, float, bool, Number))
 
 
@@ -81,57 +90,57 @@ class RetractableGroup:
 
     __slots__ = ("latest", "parts")
 
-    def __init__(self, latest: Latest, parts: list[_AggregateState]) -> None:
+    def __init__(self, latest: LatestInput, parts: list[_AggregateState]) -> None:
         self.latest = latest
         self.parts = parts
 
     @property
     def size(self) -> int:
-        """How many messages the group has; one without any vanishes."""
+        """The number of messages of the group; one without any vanishes."""
         return self.latest.size
 
-    def stamp(self, rows: Rows = no_rows) -> Stamp:
+    def find_stamp(self, rows: ContributionReader = iterate_no_rows) -> Stamp:
         """The highest stamp of its messages."""
         self._find_latest_row(rows)
         return self.latest.stamp
 
-    def _find_latest_row(self, rows: Rows) -> None:
+    def _find_latest_row(self, rows: ContributionReader) -> None:
         if not self.latest.known:
-            self.latest.find((one.stamp, _last_contribution(one)) for one in rows(True))
+            self.latest.restore_latest((one.stamp, _build_latest(one)) for one in rows(True))
 
-    def change(self, some: Sequence[Contribution], sign: int) -> None:
+    def update(self, some: Sequence[Contribution], sign: int) -> None:
         """Add messages (``sign`` 1) or take them back (-1).
 
         Raises DamageError ``SOW-EXP-050`` where more is taken than there is: the state belongs to other messages, is
         spoilt now, and has to be made anew.
         """
         stamps = [one.stamp for one in some]
-        self.latest.change([_last_contribution(one) for one in some], stamps, sign)
+        self.latest.update([_build_latest(one) for one in some], stamps, sign)
         for number, part in enumerate(self.parts):
             values = [one.inputs[number] for one in some]
             places: Sequence[Stamp] = stamps
             # Aggregates ignore NULLs.
-            if _NO_VALUE in set(map(type, values)):
+            if _NONE_TYPE in set(map(type, values)):
                 places = [stamp for stamp, value in zip(stamps, values, strict=True) if value is not None]
                 values = [value for value in values if value is not None]
             _change_state(part, values, places, sign)
 
-    def take(self, state: GroupState, projection: Projection, *, for_good: bool = False) -> None:
+    def add_group(self, state: GroupState, projection: Projection, *, for_good: bool = False) -> None:
         """Add the messages of a group that was made forward, with unique stamps.
 
         ``for_good``: nothing will be taken back, so that of MIN and MAX no more is kept than what answers. It is to be
         said of a group that was made on columns, which keeps no more inputs than the result depends on.
         """
-        kept = tuple(plainly(tuple([state.row[place] for place in projection.keeps])))
+        kept = tuple(decode_strings(tuple([state.row[place] for place in projection.keeps])))
         size = state.size
         header = None if state.header is NO_HEADER else list(astuple(state.header))
-        other = Latest((size, state.stamp, True, [list(kept), header]))
+        other = LatestInput((size, state.stamp, True, [list(kept), header]))
         self.latest.merge(other)
         for number, (call, part) in enumerate(zip(projection.aggregates, self.parts, strict=True)):
             known = state.sums.get(number)
             if known is not None:
                 part.merge(known)  # type: ignore[arg-type]  # states of one aggregate call are of one class
-            values = plainly(tuple(state.inputs[number]))
+            values = decode_strings(tuple(state.inputs[number]))
             stamps: Sequence[Stamp] = state.stamps.get(number, ())
             if for_good and call.name in ("MIN", "MAX"):
                 places = _find_extremes(values, call.name == "MAX")  # type: ignore[arg-type]  # no lists among them
@@ -158,59 +167,63 @@ def _find_extremes(values: Sequence[Scalar], greatest: bool) -> Sequence[int]:
     return [place for place, number in enumerate(numbers) if number == best]
 
 
-def _last_contribution(one: Contribution) -> list[Any]:
+def _build_latest(one: Contribution) -> list[Any]:
     return [list(one.row), None if one.header is None else list(astuple(one.header))]
 
 
 def _change_state(part: _AggregateState, values: list[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
     if not values:
         return
-    if isinstance(part, Counted | Latest):
-        part.change(values, stamps, sign)
+    if isinstance(part, CountedInputs | LatestInput):
+        part.update(values, stamps, sign)
     else:
-        part.change(values, sign)
+        part.update(values, sign)
 
 
-class Retractable:
+class RetractableProjection:
     """A projection whose groups take messages and give them back."""
 
     def __init__(self, projection: Projection) -> None:
         self.projection = projection
         self._names = [call.name for call in projection.aggregates]
 
-    def contributions(
+    def compute_contributions(
         self,
         rows: Sequence[Row],
         stamps: Sequence[Stamp],
         env: Environment,
         headers: Sequence[Header] | None = None,
     ) -> tuple[list[GroupKey], list[Contribution]]:
-        """The group's key and the contribution of each message. Raises LimitError as :meth:`Projection.add`."""
+        """The group's key and the contribution of each message. Raises LimitError as
+        :meth:`Projection.add_messages`.
+        """
         width, keeps = self.projection.width, self.projection.keeps
         keys: list[GroupKey] = []
         found = []
         wanted = headers if headers is not None and self.projection.uses_header else [None] * len(rows)
         for values, row, stamp, header in zip(
-            self.projection.read(rows, env, headers), rows, stamps, wanted, strict=True
+            self.projection.compute_inputs(rows, env, headers), rows, stamps, wanted, strict=True
         ):
-            keys.append(tuple(map(text_of, values[:width])))
-            kept = tuple(plainly(tuple([row[place] for place in keeps])))
-            found.append(Contribution(stamp, tuple(plainly(values[width:])), kept, header))  # type: ignore[arg-type]  # loops append scalars
+            keys.append(tuple(map(to_text, values[:width])))
+            kept = tuple(decode_strings(tuple([row[place] for place in keeps])))
+            found.append(Contribution(stamp, tuple(decode_strings(values[width:])), kept, header))  # type: ignore[arg-type]  # loops append scalars
         return keys, found
 
-    def empty(self, tables: Tables | None = None) -> RetractableGroup:
+    def build_empty_group(self, tables: TableFactory | None = None) -> RetractableGroup:
         """A group without messages."""
         return self._restore_group((), tables)
 
-    def _restore_group(self, state: Sequence[Any], tables: Tables | None) -> RetractableGroup:
+    def _restore_group(self, state: Sequence[Any], tables: TableFactory | None) -> RetractableGroup:
         latest, *states = state or [()] * (len(self._names) + 1)
         parts = [
             _STATE_FACTORIES[name](states[number], None if tables is None else tables(number))
             for number, name in enumerate(self._names)
         ]
-        return RetractableGroup(Latest(latest), parts)
+        return RetractableGroup(LatestInput(latest), parts)
 
-    def fields(self, group: RetractableGroup, env: Environment, rows: Rows = no_rows) -> list[SlotValue]:
+    def compute_fields(
+        self, group: RetractableGroup, env: Environment, rows: ContributionReader = iterate_no_rows
+    ) -> list[SlotValue]:
         """The values of a group's fields, in the order of the projection's destinations.
 
         ``rows`` are asked only for what a removal made unknown; the group then knows it again, so a state that is kept
@@ -225,39 +238,39 @@ class Retractable:
                 for number, (name, part, delimiter) in enumerate(zip(self._names, group.parts, delimiters, strict=True))
             ]
 
-        return self.projection.made(row, NO_HEADER if header is None else Header(*header), results, env)
+        return self.projection.compute_kept_fields(row, NO_HEADER if header is None else Header(*header), results, env)
 
-    def pack(self, group: RetractableGroup) -> bytes:
+    def encode_group(self, group: RetractableGroup) -> bytes:
         """The state of a group; entries that a cache keeps in tables are not in it."""
-        return pack([group.latest.state(), *(part.state() for part in group.parts)])
+        return encode_slots([group.latest.dump(), *(part.dump() for part in group.parts)])
 
-    def unpack(self, state: bytes | memoryview, tables: Tables | None = None) -> RetractableGroup:
-        """The group of a state that :meth:`pack` made for this projection."""
-        return self._restore_group(unpack(state), tables)
+    def decode_group(self, state: bytes | memoryview, tables: TableFactory | None = None) -> RetractableGroup:
+        """The group of a state that :meth:`encode_group` made for this projection."""
+        return self._restore_group(decode_slots(state), tables)
 
     @staticmethod
-    def packed(contribution: Contribution) -> bytes:
+    def encode_contribution(contribution: Contribution) -> bytes:
         """A contribution as msgpack: ``[stamp, inputs, row, header or nil]``."""
-        return pack([contribution.stamp, contribution.inputs, *_last_contribution(contribution)])
+        return encode_slots([contribution.stamp, contribution.inputs, *_build_latest(contribution)])
 
     @staticmethod
-    def unpacked(data: bytes | memoryview) -> Contribution:
-        """The contribution of :meth:`packed`."""
-        stamp, inputs, row, header = unpack(data)
+    def decode_contribution(data: bytes | memoryview) -> Contribution:
+        """The contribution of :meth:`encode_contribution`."""
+        stamp, inputs, row, header = decode_slots(data)
         return Contribution(tuple(stamp), tuple(inputs), tuple(row), None if header is None else Header(*header))
 
 
-def _remaining_inputs(rows: Rows, number: int) -> Inputs:
+def _remaining_inputs(rows: ContributionReader, number: int) -> InputReader:
     return lambda descending: ((one.stamp, one.inputs[number]) for one in rows(descending))
 
 
-def _state_result(name: str, part: _AggregateState, delimiter: SlotValue, inputs: Inputs) -> Scalar:
-    if isinstance(part, Latest):
-        return part.result(inputs)
-    if not isinstance(part, Counted) or isinstance(part, CountedDistinct):
-        return part.result()
+def _state_result(name: str, part: _AggregateState, delimiter: SlotValue, inputs: InputReader) -> Scalar:
+    if isinstance(part, LatestInput):
+        return part.compute_result(inputs)
+    if not isinstance(part, CountedInputs) or isinstance(part, CountedDistinct):
+        return part.compute_result()
     if name == "UNIQUE":
-        return part.unique(inputs)
+        return part.find_unique(inputs)
     if name == "GROUP_CONCAT":
-        return joined(part.distinct(inputs), text_of(delimiter))
-    return part.extreme(name == "MAX", inputs)
+        return join_distinct_texts(part.list_distinct(inputs), to_text(delimiter))
+    return part.find_extreme(name == "MAX", inputs)

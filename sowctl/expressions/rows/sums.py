@@ -5,7 +5,7 @@ order of additions and return to zero when everything is taken back. NaN and inf
 so are the inputs: with none left, the result is NULL again. Results equal those of ``aggregates`` over the inputs that
 are left. ``sowctl-expressions(7)`` rules what they are.
 
-States are plain lists for msgpack (:func:`number` says how long Integers look in them)::
+States are plain lists for msgpack (:func:`encode_integer` says how long Integers look in them)::
 
     COUNT                    [inputs]
     SUM AVG                  [integers, their sum, finite doubles, mantissa, exponent, NaNs, +infinities, -infinities]
@@ -25,19 +25,19 @@ from typing import Any
 from sowctl.errors import DamageError
 from sowctl.expressions.functions.sets import (
     DOUBLE_SCALE_BITS,
-    numbers_of,
-    quotient,
-    scaled_squares,
-    scaled_sum,
-    spread,
+    compute_scaled_deviation,
+    convert_to_numbers,
+    divide_exactly,
+    sum_scaled,
+    sum_scaled_squares,
 )
-from sowctl.values.compare import I64_MIN, NAN, U64_MAX
 from sowctl.values.fields import Scalar
+from sowctl.values.scalars import I64_MIN, NAN, U64_MAX
 
 _EMPTY_SUMS = (0,) * 11
 
 
-def damaged(what: str) -> DamageError:
+def build_damage_error(what: str) -> DamageError:
     """The error for a state from which more is taken than it holds: it belongs to other inputs."""
     return DamageError("SOW-EXP-050", f"an aggregate gives back {what} that it never got")
 
@@ -50,13 +50,13 @@ class Count:
     def __init__(self, state: Sequence[Any] = ()) -> None:
         self.size: int = state[0] if state else 0
 
-    def change(self, values: Sequence[Scalar], sign: int) -> None:
+    def update(self, values: Sequence[Scalar], sign: int) -> None:
         """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
         self.size += sign * len(values)
         if self.size < 0:
-            raise damaged("inputs")
+            raise build_damage_error("inputs")
 
-    def gather(self, inputs: int) -> None:
+    def add_count(self, inputs: int) -> None:
         """Add so many inputs."""
         self.size += inputs
 
@@ -64,11 +64,11 @@ class Count:
         """Add what another state of the same aggregate holds."""
         self.size += other.size
 
-    def result(self) -> Scalar:
+    def compute_result(self) -> Scalar:
         """The number of inputs."""
         return self.size
 
-    def state(self) -> list[Any]:
+    def dump(self) -> list[Any]:
         """The state, as the module says."""
         return [self.size]
 
@@ -81,16 +81,16 @@ class Sum:
     def __init__(self, state: Sequence[Any] = ()) -> None:
         state = state or _EMPTY_SUMS
         self.integers: int = state[0]
-        self.whole = whole(state[1])
+        self.whole = decode_integer(state[1])
         self.doubles: int = state[2]
-        self.scaled = whole(state[3]) << (state[4] + DOUBLE_SCALE_BITS) if state[3] else 0
+        self.scaled = decode_integer(state[3]) << (state[4] + DOUBLE_SCALE_BITS) if state[3] else 0
         self.nans: int = state[5]
         self.infinities: int = state[6]
         self.minus: int = state[7]
 
-    def change(self, values: Sequence[Scalar], sign: int) -> None:
+    def update(self, values: Sequence[Scalar], sign: int) -> None:
         """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
-        found, kinds = numbers_of(values)
+        found, kinds = convert_to_numbers(values)
         if kinds == {int}:
             self._add_integers(found, sign)
         elif found:
@@ -110,16 +110,16 @@ class Sum:
 
     def _add_doubles(self, values: Sequence[Any], sign: int) -> None:
         self.doubles += sign * len(values)
-        self.scaled += sign * scaled_sum(values)
+        self.scaled += sign * sum_scaled(values)
 
     def _check_counts(self) -> None:
         if min(self.integers, self.doubles, self.nans, self.infinities, self.minus) < 0:
-            raise damaged("inputs")
+            raise build_damage_error("inputs")
         # A sum of nothing is nothing: what is left over came from other inputs.
         if (not self.integers and self.whole) or (not self.doubles and self.scaled):
-            raise damaged("a number")
+            raise build_damage_error("a number")
 
-    def gather(self, wholes: tuple[int, int], doubles: tuple[int, int], strange: tuple[int, int, int]) -> None:
+    def add_sums(self, wholes: tuple[int, int], doubles: tuple[int, int], strange: tuple[int, int, int]) -> None:
         """Add inputs of which the sums are known: how many Integers and what they add up to, how many finite Doubles
         and that in units of 2**-1074, how many NaNs, infinities and negative infinities."""
         self.integers += wholes[0]
@@ -142,35 +142,35 @@ class Sum:
 
     @property
     def size(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return self.integers + self.doubles + self.nans + self.infinities + self.minus
 
-    def special(self) -> float | None:
+    def find_special_sum(self) -> float | None:
         """The sum where an input is no finite number: NaN, or an infinity; None where all are finite."""
         if self.nans or (self.infinities and self.minus):
             return NAN
         return math.inf if self.infinities else -math.inf if self.minus else None
 
-    def result(self) -> Scalar:
+    def compute_result(self) -> Scalar:
         """The sum: an Integer if all inputs are and it is in range, else a Double; NULL of nothing."""
         size = self.size
         if not size:
             return None
         if size == self.integers:
             return self.whole if I64_MIN <= self.whole <= U64_MAX else float(self.whole)
-        found = self.special()
+        found = self.find_special_sum()
         return (
-            quotient((self.whole << DOUBLE_SCALE_BITS) + self.scaled, 1 << DOUBLE_SCALE_BITS)
+            divide_exactly((self.whole << DOUBLE_SCALE_BITS) + self.scaled, 1 << DOUBLE_SCALE_BITS)
             if found is None
             else found
         )
 
-    def state(self) -> list[Any]:
+    def dump(self) -> list[Any]:
         """The state, as the module says."""
         mantissa = _normalize_mantissa(self.scaled, DOUBLE_SCALE_BITS)
         return [
             self.integers,
-            number(self.whole),
+            encode_integer(self.whole),
             self.doubles,
             *mantissa,
             self.nans,
@@ -184,16 +184,16 @@ class Average(Sum):
 
     __slots__ = ()
 
-    def result(self) -> Scalar:
+    def compute_result(self) -> Scalar:
         """The Double nearest to the mean; NULL of nothing."""
         size = self.size
         if not size:
             return None
         if size == self.integers:
             return self.whole / size
-        found = self.special()
+        found = self.find_special_sum()
         return (
-            quotient((self.whole << DOUBLE_SCALE_BITS) + self.scaled, size << DOUBLE_SCALE_BITS)
+            divide_exactly((self.whole << DOUBLE_SCALE_BITS) + self.scaled, size << DOUBLE_SCALE_BITS)
             if found is None
             else found
         )
@@ -208,10 +208,10 @@ class Deviation(Sum):
         state = state or _EMPTY_SUMS
         super().__init__(state)
         self.degrees = degrees
-        self.squares = whole(state[8])
-        self.scaled_squares = whole(state[9]) << (state[10] + 2 * DOUBLE_SCALE_BITS) if state[9] else 0
+        self.squares = decode_integer(state[8])
+        self.scaled_squares = decode_integer(state[9]) << (state[10] + 2 * DOUBLE_SCALE_BITS) if state[9] else 0
 
-    def gather_squares(self, whole: int, doubles: int) -> None:
+    def add_squares(self, whole: int, doubles: int) -> None:
         """Add what the squares of inputs add up to, those of Doubles in units of 2**-2148."""
         self.squares += whole
         self.scaled_squares += doubles
@@ -222,12 +222,12 @@ class Deviation(Sum):
 
     def _add_doubles(self, values: Sequence[Any], sign: int) -> None:
         super()._add_doubles(values, sign)
-        self.scaled_squares += sign * scaled_squares(values)
+        self.scaled_squares += sign * sum_scaled_squares(values)
 
     def _check_counts(self) -> None:
         super()._check_counts()
         if (not self.integers and self.squares) or (not self.doubles and self.scaled_squares):
-            raise damaged("a number")
+            raise build_damage_error("a number")
 
     def merge(self, other: Sum) -> None:
         """Add what another state of the same aggregate holds."""
@@ -236,7 +236,7 @@ class Deviation(Sum):
         self.squares += other.squares
         self.scaled_squares += other.scaled_squares
 
-    def result(self) -> Scalar:
+    def compute_result(self) -> Scalar:
         """The deviation; NULL for no more inputs than ``degrees``, NaN where one is no finite number."""
         size = self.size
         if size <= self.degrees:
@@ -244,16 +244,18 @@ class Deviation(Sum):
         if size == self.integers:
             whole = self.whole
             return math.sqrt((size * self.squares - whole * whole) / (size * (size - self.degrees)))
-        if self.special() is not None:
+        if self.find_special_sum() is not None:
             return NAN
         added = (self.whole << DOUBLE_SCALE_BITS) + self.scaled
-        return spread(size, self.degrees, added, (self.squares << 2 * DOUBLE_SCALE_BITS) + self.scaled_squares)
+        return compute_scaled_deviation(
+            size, self.degrees, added, (self.squares << 2 * DOUBLE_SCALE_BITS) + self.scaled_squares
+        )
 
-    def state(self) -> list[Any]:
+    def dump(self) -> list[Any]:
         """The state, as the module says."""
         return [
-            *super().state(),
-            number(self.squares),
+            *super().dump(),
+            encode_integer(self.squares),
             *_normalize_mantissa(self.scaled_squares, 2 * DOUBLE_SCALE_BITS),
         ]
 
@@ -268,15 +270,15 @@ SUM_STATES: dict[str, Callable[[Sequence[Any]], Count | Sum]] = {
 """The state of an aggregate call from what its ``state`` gave; of no input from nothing."""
 
 
-def number(value: int) -> int | bytes:
+def encode_integer(value: int) -> int | bytes:
     """An Integer for msgpack: itself within -2**63 .. 2**64-1, else its bytes, signed, the lowest first."""
     if I64_MIN <= value <= U64_MAX:
         return value
     return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
-def whole(stored: int | bytes) -> int:
-    """The Integer of :func:`number`."""
+def decode_integer(stored: int | bytes) -> int:
+    """The Integer of :func:`encode_integer`."""
     return stored if isinstance(stored, int) else int.from_bytes(stored, "little", signed=True)
 
 
@@ -285,4 +287,4 @@ def _normalize_mantissa(scaled: int, scale: int) -> tuple[int | bytes, int]:
     if not scaled:
         return 0, 0
     zeros = (scaled & -scaled).bit_length() - 1
-    return number(scaled >> zeros), zeros - scale
+    return encode_integer(scaled >> zeros), zeros - scale

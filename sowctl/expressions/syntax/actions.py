@@ -1,4 +1,4 @@
-"""What each rule of ``grammar.lark`` makes of its parts: one method per alias."""
+"""Actions of the rules of ``grammar.lark``: one method per alias."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from sowctl.expressions.syntax import nodes as n
-from sowctl.expressions.syntax.errors import expression_error
-from sowctl.expressions.syntax.lexer import Token, field_parts, pattern_text, string_bytes
-from sowctl.values.compare import NAN, integer_or_double
-from sowctl.values.paths import MOST_STEPS, Path, Step, position_of
+from sowctl.expressions.syntax.errors import build_expression_error
+from sowctl.expressions.syntax.lexer import Token, decode_pattern, decode_string, split_field
+from sowctl.values.paths import MAX_PATH_STEPS, Path, Step, parse_position
+from sowctl.values.scalars import NAN, parse_decimal
 
 PATTERN_ARGUMENTS = {"REGEXP_MATCH": 1, "REGEXP_REPLACE": 1}
 """Position of the argument that must be a pattern."""
@@ -100,7 +100,7 @@ class Builder:
 
     def pattern(self, parts: list[Token]) -> n.Pattern:
         _, start, end = parts[0]
-        return n.Pattern(*pattern_text(self.text[start:end]), span=(start, end))
+        return n.Pattern(*decode_pattern(self.text[start:end]), span=(start, end))
 
     def listed(self, parts: list[Any]) -> tuple[tuple[n.Node, ...], int]:
         return tuple(parts[1]), parts[2][2]
@@ -138,12 +138,12 @@ class Builder:
         _, start, end = parts[0]
         digits = self.text[start:end]
         # Digits beyond 64 bits are a Double.
-        value = integer_or_double(digits) if digits.isdecimal() else float(digits)
+        value = parse_decimal(digits) if digits.isdecimal() else float(digits)
         return n.Literal(value, span=(start, end))
 
     def string(self, parts: list[Token]) -> n.Node:
         _, start, end = parts[0]
-        return n.Literal(string_bytes(self.text[start:end]), span=(start, end))
+        return n.Literal(decode_string(self.text[start:end]), span=(start, end))
 
     def constant(self, parts: list[Token]) -> n.Node:
         kind, start, end = parts[0]
@@ -152,7 +152,7 @@ class Builder:
     def parentheses(self, parts: list[Any]) -> n.Node:
         # Parentheses bind and leave no node behind; the place of what they hold grows to theirs, for carets of errors.
         inner: n.Node = parts[1]
-        return inner.at((parts[0][1], parts[2][2]))
+        return inner.with_span((parts[0][1], parts[2][2]))
 
     def call_empty(self, parts: list[Token]) -> n.Node:
         return n.Call(self._keyword_text(parts[0]), (), span=(parts[0][1], parts[2][2]))
@@ -167,7 +167,7 @@ class Builder:
             start, end = arguments[position].span
             token = self.text[start:end]
             if isinstance(arguments[position], n.Literal) and token[0] in "'\"rR":
-                arguments[position] = n.Pattern(*pattern_text(token), span=(start, end))
+                arguments[position] = n.Pattern(*decode_pattern(token), span=(start, end))
         return n.Call(name, tuple(arguments), span=(parts[0][1], parts[3][2]))
 
     def identifier(self, parts: list[Token]) -> n.Field:
@@ -192,7 +192,7 @@ class Builder:
         # Only a bare identifier names its own destination; one in parentheses is an expression.
         if not isinstance(node, n.Field) or self.text[node.span[0]] == "(":
             hint = "an expression needs a destination: ... AS /name"
-            raise expression_error("SOW-EXP-020", "AS is missing", self.text, node.span[1], hint=hint)
+            raise build_expression_error("SOW-EXP-020", "AS is missing", self.text, node.span[1], hint=hint)
         return FieldDefinition(node, None, place=node.span[0])
 
     def grouping_start(self, parts: list[Token]) -> list[n.Field]:
@@ -205,7 +205,7 @@ class Builder:
     def order_key(self, parts: list[Token]) -> OrderKey:
         field = self.identifier(parts)
         if field.qualifier:
-            raise expression_error("SOW-EXP-014", "a qualifier is not allowed here", self.text, field.span[0])
+            raise build_expression_error("SOW-EXP-014", "a qualifier is not allowed here", self.text, field.span[0])
         # Behind the field at most a direction and TEXT, in this order; ascending is the default.
         words = {token[0] for token in parts[1:]}
         return OrderKey(field.path, "DESC" in words, "TEXT" in words)
@@ -222,27 +222,27 @@ class Builder:
         # A value is written to one place of one message: neither another topic nor an element of an array can be meant.
         if field.qualifier or any(step.index is not None for step in field.path.steps):
             what = "a destination cannot have a qualifier or a subscript"
-            raise expression_error("SOW-EXP-021", what, self.text, token[1])
+            raise build_expression_error("SOW-EXP-021", what, self.text, token[1])
         return field.path
 
     def _make_field(self, token: Token, modifier: str | None, modifier_at: int, end: int) -> n.Field:
-        qualifier, path = field_parts(self.text[token[1] : token[2]])
-        steps = path_steps(path, self.text, token[1])
+        qualifier, path = split_field(self.text[token[1] : token[2]])
+        steps = split_path(path, self.text, token[1])
         if steps is None:
             hint = "every step between slashes needs a name"
-            raise expression_error("SOW-EXP-005", "not a path in brackets", self.text, token[1], hint=hint)
+            raise build_expression_error("SOW-EXP-005", "not a path in brackets", self.text, token[1], hint=hint)
         return n.Field(Path(steps), qualifier, modifier, modifier_at, span=(token[1], end))
 
 
-def path_steps(path: str, text: str, at: int) -> tuple[Step, ...] | None:
+def split_path(path: str, text: str, at: int) -> tuple[Step, ...] | None:
     """The steps of a path as the lexer accepts it; None where one in brackets is empty. It stands ``at`` in ``text``.
 
     Raises ExpressionError ``SOW-EXP-040`` for more steps than any message has levels.
     """
     steps = _split_steps(path)
-    if steps is not None and len(steps) > MOST_STEPS:
-        hint = f"a path has at most {MOST_STEPS} steps, and no message is nested more deeply"
-        raise expression_error("SOW-EXP-040", f"a path of {len(steps):,} steps", text, at, hint=hint)
+    if steps is not None and len(steps) > MAX_PATH_STEPS:
+        hint = f"a path has at most {MAX_PATH_STEPS} steps, and no message is nested more deeply"
+        raise build_expression_error("SOW-EXP-040", f"a path of {len(steps):,} steps", text, at, hint=hint)
     return steps
 
 
@@ -251,7 +251,7 @@ def _split_steps(path: str) -> tuple[Step, ...] | None:
     last = None
     if bracketed:
         path, _, rest = path[1:].partition("]")
-        last = position_of(rest[1:-1]) if rest else None
+        last = parse_position(rest[1:-1]) if rest else None
     names = path[1:].split("/")
     # Two slashes with nothing between them are possible in brackets alone.
     if not all(names):
@@ -261,7 +261,7 @@ def _split_steps(path: str) -> tuple[Step, ...] | None:
     steps = []
     for name in names:
         name, _, rest = name.partition("[")
-        steps.append(Step(name, position_of(rest[:-1]) if rest else None))
+        steps.append(Step(name, parse_position(rest[:-1]) if rest else None))
     return tuple(steps)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from sowctl.expressions.syntax.actions import Builder
-from sowctl.expressions.syntax.errors import ExpressionError, expression_error
+from sowctl.expressions.syntax.errors import ExpressionError, build_expression_error
 from sowctl.expressions.syntax.lalr import RULES, STARTS, STATES
 from sowctl.expressions.syntax.lexer import KEYWORDS, check_text, tokenize
 
 MAX_PARSER_DEPTH = 20_000
 """Most states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
-MOST_TOKENS = 40_000
+MAX_TOKENS = 40_000
 """Words, signs, paths and literals: those of 10,000 comparisons joined by OR, or 20,000 members of a list.
 
 What is compiled of a text takes 0.1 to 0.3 ms for each, all steps taken together, and grows with their number alone:
@@ -19,7 +19,7 @@ What is compiled of a text takes 0.1 to 0.3 ms for each, all steps taken togethe
 """
 
 
-def run(start: str, text: str) -> Any:
+def parse_text(start: str, text: str) -> Any:
     """Parse ``text`` as ``start`` (a key of ``lalr.STARTS``) and return what the builder made of it.
 
     Raises ExpressionError at the first fault of the text.
@@ -32,7 +32,7 @@ def run(start: str, text: str) -> Any:
     state, last = STARTS[start]
     states = [state]
     values: list[Any] = []
-    for token in tokens[:MOST_TOKENS]:
+    for token in tokens[:MAX_TOKENS]:
         kind = token[0]
         # Reduce as long as the table says so for this token, then shift it. A shift is >= 0; a reduction by rule r is
         # -1 - r; an absent entry is a fault, found at the first token that cannot continue any valid text.
@@ -43,7 +43,7 @@ def run(start: str, text: str) -> Any:
             if action is None:
                 # The lexer stopped here, and nothing before was wrong: the lexical fault is the first of the text.
                 if kind == "ERROR" and fault is not None:
-                    raise fault.error(text)
+                    raise fault.build_error(text)
                 raise _build_unexpected_error(text, kind, token[1], token[2], states)
             if action >= 0:
                 break
@@ -59,22 +59,22 @@ def run(start: str, text: str) -> Any:
             # A value passes one renaming per level of binding. Where they lead depends on these three things alone,
             # so every such walk is taken once in a process.
             key = (base, left, kind)
-            above = _reached_states.get(key)
+            above = _state_cache.get(key)
             if above is None:
-                above = _reached_states[key] = _find_reached_state(base, left, kind)
+                above = _state_cache[key] = _find_reached_state(base, left, kind)
             states.append(above)
         states.append(action)
         values.append(token)
         if len(states) > MAX_PARSER_DEPTH:
-            raise expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
+            raise build_expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
     # A text within the limit has returned at its END token.
-    what = f"the expression has more than {MOST_TOKENS:,} words and signs"
+    what = f"the expression has more than {MAX_TOKENS:,} words and signs"
     hint = "of many values that one field may have, an IN list takes half as many; else ask in several queries"
-    raise expression_error("SOW-EXP-041", what, text, tokens[MOST_TOKENS][1], hint=hint)
+    raise build_expression_error("SOW-EXP-041", what, text, tokens[MAX_TOKENS][1], hint=hint)
 
 
 # Shared by all parses of a process. The tables bound its size: one entry per state, left side and terminal at most.
-_reached_states: dict[tuple[int, str, str], int] = {}
+_state_cache: dict[tuple[int, str, str], int] = {}
 
 
 def _find_reached_state(base: int, left: str, kind: str) -> int:
@@ -98,20 +98,20 @@ def _build_unexpected_error(text: str, kind: str, start: int, end: int, states: 
     wanted = _expected_hint(row)
     if kind == "END":
         what = "the expression is empty" if len(states) == 1 else "the expression is incomplete"
-        return expression_error("SOW-EXP-007", what, text, start, hint=wanted)
+        return build_expression_error("SOW-EXP-007", what, text, start, hint=wanted)
     shown = text[start:end]
     if len(shown) > 40:
         shown = shown[:40] + "..."
     if kind in KEYWORDS:
         shown = shown.upper()
-    return expression_error("SOW-EXP-018", f"unexpected {shown}", text, start, hint=wanted)
+    return build_expression_error("SOW-EXP-018", f"unexpected {shown}", text, start, hint=wanted)
 
 
 _TOKEN_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
 
 
 def _expected_hint(row: dict[str, int]) -> str | None:
-    """What could stand here instead, for the hint."""
+    """Return the hint that says what could stand here instead."""
     # Where a number may stand every other value may stand as well.
     if "NUMBER" in row:
         return "expected a value, a field, a function or ("

@@ -40,7 +40,7 @@ FOREIGN_FUNCTIONS: dict[str, str] = {
     "UCASE": "UPPER",
 }
 """Functions of other languages, each with the one of this language that does the same; for suggestions only."""
-EXCERPT_WIDTH = 100
+EXCERPT_CHARACTERS = 100
 """Longest part of a line that an excerpt shows, in characters."""
 
 
@@ -58,11 +58,11 @@ class ExpressionError(UsageError):
         return int(self.facts["column"])
 
 
-def expression_error(
+def build_expression_error(
     code: str, what: str, text: str, offset: int, *, hint: str | None = None, names: Iterable[str] = ()
 ) -> ExpressionError:
     """An error at character ``offset`` of ``text``; ``names`` are suggested in the message."""
-    line, column, excerpt = locate(text, offset)
+    line, column, excerpt = locate_offset(text, offset)
     message = f"{what} at line {line}, column {column}"
     near = list(names)
     if near:
@@ -71,7 +71,7 @@ def expression_error(
     return ExpressionError(code, message, hint=hint, excerpt=excerpt, **facts)
 
 
-def locate(text: str, offset: int) -> tuple[int, int, str]:
+def locate_offset(text: str, offset: int) -> tuple[int, int, str]:
     """Line, column and excerpt (the line and a caret under the character) of an offset."""
     # Only LF ends a line; the CR of a CRLF belongs to the line break and is not shown.
     start = text.rfind("\n", 0, offset) + 1
@@ -80,20 +80,20 @@ def locate(text: str, offset: int) -> tuple[int, int, str]:
     column = offset - start
     shown, caret = line, column
     # A long line is shown around the fault, so that the caret is always under its character.
-    if len(line) > EXCERPT_WIDTH:
-        begin = max(0, min(column - EXCERPT_WIDTH // 2, len(line) - EXCERPT_WIDTH))
-        shown = line[begin : begin + EXCERPT_WIDTH]
+    if len(line) > EXCERPT_CHARACTERS:
+        begin = max(0, min(column - EXCERPT_CHARACTERS // 2, len(line) - EXCERPT_CHARACTERS))
+        shown = line[begin : begin + EXCERPT_CHARACTERS]
         caret -= begin
         if begin:
             shown, caret = "..." + shown, caret + 3
-        if begin + EXCERPT_WIDTH < len(line):
+        if begin + EXCERPT_CHARACTERS < len(line):
             shown += "..."
     # One character for each that is shown: a tab or a control character would move the caret away.
     clean = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in shown)
     return text.count("\n", 0, start) + 1, column + 1, f"  {clean}\n  {' ' * caret}^"
 
 
-def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
+def find_near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
     """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical.
 
     Another language's name for a function (:data:`FOREIGN_FUNCTIONS`) has that function as its only answer. Names of
@@ -107,11 +107,13 @@ def near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3
     if FOREIGN_FUNCTIONS.get(wanted) in known:
         return [FOREIGN_FUNCTIONS[wanted]]
     distance = min(distance, 1) if len(wanted) < 4 else distance
-    found = sorted((gap, other) for other in known if (gap := edit_distance(wanted, other, distance)) <= distance)
+    found = sorted(
+        (gap, other) for other in known if (gap := compute_edit_distance(wanted, other, distance)) <= distance
+    )
     return [other for _, other in found[:most]]
 
 
-def edit_distance(a: str, b: str, limit: int) -> int:
+def compute_edit_distance(a: str, b: str, limit: int) -> int:
     """Insertions, deletions and substitutions from ``a`` to ``b``; above ``limit``: limit + 1."""
     # Each edit changes the length by one at most, so most names are out without a table.
     if abs(len(a) - len(b)) > limit:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sowctl.expressions.syntax.actions import path_steps
-from sowctl.expressions.syntax.errors import expression_error
+from sowctl.expressions.syntax.actions import split_path
+from sowctl.expressions.syntax.errors import build_expression_error
 from sowctl.expressions.syntax.lexer import BRACKETED_PATH_PATTERN, PATH_PATTERN, check_text
 from sowctl.values.paths import Path
 
@@ -63,7 +63,7 @@ def _parse_side(text: str, start: int) -> tuple[JoinSide, int]:
         names.append(topic)
         position = bare.end()
     match = _PATH_PATTERN.match(text, position)
-    steps = path_steps(match[0], text, position) if match else None
+    steps = split_path(match[0], text, position) if match else None
     if match is None or steps is None:
         raise _build_malformed_error(text, position, "a path is missing")
     return JoinSide(names[0] if len(names) == 2 else None, names[-1], Path(steps)), match.end()
@@ -75,6 +75,6 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _build_malformed_error(text: str, at: int, what: str) -> Exception:
-    return expression_error(
+    return build_expression_error(
         "SOW-EXP-026", what, text, at, hint="write a join like [orders]./customer = [customers]./id"
     )

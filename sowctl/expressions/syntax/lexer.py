@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from sowctl.expressions.syntax.errors import ExpressionError, expression_error
+from sowctl.expressions.syntax.errors import ExpressionError, build_expression_error
 
 Token: TypeAlias = tuple[str, int, int]
 """Kind (a terminal of the grammar), first character, one past the last."""
@@ -76,7 +76,7 @@ _FOREIGN_OPERATORS = {
 """What other languages write, and what to write here."""
 
 
-class Fault(Struct, frozen=True):
+class LexicalFault(Struct, frozen=True):
     """A lexical fault: code, words, place."""
 
     code: str
@@ -84,9 +84,9 @@ class Fault(Struct, frozen=True):
     at: int
     hint: str | None = None
 
-    def error(self, text: str) -> ExpressionError:
+    def build_error(self, text: str) -> ExpressionError:
         """The fault as the error to raise."""
-        return expression_error(self.code, self.what, text, self.at, hint=self.hint)
+        return build_expression_error(self.code, self.what, text, self.at, hint=self.hint)
 
 
 def check_text(text: str) -> None:
@@ -94,11 +94,11 @@ def check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise expression_error("SOW-EXP-009", "the text is not UTF-8", text, error.start) from None
+        raise build_expression_error("SOW-EXP-009", "the text is not UTF-8", text, error.start) from None
 
 
-def tokenize(text: str) -> tuple[list[Token], Fault | None]:
-    """The tokens of ``text``, the last of kind ``END``, or ``ERROR`` together with the fault."""
+def tokenize(text: str) -> tuple[list[Token], LexicalFault | None]:
+    """The tokens of ``text``, the last of kind ``END_MARK``, or ``ERROR`` together with the fault."""
     tokens: list[Token] = []
     add = tokens.append
     position = 0
@@ -143,13 +143,13 @@ def tokenize(text: str) -> tuple[list[Token], Fault | None]:
     return tokens, fault
 
 
-def _find_fault(text: str, at: int) -> Fault:
+def _find_fault(text: str, at: int) -> LexicalFault:
     character = text[at]
     # The order decides which fault is named: what stands here looks most like the first that fits.
     if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
-        return Fault("SOW-EXP-003", "string is not closed", at, "close it with the same quote")
+        return LexicalFault("SOW-EXP-003", "string is not closed", at, "close it with the same quote")
     if character == "/":
-        return Fault(
+        return LexicalFault(
             "SOW-EXP-004",
             "malformed path",
             at,
@@ -158,26 +158,30 @@ def _find_fault(text: str, at: int) -> Fault:
     if character == "[":
         return _bracket_fault(text, at)
     if character in ".0123456789" and (character != "." or text[at + 1 : at + 2] in tuple("0123456789")):
-        return Fault("SOW-EXP-002", "malformed number", at, "numbers are decimal and cannot be followed by letters")
+        return LexicalFault(
+            "SOW-EXP-002", "malformed number", at, "numbers are decimal and cannot be followed by letters"
+        )
     word = re.compile("[A-Za-z_][A-Za-z0-9_]*").match(text, at)
     if word is not None:
         name = word[0]
         if text.startswith("./", word.end()):
             # A join may leave the brackets out, an expression may not.
-            return Fault(
+            return LexicalFault(
                 "SOW-EXP-006", f"{name} is neither a field nor a function", at, f"write [{name}]./ for its fields"
             )
         hint = (
             _FOREIGN_OPERATORS.get(name.upper())
             or f"write /{name} for a field, {name}() for a function, or '{name}' for text"
         )
-        return Fault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
+        return LexicalFault("SOW-EXP-006", f"{name} is neither a field nor a function", at, hint)
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return Fault("SOW-EXP-001", f"unexpected {shown}", at, _FOREIGN_OPERATORS.get(character) or _ascii_hint(character))
+    return LexicalFault(
+        "SOW-EXP-001", f"unexpected {shown}", at, _FOREIGN_OPERATORS.get(character) or _ascii_hint(character)
+    )
 
 
 def _ascii_hint(character: str) -> str | None:
-    """What to write for a character that looks like one of the language, as text processors make them."""
+    """Suggest the character of the language for one that looks like it, as text processors make them."""
     if character in "“”„‟«»‘’‚‛‹›":
         return "write straight quotation marks: '"
     if character in "‐‑‒–—−":
@@ -188,13 +192,15 @@ def _ascii_hint(character: str) -> str | None:
     return f"write {plain!r} of ASCII" if len(plain) == 1 and plain.isascii() and not character.isascii() else None
 
 
-def _bracket_fault(text: str, at: int) -> Fault:
+def _bracket_fault(text: str, at: int) -> LexicalFault:
     close = text.find("]", at)
     if close < 0:
-        return Fault("SOW-EXP-005", "bracket is not closed", at, "close it with ]")
+        return LexicalFault("SOW-EXP-005", "bracket is not closed", at, "close it with ]")
     if text[close + 1 : close + 2] == ".":
-        return Fault("SOW-EXP-005", "qualifier without path", at, "write a qualified field like [topic]./a")
-    return Fault("SOW-EXP-005", "not a path in brackets", at, "a path in brackets starts with a slash: [/odd name]")
+        return LexicalFault("SOW-EXP-005", "qualifier without path", at, "write a qualified field like [topic]./a")
+    return LexicalFault(
+        "SOW-EXP-005", "not a path in brackets", at, "a path in brackets starts with a slash: [/odd name]"
+    )
 
 
 # Octal escapes are three digits of which the first is 0 to 3, one byte; \477 is therefore the character 4 and then 77.
@@ -204,7 +210,7 @@ _ESCAPE_PATTERN = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re
 _NAMED_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
 
 
-def string_bytes(token: str) -> bytes:
+def decode_string(token: str) -> bytes:
     """The bytes of a string or raw string token."""
     if token[0] in "rR":
         return token[2:-1].encode()
@@ -224,7 +230,7 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
 _QUOTED_PATTERN = re.compile(r"\\(.)", re.DOTALL)
 
 
-def pattern_text(token: str) -> tuple[bytes, bool]:
+def decode_pattern(token: str) -> tuple[bytes, bool]:
     """Bytes of a pattern and whether it is exact: only the backslash before the delimiting quote is removed."""
     if token[0] in "rR":
         return token[2:-1].encode(), True
@@ -236,7 +242,7 @@ def pattern_text(token: str) -> tuple[bytes, bool]:
 _QUALIFIER_PARTS = re.compile(r"\[([^\]]+)\]\.")
 
 
-def field_parts(token: str) -> tuple[tuple[str, ...], str]:
+def split_field(token: str) -> tuple[tuple[str, ...], str]:
     """Qualifiers and path text of a FIELD token."""
     qualifiers = []
     position = 0

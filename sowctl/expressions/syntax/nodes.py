@@ -46,14 +46,14 @@ class Node:
         return _rebuild_node, (type(self), self.parts, self.span)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and same(self, other)
+        return isinstance(other, Node) and is_same_tree(self, other)
 
     def __hash__(self) -> int:
         # Equal trees have one canonical text. Where a node is a key, trees are small.
         return hash(str(self))
 
     def __str__(self) -> str:
-        return canonical_text(self)
+        return format_node(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
@@ -65,14 +65,14 @@ class Node:
 
     @property
     def level(self) -> int:
-        """How tightly the canonical text binds."""
+        """The binding strength of the canonical text."""
         return self.LEVEL
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         """The operands, from left to right."""
         return ()
 
-    def at(self, span: Span) -> Node:
+    def with_span(self, span: Span) -> Node:
         """A copy with another place (an operand in parentheses begins at its parenthesis)."""
         return type(self)(*self.parts, span=span)
 
@@ -82,7 +82,7 @@ def _rebuild_node(kind: type[Node], parts: tuple[Any, ...], span: Span) -> Node:
 
 
 class Literal(Node):
-    """A number, ``TRUE``, ``FALSE``, ``NULL`` (None), ``NAN``, or a string as bytes."""
+    """A number, ``TRUE_WORDS``, ``FALSE_WORDS``, ``NULL`` (None), ``NAN``, or a string as bytes."""
 
     __slots__ = ("value",)
     FIELDS = ("value",)
@@ -123,7 +123,7 @@ class Unary(Node):
     operator: str
     operand: Node
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
 
@@ -139,7 +139,7 @@ class Arithmetic(Node):
     def level(self) -> int:
         return SUM if self.operators[0] in "+-" else PRODUCT
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return self.operands
 
 
@@ -155,7 +155,7 @@ class Logic(Node):
     def level(self) -> int:
         return AND if self.operator == "AND" else OR
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return self.operands
 
 
@@ -167,7 +167,7 @@ class Not(Node):
     LEVEL = NOT
     operand: Node
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
 
@@ -181,7 +181,7 @@ class Compare(Node):
     left: Node
     right: Node
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
 
@@ -199,7 +199,7 @@ class Is(Node):
     operand: Node
     negated: bool
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
 
@@ -213,7 +213,7 @@ class Like(Node):
     pattern: Pattern
     negated: bool
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand, self.pattern)
 
 
@@ -227,7 +227,7 @@ class In(Node):
     items: tuple[Node, ...]
     negated: bool
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand, *self.items)
 
 
@@ -242,7 +242,7 @@ class Affix(Node):
     items: tuple[Node, ...]
     negated: bool
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand, *self.items)
 
 
@@ -257,7 +257,7 @@ class Between(Node):
     high: Node
     negated: bool
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return (self.operand, self.low, self.high)
 
 
@@ -269,19 +269,19 @@ class Call(Node):
     name: str
     arguments: tuple[Node, ...]
 
-    def children(self) -> tuple[Node, ...]:
+    def list_children(self) -> tuple[Node, ...]:
         return self.arguments
 
 
-def same(a: Node, b: Node) -> bool:
-    """Whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
+def is_same_tree(a: Node, b: Node) -> bool:
+    """Return whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
     # A list in the place of recursion, so that depth is bounded by memory only.
     pairs = [(a, b)]
     while pairs:
         left, right = pairs.pop()
         if type(left) is not type(right) or _comparable_parts(left) != _comparable_parts(right):
             return False
-        below, others = left.children(), right.children()
+        below, others = left.list_children(), right.list_children()
         if len(below) != len(others):
             return False
         pairs.extend(zip(below, others, strict=True))
@@ -300,7 +300,7 @@ def _comparable_parts(node: Node) -> tuple[Any, ...]:
     return tuple(own)
 
 
-Piece: TypeAlias = "str | tuple[Node, int]"
+TextPiece: TypeAlias = "str | tuple[Node, int]"
 """Finished text, or a node and the loosest level that may stand there without parentheses."""
 
 _CHARACTER_PAIRS = re.compile(r"\\.|.", re.DOTALL)
@@ -316,11 +316,11 @@ _ESCAPE_NAMES = {
 }
 
 
-def canonical_text(node: Node) -> str:
+def format_node(node: Node) -> str:
     """The canonical text of a tree."""
     parts: list[str] = []
     # The outermost expression binds to nothing, so any level may stand there without parentheses.
-    stack: list[Piece] = [(node, OR)]
+    stack: list[TextPiece] = [(node, OR)]
     while stack:
         piece = stack.pop()
         if isinstance(piece, str):
@@ -335,7 +335,7 @@ def canonical_text(node: Node) -> str:
     return "".join(parts)
 
 
-def quoted(value: bytes) -> str:
+def quote_string(value: bytes) -> str:
     """A string literal of these bytes."""
     # Bytes that are no UTF-8 become lone surrogates here, which ``_show_character`` writes as \x escapes.
     text = "".join(
@@ -359,7 +359,7 @@ def _literal_text(value: bool | int | float | bytes | None) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, bytes):
-        return quoted(value)
+        return quote_string(value)
     if isinstance(value, float):
         # The language has no word for infinity; this number is read as one.
         return "NAN" if value != value else "1e999" if value == float("inf") else repr(value)
@@ -377,8 +377,8 @@ def _pattern_literal(pattern: Pattern) -> str:
     return quote + _CHARACTER_PAIRS.sub(lambda m: "\\" + quote if m[0] == quote else m[0], text) + quote
 
 
-def _list_pieces(items: tuple[Node, ...], level: int = OR, between: str = ", ") -> list[Piece]:
-    pieces: list[Piece] = []
+def _list_pieces(items: tuple[Node, ...], level: int = OR, between: str = ", ") -> list[TextPiece]:
+    pieces: list[TextPiece] = []
     for item in items:
         if pieces:
             pieces.append(between)
@@ -386,25 +386,25 @@ def _list_pieces(items: tuple[Node, ...], level: int = OR, between: str = ", ") 
     return pieces
 
 
-def field_text(field: Field) -> str:
+def format_field(field: Field) -> str:
     """An identifier with its qualifier and modifier."""
     text = "".join(f"[{part}]." for part in field.qualifier) + str(field.path)
     return f"{text} OF {field.modifier}" if field.modifier else text
 
 
-def _node_pieces(node: Node) -> list[Piece]:
+def _node_pieces(node: Node) -> list[TextPiece]:
     match node:
         case Literal():
             return [_literal_text(node.value)]
         case Pattern():
             return [_pattern_literal(node)]
         case Field():
-            return [field_text(node)]
+            return [format_field(node)]
         case Unary():
             return [node.operator, (node.operand, UNARY)]
         case Arithmetic():
             # One level tighter: a chain inside a chain keeps its parentheses, because it is a node of its own.
-            pieces: list[Piece] = [(node.operands[0], node.level + 1)]
+            pieces: list[TextPiece] = [(node.operands[0], node.level + 1)]
             for operator, operand in zip(node.operators, node.operands[1:], strict=True):
                 pieces += [f" {operator} ", (operand, node.level + 1)]
             return pieces
@@ -420,7 +420,7 @@ def _node_pieces(node: Node) -> list[Piece]:
     return _predicate_pieces(node)
 
 
-def _predicate_pieces(node: Node) -> list[Piece]:
+def _predicate_pieces(node: Node) -> list[TextPiece]:
     match node:
         case Is():
             return [(node.operand, SUM), " IS NOT " if node.negated else " IS ", node.what]
@@ -437,7 +437,7 @@ def _predicate_pieces(node: Node) -> list[Piece]:
                 ")",
             ]
         case Between():
-            bounds: list[Piece] = [(node.low, SUM), " AND ", (node.high, SUM)]
+            bounds: list[TextPiece] = [(node.low, SUM), " AND ", (node.high, SUM)]
             return [(node.operand, SUM), _not_prefix(node.negated), "BETWEEN ", *bounds]
     raise TypeError(f"no text for {type(node).__name__}")
 

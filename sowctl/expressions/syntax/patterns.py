@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, expression_error
+from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, build_expression_error
 from sowctl.expressions.syntax.nodes import Pattern
 
 # Characters that mean themselves to the engine, and escaped punctuation, which does too. Bytes from 0x80 on are among
@@ -29,28 +29,28 @@ _ALL_REPLACEMENTS = 0x0100 | 0x0400 | 0x0002_0000
 _JIT_STACK_LIMIT = -46
 _PCRE_LIMIT_ERRORS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits of PCRE2."""
-MATCH_STEPS = 10_000_000
+MAX_MATCH_STEPS = 10_000_000
 """The engine's own limit of one match."""
-FREE_STEPS = 16_000
+UNCOUNTED_STEPS = 16_000
 """Steps of one match that are not counted: some 50 us, of which a scan may take as many as it has messages."""
-FREE_STEPS_PER_BYTE = 16
+UNCOUNTED_STEPS_PER_BYTE = 16
 """The same for each of the first :data:`FREE_STEPS_BYTES` of a text: an ordinary pattern takes one or less."""
-FREE_STEPS_BYTES = 64 << 10
-BRIEF_STEPS = 1_000
+UNCOUNTED_STEPS_BYTES = 64 << 10
+UNCOUNTED_SCAN_STEPS = 1_000
 """The same where many matches are looked for in one text."""
-_STEP_LIMITS = (FREE_STEPS, *(FREE_STEPS << shift for shift in (2, 4, 6, 8)), MATCH_STEPS)
+_STEP_LIMITS = (UNCOUNTED_STEPS, *(UNCOUNTED_STEPS << shift for shift in (2, 4, 6, 8)), MAX_MATCH_STEPS)
 """Limits with which a match is tried, one after the other; what all tries took is below 1.5 times the last."""
-FREE_MATCHES = 100
+UNCOUNTED_MATCHES = 100
 """Matches in one text that are not counted, and one more for each :data:`BYTES_PER_FREE_MATCH` of its first MiB."""
-BYTES_PER_FREE_MATCH = 8
-FREE_MATCHES_BYTES = 1 << 20
-COUNTED_MATCH_STEPS = 300
+BYTES_PER_UNCOUNTED_MATCH = 8
+UNCOUNTED_MATCHES_BYTES = 1 << 20
+STEPS_PER_MATCH = 300
 """What each further one counts as: the time of a call."""
 _INTERPRETER_STEP_RATIO = 10
 """Steps of machine code that one of the interpreter takes as long as."""
 
 
-class Simple:
+class PlainPattern:
     """A pattern that is a plain text, at the start, at the end, or anywhere."""
 
     __slots__ = ("at_end", "at_start", "text", "word")
@@ -61,8 +61,8 @@ class Simple:
         self.at_end = at_end
         self.word = _decode_pattern(text)
 
-    def found(self, subject: bytes) -> bool:
-        """Whether the pattern matches somewhere in ``subject``."""
+    def is_found(self, subject: bytes) -> bool:
+        """Return whether the pattern matches somewhere in ``subject``."""
         # Tests of bytes say what the engine would say, and the engine need not be loaded.
         if self.at_start:
             if self.at_end:
@@ -74,11 +74,11 @@ class Simple:
             return subject.endswith((self.text, self.text + b"\n"))
         return self.text in subject
 
-    def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
+    def find_spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches, left to right."""
         size = len(self.text)
         if self.at_start or self.at_end:
-            if self.found(subject):
+            if self.is_found(subject):
                 # An anchored text occurs once; the line feed that ``$`` tolerates is not part of it.
                 end = subject.endswith(b"\n") and self.at_end and not subject.endswith(self.text)
                 start = 0 if self.at_start else len(subject) - size - end
@@ -90,7 +90,7 @@ class Simple:
             start = subject.find(self.text, start + size)
 
 
-class Bound(Protocol):
+class StepCounter(Protocol):
     """Counts the steps of long matches."""
 
     def spend_steps(self, steps: int) -> None:
@@ -98,10 +98,10 @@ class Bound(Protocol):
         ...
 
 
-class Regex:
+class RegexPattern:
     """A pattern that PCRE2 matches; ``compiled``: in machine code, which not every machine allows.
 
-    ``bound`` counts the steps of long matches; without one each match may take :data:`MATCH_STEPS`.
+    ``step_counter`` counts the steps of long matches; without one each match may take :data:`MAX_MATCH_STEPS`.
     """
 
     __slots__ = ("_bound", "_brief", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
@@ -117,17 +117,17 @@ class Regex:
         self._tiers: dict[tuple[int, bool], Any] = {}
         self._whole = self._code = self._compile_with_limit(0, machine=True)
         self._brief: Any = None
-        self._bound: Bound | None = None
+        self._bound: StepCounter | None = None
 
     @property
-    def bound(self) -> Bound | None:
-        """What counts the steps."""
+    def step_counter(self) -> StepCounter | None:
+        """The counter of the steps of long matches."""
         return self._bound
 
-    @bound.setter
-    def bound(self, bound: Bound) -> None:
+    @step_counter.setter
+    def step_counter(self, bound: StepCounter) -> None:
         if self._bound is None:
-            self._code, self._brief = self._compile_with_limit(FREE_STEPS, machine=True), None
+            self._code, self._brief = self._compile_with_limit(UNCOUNTED_STEPS, machine=True), None
         self._bound = bound
 
     def _compile_with_limit(self, steps: int, *, machine: bool) -> Any:
@@ -164,26 +164,28 @@ class Regex:
             if self._bound is not None:
                 steps = tiers[place] if machine else _INTERPRETER_STEP_RATIO * tiers[place]
                 # In advance: what is not to be had is not begun.
-                self._bound.spend_steps(max(0, steps - FREE_STEPS_PER_BYTE * min(len(subject), FREE_STEPS_BYTES)))
+                self._bound.spend_steps(
+                    max(0, steps - UNCOUNTED_STEPS_PER_BYTE * min(len(subject), UNCOUNTED_STEPS_BYTES))
+                )
             try:
                 code = self._compile_with_limit(tiers[place], machine=machine)
                 return engine.match(code, subject, len(subject), start, _match_context(), options)[0]
             except engine.LibraryError as another:
                 error = another
 
-    def found(self, subject: bytes) -> bool:
-        """Whether the pattern matches somewhere in ``subject``."""
+    def is_found(self, subject: bytes) -> bool:
+        """Return whether the pattern matches somewhere in ``subject``."""
         engine = self._engine
         try:
             return engine.match(self._code, subject, len(subject), 0, _match_context(), 0)[0] is not None
         except engine.LibraryError as error:
             return self._retry_match(subject, 0, 0, error, _STEP_LIMITS) is not None
 
-    def captured(self, subject: bytes) -> bytes:
-        """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewritten`."""
-        return self.rewritten(subject, b"$1")
+    def extract_groups(self, subject: bytes) -> bytes:
+        """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewrite_matches`."""
+        return self.rewrite_matches(subject, b"$1")
 
-    def rewritten(self, subject: bytes, replacement: bytes) -> bytes:
+    def rewrite_matches(self, subject: bytes, replacement: bytes) -> bytes:
         """``replacement`` for every match, end to end, with its groups (``$1``); no match may be empty.
 
         Raises MatchLimitExceededError also where the engine's small stack does not suffice.
@@ -197,23 +199,23 @@ class Regex:
                 raise MatchLimitExceededError(self.source) from error
             raise
 
-    def spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
+    def find_spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
         engine, context, size = self._engine, _match_context(), len(subject)
         # Compiled when it is asked for: LIKE, which most patterns are of, never does.
         code = self._brief
         if code is None:
             code = self._brief = (
-                self._whole if self._bound is None else self._compile_with_limit(BRIEF_STEPS, machine=True)
+                self._whole if self._bound is None else self._compile_with_limit(UNCOUNTED_SCAN_STEPS, machine=True)
             )
-        free = FREE_MATCHES + min(size, FREE_MATCHES_BYTES) // BYTES_PER_FREE_MATCH
+        free = UNCOUNTED_MATCHES + min(size, UNCOUNTED_MATCHES_BYTES) // BYTES_PER_UNCOUNTED_MATCH
         start = options = count = 0
         before = None
         while True:
             try:
                 data = engine.match(code, subject, size, start, context, options)[0]
             except engine.LibraryError as error:
-                data = self._retry_match(subject, start, options, error, (BRIEF_STEPS, *_STEP_LIMITS))
+                data = self._retry_match(subject, start, options, error, (UNCOUNTED_SCAN_STEPS, *_STEP_LIMITS))
             if data is None:
                 return
             span: tuple[int, int] = engine.match_substring_span_bynumber(data, subject, 0)
@@ -222,23 +224,23 @@ class Regex:
             yield span
             count += 1
             if count > free and self._bound is not None:
-                self._bound.spend_steps(COUNTED_MATCH_STEPS)
+                self._bound.spend_steps(STEPS_PER_MATCH)
             before, start = span, span[1]
             # Without this option the same empty match would be found again and again.
             options = _NOTEMPTY_ATSTART if span[0] == start else 0
 
 
-Matcher = Simple | Regex
-_shared_context: list[Any] = []
+Matcher = PlainPattern | RegexPattern
+_match_contexts: list[Any] = []
 
 
 # One context for all matches: it holds limits alone, which are the engine's defaults.
 def _match_context() -> Any:
-    if not _shared_context:
+    if not _match_contexts:
         from pcre2 import _cy
 
-        _shared_context.append(_cy.create_match_context())
-    return _shared_context[0]
+        _match_contexts.append(_cy.create_match_context())
+    return _match_contexts[0]
 
 
 def _decode_pattern(text: bytes) -> str | None:
@@ -257,15 +259,15 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
         return None
     # A raw string is looked for byte by byte; nothing in it is special.
     if pattern.exact:
-        return Simple(pattern.text, False, False)
+        return PlainPattern(pattern.text, False, False)
     simple = _SIMPLE_PATTERN.fullmatch(pattern.text)
     # Plain texts need no engine, which is then never loaded.
     if simple is not None and simple[2]:
-        return Simple(_ESCAPED_PATTERN.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
+        return PlainPattern(_ESCAPED_PATTERN.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
     from pcre2 import PatternError
 
     try:
-        return Regex(pattern.text)
+        return RegexPattern(pattern.text)
     except PatternError as error:
         raise _build_pattern_error(error, pattern, text) from None
 
@@ -275,4 +277,6 @@ def _build_pattern_error(error: Exception, pattern: Pattern, text: str) -> Expre
     at = getattr(error, "pos", None)
     where = f" (byte {at} of the pattern)" if at is not None else ""
     hint = "a raw string such as r'a+b' is matched literally"
-    return expression_error("SOW-EXP-016", f"the pattern is rejected: {words}{where}", text, pattern.span[0], hint=hint)
+    return build_expression_error(
+        "SOW-EXP-016", f"the pattern is rejected: {words}{where}", text, pattern.span[0], hint=hint
+    )

@@ -21,7 +21,7 @@ leads to: a state, or -1 - rule to reduce. STARTS: first and last state per kind
 '''
 
 
-def lark_parser() -> Any:
+def build_lark_parser() -> Any:
     """lark's own parser of the grammar, over tokens that are handed in as (kind, start, end)."""
     from lark import Lark, Token
     from lark.lexer import Lexer
@@ -40,10 +40,10 @@ def lark_parser() -> Any:
     return Lark(grammar, parser="lalr", lexer=Given, start=list(START_RULES), keep_all_tokens=True)
 
 
-def source() -> str:
+def build_source() -> str:
     """The text of ``lalr.py``."""
     # A private part of lark, and so are its states: a test compares what is made here with the file that is checked in.
-    table = lark_parser().parser.parser._parse_table
+    table = build_lark_parser().parser.parser._parse_table
     order = {rule: number for number, rule in enumerate(_grammar_rules(table))}
     rules = [(str(r.origin.name), len(r.expansion), r.alias or "") for r in order]
     number = _number_states(table)
@@ -91,4 +91,4 @@ def _format_assignment(name: str, value: object) -> str:
 
 
 if __name__ == "__main__":
-    (PACKAGE_DIRECTORY / "lalr.py").write_text(source(), encoding="utf-8")
+    (PACKAGE_DIRECTORY / "lalr.py").write_text(build_source(), encoding="utf-8")

@@ -8,22 +8,22 @@ from typing import Any
 from sowctl.expressions.syntax.nodes import Node
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk_tree(node: Node) -> Iterator[Node]:
     """Every node of the tree, parents first, operands from left to right."""
     stack = [node]
     while stack:
         current = stack.pop()
         yield current
         # Reversed, because the last one put on the stack is the first one taken.
-        stack.extend(reversed(current.children()))
+        stack.extend(reversed(current.list_children()))
 
 
-def walk_up(node: Node) -> Iterator[Node]:
+def walk_bottom_up(node: Node) -> Iterator[Node]:
     """Every node of the tree, operands from left to right before what they belong to."""
     stack = [(node, False)]
     while stack:
         current, visited = stack.pop()
-        below = () if visited else current.children()
+        below = () if visited else current.list_children()
         if not below:
             yield current
             continue
@@ -31,13 +31,13 @@ def walk_up(node: Node) -> Iterator[Node]:
         stack.extend((child, False) for child in reversed(below))
 
 
-def transform(node: Node, change: Callable[[Node], Node | None]) -> Node:
+def transform_tree(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """A copy of the tree in which every node that ``change`` answers is replaced by the answer."""
     done: list[Node] = []
     stack: list[tuple[Node, bool]] = [(node, False)]
     while stack:
         current, visited = stack.pop()
-        below = current.children()
+        below = current.list_children()
         # The operands were finished last: they are the end of the list.
         if visited:
             operands = done[len(done) - len(below) :]

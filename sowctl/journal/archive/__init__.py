@@ -5,5 +5,5 @@ archived    what the manifest tells of a file
 remotefile  a file at a URL, read by offset
 joining     an archive in front of the files here: which there are, and that they are one journal
 
-:mod:`sowctl.journal.upkeep.sending` writes it.
+:mod:`sowctl.journal.maintenance.upload` writes it.
 """

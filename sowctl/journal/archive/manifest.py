@@ -1,7 +1,7 @@
 """The manifest of an archive of journal files: what lies there, so that no segment is opened to plan a reading.
 
-Written by :mod:`sowctl.journal.upkeep.sending`; read by whoever opens a journal that lies, wholly or in part, at a URL.
-Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error and never a shorter archive.
+Written by :mod:`sowctl.journal.maintenance.upload`; read by whoever opens a journal that lies, wholly or in part, at a
+URL. Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error and never a shorter archive.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from msgspec import Struct, field
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, MissingError, VersionError
-from sowctl.journal.archive.archived import ArchivedFile
-from sowctl.journal.archive.remotefile import lost_file, other_file
-from sowctl.journal.block import Ended, Position
+from sowctl.journal.archive.archived_file import ArchivedFile
+from sowctl.journal.archive.remotefile import lost_file_error, segment_mismatch_error
+from sowctl.journal.block import EndedHistory, Position
 from sowctl.journal.files import read_error
-from sowctl.journal.format import MANIFEST
-from sowctl.journal.state import JournalState, topics_of
+from sowctl.journal.format import MANIFEST_SUFFIX
+from sowctl.journal.state import JournalState, decode_topics
 from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros
 
-FORMAT, VERSION = "sow-archive", 1
+FORMAT_NAME, VERSION = "sow-archive", 1
 MANIFEST_PLACE_INTERVAL_BYTES = 16 << 20
 """Bytes between two places of a file that the manifest remembers, at least: where a plan may bound what is read."""
 
@@ -37,24 +37,24 @@ for each of its tasks."""
 
 
 class KnownState(Struct, frozen=True, omit_defaults=True):
-    """What a journal amounts to at a place: the rows of a checkpoint, as sow-journal(5) has them, in JSON."""
+    """The state of a journal at a position: the rows of a checkpoint, as sow-journal(5) has them, in JSON."""
 
     topics: tuple[tuple[str, str, int, Micros, int, int, int], ...] = ()
     publishers: tuple[tuple[int, str, int], ...] = ()
     histories: tuple[tuple[str, int, int, Micros], ...] = ()
 
     @classmethod
-    def of(cls, state: JournalState) -> KnownState:
+    def from_state(cls, state: JournalState) -> KnownState:
         """The same as a value to be written."""
-        topics, publishers = state.rows()
+        topics, publishers = state.build_rows()
         histories = tuple((one.lineage.hex(), one.last_txid, one.above, one.time) for one in state.histories)
         return cls(tuple(map(tuple, topics)), tuple(map(tuple, publishers)), histories)
 
-    def state(self, end: Position, last_block: tuple[int, int] = (0, 0), chain: int = 0) -> JournalState:
+    def build_state(self, end: Position, last_block: tuple[int, int] = (0, 0), chain: int = 0) -> JournalState:
         """The same as the journal's own kind of state, at ``end``."""
         publishers = {who: (client, sequence) for who, client, sequence in self.publishers}
-        histories = tuple(Ended(bytes.fromhex(one[0]), *one[1:]) for one in self.histories)
-        return JournalState(end, last_block, topics_of(self.topics), publishers, [], chain, histories)
+        histories = tuple(EndedHistory(bytes.fromhex(one[0]), *one[1:]) for one in self.histories)
+        return JournalState(end, last_block, decode_topics(self.topics), publishers, [], chain, histories)
 
 
 class Manifest(Struct, frozen=True):
@@ -67,40 +67,40 @@ class Manifest(Struct, frozen=True):
     behind: KnownState = field(default_factory=KnownState)
 
     @property
-    def last(self) -> ArchivedFile:
+    def last_segment(self) -> ArchivedFile:
         """The youngest segment."""
         return self.segments[-1]
 
-    def end(self) -> JournalState:
+    def build_end_state(self) -> JournalState:
         """The state behind the last segment."""
-        last = self.last
-        return self.behind.state(
+        last = self.last_segment
+        return self.behind.build_state(
             Position(last.number, last.length, last.last_txid), last.last_block, last.last_block[1]
         )
 
-    def beginning(self) -> JournalState:
+    def build_beginning_state(self) -> JournalState:
         """The state before the first segment."""
-        header = self.segments[0].file_header()
-        return self.before.state(
+        header = self.segments[0].build_file_header()
+        return self.before.build_state(
             Position(header.number, header.blocks_offset, header.first_txid - 1), chain=header.chain
         )
 
-    def holding(self, txid: int) -> ArchivedFile | None:
+    def find_segment(self, txid: int) -> ArchivedFile | None:
         """The segment that holds a txid; None where none does."""
         at = bisect_left(self.segments, txid, key=lambda one: one.last_txid)
         return self.segments[at] if at < len(self.segments) and self.segments[at].first_txid <= txid else None
 
-    def by_number(self) -> Mapping[int, ArchivedFile]:
+    def map_segments(self) -> Mapping[int, ArchivedFile]:
         """The segments by number."""
         return {one.number: one for one in self.segments}
 
 
-def manifest_name(instance: str) -> str:
+def format_manifest_name(instance: str) -> str:
     """The name of the manifest of an instance's journal."""
-    return f"{instance}{MANIFEST}"
+    return f"{instance}{MANIFEST_SUFFIX}"
 
 
-def no_archive(directory: RemotePath, instance: str | None = None) -> MissingError:
+def missing_archive_error(directory: RemotePath, instance: str | None = None) -> MissingError:
     """MissingError ``SOW-JRN-081``: there is no manifest, of this instance or of any."""
     whose = "a journal" if instance is None else f"the journal of instance {instance!r}"
     return MissingError(
@@ -111,16 +111,16 @@ def no_archive(directory: RemotePath, instance: str | None = None) -> MissingErr
     )
 
 
-def pack(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of a manifest: lines of JSON, the last one with a checksum of all before it."""
     head = {
-        "format": FORMAT,
+        "format": FORMAT_NAME,
         "version": VERSION,
         "instance": manifest.instance,
         "made": manifest.made,
         "segments": len(manifest.segments),
         "first_txid": manifest.segments[0].first_txid,
-        "last_txid": manifest.last.last_txid,
+        "last_txid": manifest.last_segment.last_txid,
     }
     encode = msgspec.json.encode
     lines = [encode(head), *map(encode, manifest.segments)]
@@ -129,7 +129,7 @@ def pack(manifest: Manifest) -> bytes:
     return body + encode({"crc32": f"{crc32(body):08x}"}) + b"\n"
 
 
-def unpack(raw: bytes, place: str) -> Manifest:
+def decode_manifest(raw: bytes, place: str) -> Manifest:
     """Read a manifest. Raises DamageError ``SOW-JRN-080``, VersionError ``SOW-JRN-082``."""
     body, _, last = raw.rstrip(b"\n").rpartition(b"\n")
     body += b"\n"
@@ -137,7 +137,7 @@ def unpack(raw: bytes, place: str) -> Manifest:
     try:
         head: dict[str, Any] = msgspec.json.decode(lines[0])
         # The version before the checksum: a later one may have another.
-        if head["format"] != FORMAT:
+        if head["format"] != FORMAT_NAME:
             raise _manifest_damage(place, "it is not a manifest of an archive")
         if head["version"] > VERSION:
             raise VersionError(
@@ -170,36 +170,36 @@ def _manifest_damage(place: str, why: str) -> DamageError:
     )
 
 
-def load(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest:
-    """As :func:`find`. Raises MissingError ``SOW-JRN-081`` where there is no archive, as :func:`unpack`, and what
-    reading at a URL raises."""
-    found = find(directory, instance, reaching)
+def require_manifest(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest:
+    """As :func:`find_manifest`. Raises MissingError ``SOW-JRN-081`` where there is no archive, as
+    :func:`decode_manifest`, and what reading at a URL raises."""
+    found = find_manifest(directory, instance, reaching)
     if found is None:
-        raise no_archive(directory, instance)
+        raise missing_archive_error(directory, instance)
     return found
 
 
-def find(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest | None:
+def find_manifest(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest | None:
     """The manifest of an archive; None where there is none.
 
     ``reaching``: one that this process has read before will do if it has this txid, because what a manifest says of a
     segment never changes.
     """
-    from sowctl.remote.opening import read
+    from sowctl.remote.remote_files import read_file
 
     held = _REMOTE_MANIFESTS.get((directory, instance))
-    if reaching is not None and held is not None and held.last.last_txid >= reaching:
+    if reaching is not None and held is not None and held.last_segment.last_txid >= reaching:
         return held
-    place = directory / manifest_name(instance)
+    place = directory / format_manifest_name(instance)
     try:
-        raw = read(place)
+        raw = read_file(place)
     except MissingError as error:
         if error.code != "SOW-RMT-002":
             raise
         return None
     # One at most: a task reads one journal.
     _REMOTE_MANIFESTS.clear()
-    found = _REMOTE_MANIFESTS[directory, instance] = unpack(raw, str(place))
+    found = _REMOTE_MANIFESTS[directory, instance] = decode_manifest(raw, str(place))
     return found
 
 
@@ -209,7 +209,7 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
     Such a directory is read as any directory of journal files, in which the last file may end anywhere: without this a
     segment that is cut or missing at the end would be a shorter journal. ``read`` gives the files of the journal by
     number, first the one that readers take: a segment need not be there if that is another one. Raises DamageError
-    ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and what :func:`unpack` raises.
+    ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and what :func:`decode_manifest` raises.
     """
     try:
         facts = path.stat()
@@ -217,7 +217,7 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
         if known not in _LOCAL_MANIFESTS:
             raw = path.read_bytes()
             _LOCAL_MANIFESTS.clear()
-            _LOCAL_MANIFESTS[known] = unpack(raw, str(path))
+            _LOCAL_MANIFESTS[known] = decode_manifest(raw, str(path))
     except FileNotFoundError:
         return
     except OSError as error:
@@ -230,4 +230,8 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
             size = None
         if size == segment.size or read().get(segment.number, [place])[0] != place:
             continue
-        raise lost_file(place) if size is None else other_file(place, f"{size} bytes", f"{segment.size}")
+        raise (
+            lost_file_error(place)
+            if size is None
+            else segment_mismatch_error(place, f"{size} bytes", f"{segment.size}")
+        )

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.files import JournalFile
-from sowctl.journal.format import PACKED_SUFFIXES
+from sowctl.journal.format import COMPRESSED_SUFFIXES
 from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
 
 if TYPE_CHECKING:
-    from sowctl.journal.archive.archived import ArchivedFile
-    from sowctl.remote.opening import RemoteFile
+    from sowctl.journal.archive.archived_file import ArchivedFile
+    from sowctl.remote.remote_files import RemoteFile
 
 
-def open_file(path: Place, number: int, seam: Seam, segment: ArchivedFile | None = None) -> JournalFile:
+def open_journal_file(path: Place, number: int, seam: Seam, segment: ArchivedFile | None = None) -> JournalFile:
     """A journal file, wherever it lies; ``segment``: what the manifest says of one at a URL."""
     if isinstance(path, RemotePath):
         return RemoteJournalFile(path, number, seam, segment)
@@ -41,26 +41,26 @@ class RemoteJournalFile(JournalFile):
         self._remote: RemoteFile | None = None
         self._unpacked = None
         self._size = -1
-        if path.suffix in PACKED_SUFFIXES:
-            from sowctl.journal.compressed import DecompressedFile
+        if path.suffix in COMPRESSED_SUFFIXES:
+            from sowctl.journal.decompression import DecompressedFile
 
-            self._unpacked = DecompressedFile(self._fetch_bytes, path, seam, lambda: self.stored)
+            self._unpacked = DecompressedFile(self._fetch_bytes, path, seam, lambda: self.stored_bytes)
         try:
-            self.header = self._read_header() if segment is None else segment.file_header()
+            self.header = self._read_header() if segment is None else segment.build_file_header()
         except BaseException:
             self.close()
             raise
 
     @property
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """Bytes that lie at the URL."""
         return self._open_remote().size if self._segment is None else self._segment.size
 
-    def current_size(self) -> int:
+    def read_size(self) -> int:
         """Bytes that can be read: a sealed file does not grow."""
         if self._segment is not None:
             return self._segment.length
-        return self._unpacked.total() if self._unpacked is not None else self._open_remote().size
+        return self._unpacked.measure_size() if self._unpacked is not None else self._open_remote().size
 
     def read(self, offset: int, size: int) -> memoryview:
         """At most ``size`` bytes; fewer at the end of the file."""
@@ -86,40 +86,40 @@ class RemoteJournalFile(JournalFile):
 
     def _open_remote(self) -> RemoteFile:
         if self._remote is None:
-            from sowctl.remote.opening import RemoteFile
+            from sowctl.remote.remote_files import RemoteFile
 
             try:
                 self._remote = self._seam.call("remote.open", RemoteFile, self._place)
             except MissingError as error:
                 if self._segment is None or error.code != "SOW-RMT-002":
                     raise
-                raise lost_file(self._place) from error
+                raise lost_file_error(self._place) from error
             if self._segment is not None and self._remote.size != self._segment.size:
-                raise other_file(self._place, f"{self._remote.size} bytes", f"{self._segment.size}")
+                raise segment_mismatch_error(self._place, f"{self._remote.size} bytes", f"{self._segment.size}")
         return self._remote
 
 
-_RESTORE = (
+_RESTORE_HINT = (
     "if the archive was recreated meanwhile, run the command again; otherwise restore the "
     "segment, or run sowctl journal archive --to --verify where its local file still exists"
 )
 
 
-def lost_file(place: Place) -> DamageError:
+def lost_file_error(place: Place) -> DamageError:
     """DamageError ``SOW-JRN-083``."""
     return DamageError(
         "SOW-JRN-083",
         "a segment in the manifest is missing from the archive",
         place=str(place),
-        hint=_RESTORE,
+        hint=_RESTORE_HINT,
     )
 
 
-def other_file(place: Place, found: str, told: str) -> DamageError:
+def segment_mismatch_error(place: Place, found: str, told: str) -> DamageError:
     """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
     return DamageError(
         "SOW-JRN-084",
         f"the segment does not match the manifest: it has {found}, not {told}",
         place=str(place),
-        hint=_RESTORE,
+        hint=_RESTORE_HINT,
     )

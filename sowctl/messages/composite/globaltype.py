@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from sowctl.messages.base import (
     REPLACEMENT_CHARACTER,
     Extractor,
-    HalfPair,
     KeyExtractor,
     KeyTexts,
     Members,
     MessageType,
     SelectList,
-    half_pair,
-    without_fields,
+    SurrogateRefusal,
+    build_no_fields_error,
+    build_surrogate_refusal,
 )
-from sowctl.messages.composite.type import CompositeType, with_refused
-from sowctl.messages.nested.paths import collected
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.messages.composite.type import CompositeType, replace_refused
+from sowctl.messages.nested.paths import collect_nodes
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path, Step
+from sowctl.values.scalars import to_text
 
 
 class CompositeGlobalType(CompositeType):
@@ -32,7 +32,7 @@ class CompositeGlobalType(CompositeType):
     kind = "composite-global"
     selectable = mergeable = constructible = False
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
         # With one readable part there is nothing to join, so its own reader answers for the batch.
         if sum(kind.filterable for kind in self.parts) == 1:
@@ -40,7 +40,7 @@ class CompositeGlobalType(CompositeType):
         refused: Row = (None,) * len(slots)
         # Read as lists: the values of all parts together are those of the message.
         plain = [Slot(slot.path, slot.text, True) for slot in slots if _find_subscript(slot.path) is None]
-        readers = [kind.extractor(plain) if plain and kind.filterable else None for kind in self.parts]
+        readers = [kind.build_extractor(plain) if plain and kind.filterable else None for kind in self.parts]
         # A subscript counts through all parts, which no part can do by itself: these paths are read message by message.
         subscripted = {
             at: self._make_subscript_reader(slot)
@@ -49,7 +49,7 @@ class CompositeGlobalType(CompositeType):
         }
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            taken, refusals = self.taken_apart(payloads)
+            taken, refusals = self.split_batch(payloads)
             found = [
                 read([parts[number] for parts in taken])[0] for number, read in enumerate(readers) if read is not None
             ]
@@ -60,17 +60,17 @@ class CompositeGlobalType(CompositeType):
                 merged = iter(_join_part_rows([row[index] for row in found], len(plain)))
                 values = [subscripted[at](parts) if at in subscripted else next(merged) for at in range(len(slots))]
                 rows.append(tuple([_slot_answer(value, slot) for value, slot in zip(values, slots, strict=True)]))
-            return with_refused(rows, refusals, refused)
+            return replace_refused(rows, refusals, refused)
 
         return extract
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
-        read = self.extractor([Slot(path, text=True) for path in paths])
+        read = self.build_extractor([Slot(path, text=True) for path in paths])
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
             rows, refusals = read(payloads)
-            texts = [tuple([text_of(value) for value in row]) for row in rows]
+            texts = [tuple([to_text(value) for value in row]) for row in rows]
             # A part says what of a text is half a pair; only U+FFFD can be one, and hardly a key has that.
             doubtful = [
                 at
@@ -80,28 +80,28 @@ class CompositeGlobalType(CompositeType):
             for at in doubtful:
                 fields = self._find_surrogate_fields(payloads[at], paths)
                 if fields:
-                    refusals.append(half_pair(at, fields, texts[at]))
+                    refusals.append(build_surrogate_refusal(at, fields, texts[at]))
             return texts, sorted(refusals, key=lambda refusal: refusal.index)
 
         return extract
 
     def _find_surrogate_fields(self, payload: bytes, paths: Sequence[Path]) -> list[str]:
         """The fields whose first value, in the part that has it, holds half a surrogate pair."""
-        parts = self.split(payload)[0]
+        parts = self.split_payload(payload)[0]
         found = []
         for path in paths:
-            at = self._part_of(path, parts)
+            at = self._find_part(path, parts)
             if at is not None:
-                refusals = self.parts[at[0]].key_texts([at[1]])([parts[at[0]]])[1]
-                found += [str(path) for refusal in refusals if isinstance(refusal, HalfPair)]
+                refusals = self.parts[at[0]].build_key_extractor([at[1]])([parts[at[0]]])[1]
+                found += [str(path) for refusal in refusals if isinstance(refusal, SurrogateRefusal)]
         return found
 
     def members_view(self, payload: bytes) -> bytes:
         """The members of all parts; of one that several parts have an array of all values."""
-        from sowctl.messages.json.exact import parse_spans
-        from sowctl.messages.json.text import quoted
+        from sowctl.messages.json.exact_reader import parse_spans
+        from sowctl.messages.json.text import quote_string
 
-        shown = self.part_views(payload)
+        shown = self.build_part_views(payload)
         if shown is None:
             return self.view(payload)
         found: dict[str, list[bytes]] = {}
@@ -111,57 +111,59 @@ class CompositeGlobalType(CompositeType):
             for name, value in top.items() if isinstance(top, dict) else ():
                 found.setdefault(name, []).append(part[value.start : value.end])
         return (
-            b"{" + b",".join([quoted(name) + b":" + _combine_values(values) for name, values in found.items()]) + b"}"
+            b"{"
+            + b",".join([quote_string(name) + b":" + _combine_values(values) for name, values in found.items()])
+            + b"}"
         )
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a field may stand in several parts."""
-        raise without_fields(self.name, "to select")
+        raise build_no_fields_error(self.name, "to select")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """The new message. Raises InputError for one that cannot be taken apart."""
-        self.opened(delta, "delta")
+        self.split_or_raise(delta, "delta")
         return delta
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
     def _make_single_part_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """The reader where only one part can have fields: that of its type."""
         number = next(number for number, kind in enumerate(self.parts) if kind.filterable)
-        read = self.parts[number].extractor(slots)
-        nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
+        read = self.parts[number].build_extractor(slots)
+        nothing: Row = tuple(ValueList(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            taken, refusals = self.taken_apart(payloads)
+            taken, refusals = self.split_batch(payloads)
             rows, skipped = read([parts[number] for parts in taken])
             for refusal in skipped:
                 # A part that its type refuses has no fields; the message itself is whole.
                 rows[refusal.index] = nothing
-            return with_refused(rows, refusals, refused)
+            return replace_refused(rows, refusals, refused)
 
         return extract
 
-    def _make_subscript_reader(self, slot: Slot) -> Callable[[Sequence[bytes]], Values]:
-        """What reads a path with subscripts: the first one counts through all parts, so it says which part is meant."""
+    def _make_subscript_reader(self, slot: Slot) -> Callable[[Sequence[bytes]], ValueList]:
+        """Make the reader of a path with subscripts, the first of which counts through all parts."""
 
-        def read(parts: Sequence[bytes]) -> Values:
-            at = self._part_of(slot.path, parts)
+        def read(parts: Sequence[bytes]) -> ValueList:
+            at = self._find_part(slot.path, parts)
             if at is None:
-                return Values(())
+                return ValueList(())
             number, local = at
-            value = self.parts[number].extractor([Slot(local, slot.text, True)])([parts[number]])[0][0][0]
-            return value if isinstance(value, Values) else Values(())
+            value = self.parts[number].build_extractor([Slot(local, slot.text, True)])([parts[number]])[0][0][0]
+            return value if isinstance(value, ValueList) else ValueList(())
 
         return read
 
-    def _part_of(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
+    def _find_part(self, path: Path, parts: Sequence[bytes]) -> tuple[int, Path] | None:
         """The part in which the first value at ``path`` stands, and the path there; None where no part has any."""
         # Only the first subscript counts through the parts; those behind it count below the value that it has found.
         steps, at = path.steps, _find_subscript(path)
@@ -178,13 +180,13 @@ class CompositeGlobalType(CompositeType):
         return None
 
     def _count_part_values(self, kind: MessageType, part: bytes, steps: Sequence[Step]) -> int:
-        """How many values and objects one part has at a path, which its JSON view tells for every type."""
-        from sowctl.messages.json.exact import parse
+        """Count the values and objects one part has at a path, by its JSON view."""
+        from sowctl.messages.json.exact_reader import parse_json
 
         # A part that cannot be read has no values, so a subscript passes it over.
-        if not part or not kind.filterable or kind.check([part]):
+        if not part or not kind.filterable or kind.check_payloads([part]):
             return 0
-        return len(collected([parse(kind.view(part))], steps))
+        return len(collect_nodes([parse_json(kind.view(part))], steps))
 
 
 def _combine_values(values: Sequence[bytes]) -> bytes:
@@ -201,18 +203,18 @@ def _find_subscript(path: Path) -> int | None:
     return next((at for at, step in enumerate(path.steps) if step.index is not None), None)
 
 
-def _join_part_rows(rows: Sequence[Row], width: int) -> list[Values]:
+def _join_part_rows(rows: Sequence[Row], width: int) -> list[ValueList]:
     """One value list per slot of those of all parts; a part that cannot be read has None."""
     merged = []
     for at in range(width):
         lists = [row[at] for row in rows]
-        values = [value for value in lists if isinstance(value, Values)]
+        values = [value for value in lists if isinstance(value, ValueList)]
         items = tuple([item for value in values for item in value.items])
-        merged.append(Values(items, any(value.dropped for value in values)))
+        merged.append(ValueList(items, any(value.dropped for value in values)))
     return merged
 
 
-def _slot_answer(value: Values, slot: Slot) -> SlotValue:
+def _slot_answer(value: ValueList, slot: Slot) -> SlotValue:
     if slot.listed or value.dropped or len(value.items) > 1:
         return value
     return value.items[0] if value.items else None

@@ -8,15 +8,15 @@ from sowctl.errors import InputError, UsageError
 from sowctl.messages.base import (
     NO_SUCH_FIELD,
     Extractor,
-    HalfPair,
     KeyExtractor,
     KeyTexts,
     Members,
     SelectList,
-    half_pair,
+    SurrogateRefusal,
+    build_surrogate_refusal,
 )
-from sowctl.messages.composite.type import CompositeType, joined, with_refused
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.messages.composite.type import CompositeType, join_parts, replace_refused
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 
 
@@ -26,9 +26,9 @@ class CompositeLocalType(CompositeType):
     kind = "composite-local"
     selectable = mergeable = constructible = True
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
-        nothing: Row = tuple(Values(()) if slot.listed else None for slot in slots)
+        nothing: Row = tuple(ValueList(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
         # A path of one step names a whole part, which is an object: it has no value, but it is not NULL either.
         wholes = [(at, self._part_number(slot.path)) for at, slot in enumerate(slots) if len(slot.path.steps) == 1]
@@ -41,12 +41,12 @@ class CompositeLocalType(CompositeType):
             ]
             below = [Slot(Path(slots[at].path.steps[1:]), slots[at].text, slots[at].listed) for at in places]
             if places:
-                asked.append((number, places, kind.extractor(below)))
+                asked.append((number, places, kind.build_extractor(below)))
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
             if not payloads:
                 return [], []
-            taken, refusals = self.taken_apart(payloads)
+            taken, refusals = self.split_batch(payloads)
             # Every slot has its answer for a message without the field; what the parts have replaces it column by
             # column.
             columns: list[list[SlotValue]] = [[value] * len(payloads) for value in nothing]
@@ -59,13 +59,13 @@ class CompositeLocalType(CompositeType):
                     columns[at] = list(column)
             for at, whole in wholes:
                 if whole is not None and self.parts[whole].filterable:
-                    columns[at] = [Values((), True) if parts[whole] else nothing[at] for parts in taken]
+                    columns[at] = [ValueList((), True) if parts[whole] else nothing[at] for parts in taken]
             rows: list[Row] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
-            return with_refused(rows, refusals, refused)
+            return replace_refused(rows, refusals, refused)
 
         return extract
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
         asked = []
         for number, kind in enumerate(self.parts):
@@ -73,81 +73,85 @@ class CompositeLocalType(CompositeType):
                 at for at, path in enumerate(paths) if self._part_number(path) == number and _strip_part_step(path)
             ]
             if places:
-                asked.append((number, places, kind.key_texts([Path(paths[at].steps[1:]) for at in places])))
+                asked.append((number, places, kind.build_key_extractor([Path(paths[at].steps[1:]) for at in places])))
         nothing: KeyTexts = (None,) * len(paths)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
             if not payloads:
                 return [], []
-            taken, refusals = self.taken_apart(payloads)
+            taken, refusals = self.split_batch(payloads)
             columns: list[list[bytes | None]] = [[None] * len(payloads) for _ in paths]
-            halves: list[tuple[int, HalfPair]] = []
+            halves: list[tuple[int, SurrogateRefusal]] = []
             for number, places, read in asked:
                 found, skipped = read([p[number] for p in taken])
                 for at, column in zip(places, zip(*found, strict=True), strict=True):
                     columns[at] = list(column)
-                halves += [(number, refusal) for refusal in skipped if isinstance(refusal, HalfPair)]
+                halves += [(number, refusal) for refusal in skipped if isinstance(refusal, SurrogateRefusal)]
             rows: list[KeyTexts] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
-            rows, refusals = with_refused(rows, refusals, nothing)
+            rows, refusals = replace_refused(rows, refusals, nothing)
             for number, refusal in halves:
                 # The part names fields from its own root; seen from the message its number stands in front.
                 fields = [f"/{number}{field}" for field in refusal.fields]
-                refusals.append(half_pair(refusal.index, fields, rows[refusal.index]))
+                refusals.append(build_surrogate_refusal(refusal.index, fields, rows[refusal.index]))
             return rows, sorted(refusals, key=lambda refusal: refusal.index)
 
         return extract
 
     def members_view(self, payload: bytes) -> bytes:
         """The parts by their numbers."""
-        shown = self.part_views(payload)
+        shown = self.build_part_views(payload)
         if shown is None:
             return self.view(payload)
         return b"{" + b",".join([b'"%d":%b' % (number, part) for number, part in enumerate(shown)]) + b"}"
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
-        parts, rest = self.opened(payload)
+        parts, rest = self.split_or_raise(payload)
         kept = [self._select_part(number, part, select_list) for number, part in enumerate(parts)]
         # The bytes behind the last part have no path: only what is said of everything reaches them.
         everything = next((include for include, names in select_list if not names), True)
         # Nothing went, so the payload stays as it is, byte by byte.
         if kept == parts and (everything or not rest):
             return payload
-        return joined(kept, rest if everything else b"")
+        return join_parts(kept, rest if everything else b"")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with each part of ``delta`` merged into its own. Raises InputError.
 
         A part that is empty or that its type cannot read changes nothing; one whose type merges nothing replaces.
         """
-        old, rest = self.opened(base, "base")
-        new, new_rest = self.opened(delta, "delta")
+        old, rest = self.split_or_raise(base, "base")
+        new, new_rest = self.split_or_raise(delta, "delta")
         merged = [self._merge_part(number, old[number], part, set_nulls) for number, part in enumerate(new)]
         # Bytes behind the last part replace those of the base, where the delta has any.
-        return base if merged == old and new_rest in (b"", rest) else joined(merged, new_rest or rest)
+        return base if merged == old and new_rest in (b"", rest) else join_parts(merged, new_rest or rest)
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written into its parts. Raises InputError, UsageError for what is in no part."""
         if not writes:
             return payload
-        parts, rest = self.opened(payload)
-        for number, below in self._by_part(writes).items():
+        parts, rest = self.split_or_raise(payload)
+        for number, below in self._group_by_part(writes).items():
             kind = self.parts[number]
             if parts[number]:
-                parts[number] = kind.assign(parts[number], below)
+                parts[number] = kind.assign_fields(parts[number], below)
             else:
                 # An empty part has no message to write into: one is made of the fields, and removals have nothing to
                 # remove.
-                parts[number] = kind.build([(one.destination.names, one.value) for one in below if not one.remove])
-        return joined(parts, rest)
+                parts[number] = kind.build_message(
+                    [(one.destination.names, one.value) for one in below if not one.remove]
+                )
+        return join_parts(parts, rest)
 
-    def build(self, fields: Members) -> bytes:
-        """A message of these fields; parts that none is in are empty. Raises as :meth:`assign`."""
+    def build_message(self, fields: Members) -> bytes:
+        """A message of these fields; parts that none is in are empty. Raises as :meth:`assign_fields`."""
         below: list[list[tuple[tuple[str, ...], SlotValue]]] = [[] for _ in self.parts]
         for names, value in fields:
             # The part does not know its number: its fields begin behind the first step.
-            below[self._written_part(names)].append((names[1:], value))
-        return joined([kind.build(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b"")
+            below[self._find_written_part(names)].append((names[1:], value))
+        return join_parts(
+            [kind.build_message(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b""
+        )
 
     def _part_number(self, path: Path) -> int | None:
         """The part that a path leads into."""
@@ -161,7 +165,7 @@ class CompositeLocalType(CompositeType):
             return int(name) if int(name) < len(self.parts) else None
         return None
 
-    def _written_part(self, names: Sequence[str]) -> int:
+    def _find_written_part(self, names: Sequence[str]) -> int:
         number = self._parse_part_name(names[0])
         if number is None or len(names) < 2:
             raise UsageError(
@@ -171,21 +175,21 @@ class CompositeLocalType(CompositeType):
             )
         return number
 
-    def _by_part(self, writes: Sequence[Write]) -> dict[int, list[Write]]:
-        found: dict[int, list[Write]] = {}
+    def _group_by_part(self, writes: Sequence[FieldWrite]) -> dict[int, list[FieldWrite]]:
+        found: dict[int, list[FieldWrite]] = {}
         for write in writes:
-            number = self._written_part(write.destination.names)
+            number = self._find_written_part(write.destination.names)
             below = Path(write.destination.steps[1:])
-            found.setdefault(number, []).append(Write(below, write.value, write.remove))
+            found.setdefault(number, []).append(FieldWrite(below, write.value, write.remove))
         return found
 
     def _select_part(self, number: int, part: bytes, select_list: SelectList) -> bytes:
-        """What stays of one part; what is said of the part itself comes before what is said of all."""
+        """Return what stays of one part; rules about the part itself come before those about all."""
         own = [(include, names[1:]) for include, names in select_list if names and names[0] == str(number)]
         own += [(include, names) for include, names in select_list if not names]
         kind = self.parts[number]
-        if part and kind.selectable and not kind.check([part]):
-            return kind.select(part, own)
+        if part and kind.selectable and not kind.check_payloads([part]):
+            return kind.select_fields(part, own)
         return part if next((include for include, names in own if not names), True) else b""
 
     def _merge_part(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
@@ -196,11 +200,11 @@ class CompositeLocalType(CompositeType):
         if not old:
             return new
         try:
-            return kind.merge(old, new, set_nulls=set_nulls)
+            return kind.merge_delta(old, new, set_nulls=set_nulls)
         except InputError as problem:
             # A stored part that cannot be read is replaced by one that can; a delta that cannot be read changes
             # nothing.
-            return new if problem.facts.get("part") == "base" and not kind.check([new]) else old
+            return new if problem.facts.get("part") == "base" and not kind.check_payloads([new]) else old
 
 
 def _strip_part_step(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What both composite types share: the frame of their messages, and the types of the parts (``sowctl-messages(7)``).
+"""The base of both composite types: message frame and types of the parts (``sowctl-messages(7)``).
 
 On the wire each part is 4 bytes with its length, big-endian, and its bytes; what follows the last part that is defined
 is carried along unread. A message may end after any part: the parts that are missing are as good as empty ones. A part
@@ -19,9 +19,9 @@ from sowctl.messages.base import (
     KeyExtractor,
     MessageType,
     PayloadRefused,
-    input_error,
+    build_input_error,
     read_each,
-    sized,
+    require_size,
 )
 from sowctl.messages.definition import TypeDefinition
 from sowctl.values.fields import Refusal, Slot
@@ -52,57 +52,57 @@ class CompositeType(ABC):
         self.typed = all(part.typed for part in parts)
 
     @abstractmethod
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
 
     @abstractmethod
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that cannot be taken apart."""
-        return self.taken_apart(payloads)[1]
+        return self.split_batch(payloads)[1]
 
     def view(self, payload: bytes) -> bytes:
         """A JSON array of the parts: null for an empty one, the Base64 form of one that cannot be read."""
-        from sowctl.messages.nested.view import base64_line
+        from sowctl.messages.nested.view import format_base64_line
 
         try:
-            parts, rest = self.split(payload)
+            parts, rest = self.split_payload(payload)
         except PayloadRefused:
-            return base64_line(payload)
-        shown = [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
-        return b"[" + b",".join([*shown, base64_line(rest)] if rest else shown) + b"]"
+            return format_base64_line(payload)
+        shown = [self.build_part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
+        return b"[" + b",".join([*shown, format_base64_line(rest)] if rest else shown) + b"]"
 
     @abstractmethod
     def members_view(self, payload: bytes) -> bytes:
         """A JSON object whose members stand where paths find them, for columns; no object where :meth:`view` fails."""
 
-    def part_views(self, payload: bytes) -> list[bytes] | None:
+    def build_part_views(self, payload: bytes) -> list[bytes] | None:
         """The parts as JSON, None for a payload that cannot be taken apart."""
         try:
-            parts, _ = self.split(payload)
+            parts, _ = self.split_payload(payload)
         except PayloadRefused:
             return None
-        return [self.part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
+        return [self.build_part_view(kind, part) for kind, part in zip(self.parts, parts, strict=True)]
 
-    def part_view(self, kind: MessageType, part: bytes) -> bytes:
+    def build_part_view(self, kind: MessageType, part: bytes) -> bytes:
         """One part as JSON."""
-        from sowctl.messages.nested.view import base64_line
+        from sowctl.messages.nested.view import format_base64_line
 
         # Empty, or left out by a message that ends before it.
         if not part:
             return b"null"
         # A part that its type cannot read is shown as bytes, and the others as what they are.
-        return base64_line(part) if kind.check([part]) else kind.view(part)
+        return format_base64_line(part) if kind.check_payloads([part]) else kind.view(part)
 
-    def taken_apart(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
+    def split_batch(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
         """The parts of every payload, empty ones of a refused one, and the refusals."""
-        return read_each(payloads, lambda payload: self.split(payload)[0], [b""] * len(self.parts))
+        return read_each(payloads, lambda payload: self.split_payload(payload)[0], [b""] * len(self.parts))
 
-    def split(self, payload: bytes) -> tuple[list[bytes], bytes]:
+    def split_payload(self, payload: bytes) -> tuple[list[bytes], bytes]:
         """The parts, as many as are defined, and what follows them. Raises PayloadRefused."""
-        payload = sized(payload, self.max_message)
+        payload = require_size(payload, self.max_message)
         parts: list[bytes] = []
         position = 0
         # The definition says how many parts there are; what follows them is handed on unread.
@@ -124,21 +124,21 @@ class CompositeType(ABC):
             position = end
         return parts, payload[position:]
 
-    def opened(self, payload: bytes, part: str | None = None) -> tuple[list[bytes], bytes]:
-        """:meth:`split`. Raises InputError."""
+    def split_or_raise(self, payload: bytes, part: str | None = None) -> tuple[list[bytes], bytes]:
+        """:meth:`split_payload`. Raises InputError."""
         try:
-            return self.split(payload)
+            return self.split_payload(payload)
         except PayloadRefused as problem:
-            raise input_error(problem, part) from None
+            raise build_input_error(problem, part) from None
 
 
-def joined(parts: Sequence[bytes], rest: bytes) -> bytes:
+def join_parts(parts: Sequence[bytes], rest: bytes) -> bytes:
     """The payload of these parts."""
     return b"".join([len(part).to_bytes(_LENGTH_PREFIX_BYTES) + part for part in parts]) + rest
 
 
-def with_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:
-    """What an extractor answers: the rows of refused payloads replaced."""
+def replace_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:
+    """Replace the rows of refused payloads, as an extractor answers."""
     for refusal in refusals:
         rows[refusal.index] = refused
     return rows, list(refusals)

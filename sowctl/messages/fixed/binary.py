@@ -15,12 +15,12 @@ from sowctl.messages.base import (
     KeyTexts,
     Members,
     SelectList,
-    input_error,
+    build_input_error,
+    build_no_fields_error,
+    find_size_problem,
     refuse_large,
-    too_large,
-    without_fields,
 )
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Values, Write
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class BinaryType:
         self.name = "binary" if definition is None else definition.name
         self.max_message = max_message
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """Rows without values, so that filters on message functions alone still work."""
-        empty: tuple[SlotValue, ...] = tuple(Values(()) if slot.listed else None for slot in slots)
+        empty: tuple[SlotValue, ...] = tuple(ValueList(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            refusals = self.check(payloads)
+            refusals = self.check_payloads(payloads)
             rows = [empty] * len(payloads)
             for refusal in refusals:
                 rows[refusal.index] = refused
@@ -54,33 +54,33 @@ class BinaryType:
 
         return extract
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """Every key field is NULL."""
         nothing: KeyTexts = (None,) * len(paths)
-        return lambda payloads: ([nothing] * len(payloads), self.check(payloads))
+        return lambda payloads: ([nothing] * len(payloads), self.check_payloads(payloads))
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """Only the size can be wrong."""
         return refuse_large(payloads, self.max_message)
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: there are no fields to select."""
         words = f"messages of type {self.name} have no fields to select"
         raise UsageError(NO_FIELDS, words, hint="leave out the select list")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """The new message: there is nothing to merge. Raises InputError for one that is too large."""
-        if problem := too_large(delta, self.max_message):
-            raise input_error(problem, "delta")
+        if problem := find_size_problem(delta, self.max_message):
+            raise build_input_error(problem, "delta")
         return delta
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: there are no fields to write."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: there are no fields to write."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
         """A JSON string with the Base64 form of ``payload``."""

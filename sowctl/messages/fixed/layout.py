@@ -36,7 +36,7 @@ class StructField(Struct, frozen=True):
     read: Callable[[bytes], Sequence[Scalar]]
 
 
-def layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
+def parse_layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
     """The fields that have values, in order, and the size of all. Raises ConfigError ``SOW-MSG-007``."""
     if not texts:
         raise ConfigError(BAD_DEFINITION, "a struct message type needs a Field", place=place or None, hint=LAYOUT_HINT)

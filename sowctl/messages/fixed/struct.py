@@ -18,17 +18,17 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
+    build_input_error,
+    build_no_fields_error,
+    find_size_problem,
     read_each,
-    too_large,
-    without_fields,
 )
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.fixed.layout import layout
-from sowctl.messages.nested.write import Tree, put
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
+from sowctl.messages.fixed.layout import parse_layout
+from sowctl.messages.nested.write import Tree, put_member
+from sowctl.values.fields import FieldWrite, Refusal, Row, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
+from sowctl.values.scalars import to_text
 
 
 class StructType:
@@ -44,9 +44,9 @@ class StructType:
         self.name = "struct" if definition is None else definition.name
         self.max_message = max_message
         given, place = ((), "") if definition is None else (definition.fields, definition.place)
-        self._fields, self._size = layout(given, place)
+        self._fields, self._size = parse_layout(given, place)
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
         readers = [self._make_field_reader(slot.path, slot.listed) for slot in slots]
         refused: Row = (None,) * len(readers)
@@ -57,65 +57,65 @@ class StructType:
 
         return lambda payloads: read_each(payloads, row, refused)
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a number's is its canonical text."""
         readers = [self._make_field_reader(path, False) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
             self._check_size(payload)
-            return tuple([text_of(read(payload)) for read in readers])
+            return tuple([to_text(read(payload)) for read in readers])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are too short."""
         return read_each(payloads, self._check_size, b"")[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
         words = f"the fields of a message of type {self.name} have fixed places, so that none can be left out"
         raise UsageError(NO_FIELDS, words, hint="leave out the select list")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """The new message: a struct has all its fields. Raises InputError."""
         if problem := self._find_size_problem(delta):
-            raise input_error(problem, "delta")
+            raise build_input_error(problem, "delta")
         return delta
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON; a message that is too short as the Base64 form of its bytes."""
-        from sowctl.messages.nested.view import base64_line, json_line
+        from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         if self._find_size_problem(payload):
-            return base64_line(payload)
-        return json_line(self._build_tree(payload), lambda item: item)
+            return format_base64_line(payload)
+        return format_json_line(self._build_tree(payload), lambda item: item)
 
     members_view = view
 
     def exact_view(self, payload: bytes) -> bytes:
         """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
-        from sowctl.messages.nested.view import base64_line, exact_line
+        from sowctl.messages.nested.view import format_base64_line, format_exact_line
 
         return (
-            base64_line(payload)
+            format_base64_line(payload)
             if self._find_size_problem(payload)
-            else exact_line(self._build_tree(payload), lambda item: item)
+            else format_exact_line(self._build_tree(payload), lambda item: item)
         )
 
     def _find_size_problem(self, payload: bytes) -> PayloadRefused | None:
         if len(payload) < self._size:
             words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"
             return PayloadRefused(MALFORMED_CODE, words, len(payload))
-        return too_large(payload, self.max_message)
+        return find_size_problem(payload, self.max_message)
 
     def _check_size(self, payload: bytes) -> bytes:
         """``payload`` itself. Raises PayloadRefused."""
@@ -124,7 +124,7 @@ class StructType:
         return payload
 
     def _make_field_reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
-        """What finds the value list at ``path``: the values of all fields of that name, in order."""
+        """Make the reader of the value list at ``path``: the values of all fields of that name, in order."""
         names, index = path.names, path.steps[-1].index
         # Objects stand alone here: on the way any subscript but 0 leads nowhere.
         if any(step.index for step in path.steps[:-1]):
@@ -133,14 +133,14 @@ class StructType:
         # A name that only has fields below it is an object: it has no value and is not NULL.
         inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
         if inner and not index:
-            return lambda payload: Values((), True)
+            return lambda payload: ValueList((), True)
         # The common case: one field, read by one call of unpack_from() without a list in between.
         if len(fields) == 1 and not listed and index is None:
             read = fields[0].read
 
             def single(payload: bytes) -> SlotValue:
                 values = read(payload)
-                return values[0] if len(values) == 1 else Values(tuple(values))
+                return values[0] if len(values) == 1 else ValueList(tuple(values))
 
             return single
         # All fields of one name are one value list, and the subscript counts through it.
@@ -154,11 +154,11 @@ class StructType:
             found.setdefault(field.path.names, []).extend(field.read(payload))
         tree: Tree = {}
         for names, values in found.items():
-            put(tree, names, values[0] if len(values) == 1 else values)
+            put_member(tree, names, values[0] if len(values) == 1 else values)
         return tree
 
 
 def _wrap_listed(values: list[Scalar], listed: bool) -> SlotValue:
     if listed or len(values) > 1:
-        return Values(tuple(values))
+        return ValueList(tuple(values))
     return values[0] if values else None

@@ -1,4 +1,4 @@
-"""What every framing hands out: chunks of messages with their places, and the messages that it refuses.
+"""The output of every framing: chunks of messages with their places, and the messages that it refuses.
 
 Made by :mod:`sowctl.messages.framing.cutters`, handed on by :mod:`sowctl.messages.framing.frames` to whatever reads an
 input (``sowctl(1)``, INPUT).
@@ -14,10 +14,10 @@ from sowctl.errors import SowError
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
-TOO_LONG = "SOW-INP-001"
+TOO_LONG_CODE = "SOW-INP-001"
 TRUNCATED_CODE = "SOW-INP-002"
-FRAME_TOO_LONG = "SOW-INP-003"
-RETURNS_ALONE = "SOW-INP-007"
+FRAME_TOO_LONG_CODE = "SOW-INP-003"
+RETURNS_ALONE_CODE = "SOW-INP-007"
 
 Places = tuple[Sequence[int], Sequence[int]]
 """Line (or message) numbers from 1, and byte offsets in the input."""
@@ -82,11 +82,11 @@ class Chunk:
             self._places = self._thunk()
         return self._places
 
-    def line(self, index: int) -> int:
+    def find_line(self, index: int) -> int:
         """The line of ``payloads[index]``, from 1."""
         return self.places[0][index]
 
-    def offset(self, index: int) -> int:
+    def find_offset(self, index: int) -> int:
         """The byte offset of ``payloads[index]`` in the input."""
         return self.places[1][index]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing.chunks import (
-    FRAME_TOO_LONG,
-    RETURNS_ALONE,
-    TOO_LONG,
+    FRAME_TOO_LONG_CODE,
+    RETURNS_ALONE_CODE,
+    TOO_LONG_CODE,
     TRUNCATED_CODE,
     Chunk,
     Places,
@@ -81,7 +81,7 @@ class SeparatedCutter:
         if self.separator == b"\n" and b"\r" in self._parts[0]:
             words += "; its lines end in carriage returns, which do not separate messages"
         # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
-        self._skipping = RefusedFrame(self._number, self._start, TOO_LONG, words)
+        self._skipping = RefusedFrame(self._number, self._start, TOO_LONG_CODE, words)
         self._start += self._held
         self._hold_incomplete(b"")
 
@@ -109,30 +109,30 @@ class SeparatedCutter:
         start, number = self._start, self._number
         ended = block.endswith(self.separator)
         self._start += len(block)
-        pieces = self.pieces(block, start)
+        pieces = self.split_pieces(block, start)
         # split() gives an empty piece behind the last separator, which is no message.
         if ended:
             pieces.pop()
         # Blank lines count as lines: the numbers are those that an editor shows.
         self._number += len(pieces)
-        payloads, places, blank = self.messages(block, pieces, start, number)
+        payloads, places, blank = self.select_messages(block, pieces, start, number)
         refused: list[RefusedFrame] = []
         # A block that is not longer than one message holds no longer one: most chunks are not looked at one by one.
         if len(block) > self.max_message and payloads and max(map(len, payloads)) > self.max_message:
-            payloads, places, refused = self._without_long(payloads, *places())
+            payloads, places, refused = self._drop_long_messages(payloads, *places())
         return Chunk(payloads, places, self._start, refused, blank, begins=(number, start))
 
-    def pieces(self, block: bytes, start: int) -> list[bytes]:
-        """What stands between the separators of ``block``."""
+    def split_pieces(self, block: bytes, start: int) -> list[bytes]:
+        """Split ``block`` at its separators."""
         return block.split(self.separator)
 
-    def messages(
+    def select_messages(
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
         """The payloads, their places, and the number of blank pieces."""
-        return pieces, lambda: counted(number, offsets(start, pieces)), 0
+        return pieces, lambda: number_places(number, compute_offsets(start, pieces)), 0
 
-    def _without_long(
+    def _drop_long_messages(
         self, payloads: list[bytes], lines: Sequence[int], starts: Sequence[int]
     ) -> tuple[list[bytes], Callable[[], Places], list[RefusedFrame]]:
         words = f"the message has more than {self.max_message:,} bytes"
@@ -140,7 +140,7 @@ class SeparatedCutter:
         kept = []
         for index, payload in enumerate(payloads):
             if len(payload) > self.max_message:
-                refused.append(RefusedFrame(lines[index], starts[index], TOO_LONG, words))
+                refused.append(RefusedFrame(lines[index], starts[index], TOO_LONG_CODE, words))
             else:
                 kept.append(index)
         places = [lines[index] for index in kept], [starts[index] for index in kept]
@@ -172,14 +172,14 @@ class LineCutter(SeparatedCutter):
         # The input has ended, and no line feed came before.
         if not (chunk.payloads and b"\r" in chunk.payloads[0].strip(b" \t\r")):
             return chunk
-        refused = RefusedFrame(1, chunk.offset(0), RETURNS_ALONE, RETURNS_WORDS, chunk.payloads[0])
+        refused = RefusedFrame(1, chunk.find_offset(0), RETURNS_ALONE_CODE, RETURNS_WORDS, chunk.payloads[0])
         return Chunk([], lambda: ([], []), chunk.end, [refused])
 
-    def pieces(self, block: bytes, start: int) -> list[bytes]:
+    def split_pieces(self, block: bytes, start: int) -> list[bytes]:
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
         # Only the very start of the input has a BOM; anywhere else these bytes are part of a message.
         if start == 0:
-            block = block[mark_size(block) :]
+            block = block[measure_bom(block) :]
         pieces = block.split(b"\n")
         if b"\r" in block:
             # Of a last line without LF a CR is part of the message, because no line break has ended it.
@@ -188,19 +188,19 @@ class LineCutter(SeparatedCutter):
             pieces.append(last)
         return pieces
 
-    def messages(
+    def select_messages(
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
         """All lines, or, where there may be blank ones, those that are not."""
         # The least line begins with more than a space or a tab, so no line is blank. One comparison per line in C.
         if not pieces or min(pieces)[:1] > b" ":
-            return pieces, lambda: counted(number, line_offsets(block, start, len(pieces))), 0
+            return pieces, lambda: number_places(number, compute_line_offsets(block, start, len(pieces))), 0
         # The least line may only begin like a blank one, so each is looked at.
         kept = [index for index, piece in enumerate(pieces) if not _BLANK_PATTERN.fullmatch(piece)]
         count = len(pieces)
 
         def places() -> Places:
-            starts = line_offsets(block, start, count)
+            starts = compute_line_offsets(block, start, count)
             return [number + index for index in kept], [starts[index] for index in kept]
 
         return [pieces[index] for index in kept], places, count - len(kept)
@@ -239,7 +239,9 @@ class LengthCutter:
         self._number += len(payloads)
         if not payloads:
             return None
-        return Chunk(payloads, lambda: counted(number, offsets(start, payloads, _LENGTH_PREFIX_BYTES)), self._start)
+        return Chunk(
+            payloads, lambda: number_places(number, compute_offsets(start, payloads, _LENGTH_PREFIX_BYTES)), self._start
+        )
 
     def _cut_messages(self, buffer: bytes) -> tuple[list[bytes], int]:
         payloads: list[bytes] = []
@@ -253,7 +255,7 @@ class LengthCutter:
             size = int.from_bytes(buffer[position:begin], "big")
             # Nothing tells where the next frame begins once a length cannot be believed, so the input ends here.
             if size > self.max_message:
-                self.error = self._too_long(size, self._start + position, buffer[position:begin])
+                self.error = self._build_length_error(size, self._start + position, buffer[position:begin])
                 return payloads, position
             # How much the next frame needs is known now, so nothing is joined before that much has come.
             if begin + size > len(buffer):
@@ -272,13 +274,13 @@ class LengthCutter:
             words = f"the input ends after {found:,} of the {size:,} bytes of message {self._number:,}"
         return InputError(TRUNCATED_CODE, words, offset=self._start, number=self._number)
 
-    def _too_long(self, size: int, offset: int, prefix: bytes) -> LimitError:
+    def _build_length_error(self, size: int, offset: int, prefix: bytes) -> LimitError:
         hint = "the maximum size of a message is exceeded; if the input is framed differently, use --framing"
         # Four printable characters are a length of more than 500 MB, and nearly always text.
         if prefix.isascii() and prefix.decode().isprintable():
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; try --framing lines"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
-        return LimitError(FRAME_TOO_LONG, words, hint=hint, offset=offset)
+        return LimitError(FRAME_TOO_LONG_CODE, words, hint=hint, offset=offset)
 
 
 class EnvelopeCutter:
@@ -308,9 +310,9 @@ def _open_chunk(chunk: Chunk, max_message: int) -> Chunk:
             # The line had room for Base64; the limit is asked of the message inside.
             payload, envelope = open_envelope(line)
             if len(payload) > max_message:
-                raise EnvelopeRefused(TOO_LONG, f"the message has more than {max_message:,} bytes")
+                raise EnvelopeRefused(TOO_LONG_CODE, f"the message has more than {max_message:,} bytes")
         except EnvelopeRefused as problem:
-            place = chunk.line(index), chunk.offset(index)
+            place = chunk.find_line(index), chunk.find_offset(index)
             refused.append(RefusedFrame(*place, problem.code, problem.message, line, problem.offset))
         else:
             payloads.append(payload)
@@ -318,34 +320,34 @@ def _open_chunk(chunk: Chunk, max_message: int) -> Chunk:
             kept.append(index)
 
     def places() -> tuple[list[int], list[int]]:
-        return [chunk.line(index) for index in kept], [chunk.offset(index) for index in kept]
+        return [chunk.find_line(index) for index in kept], [chunk.find_offset(index) for index in kept]
 
     # Lines that were too long and envelopes that were refused, in the order of the input.
     refused.sort(key=lambda frame: frame.offset)
     return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
 
 
-def counted(first: int, starts: Sequence[int]) -> Places:
+def number_places(first: int, starts: Sequence[int]) -> Places:
     """Places of messages that are numbered without a gap from ``first``."""
     return range(first, first + len(starts)), starts
 
 
-def offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
-    """Where frames start that have ``extra`` bytes besides their payload."""
+def compute_offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
+    """Compute the start offsets of frames that have ``extra`` bytes besides their payload."""
     return list(accumulate((len(payload) + extra for payload in payloads[:-1]), initial=start)) if payloads else []
 
 
-def line_offsets(block: bytes, start: int, count: int) -> list[int]:
-    """Where the first ``count`` lines of ``block`` start in the input; behind the BOM where it has one."""
+def compute_line_offsets(block: bytes, start: int, count: int) -> list[int]:
+    """Compute the input offsets of the first ``count`` lines of ``block``; behind the BOM where it has one."""
     # Split once more: the payloads have lost their CRs, and with them their true lengths.
-    starts = offsets(start, block.split(b"\n")[:count])
+    starts = compute_offsets(start, block.split(b"\n")[:count])
     if start == 0 and starts:
-        starts[0] = mark_size(block)
+        starts[0] = measure_bom(block)
     return starts
 
 
-def mark_size(block: bytes) -> int:
-    """How many bytes of the input's first ``block`` are a byte order mark that goes.
+def measure_bom(block: bytes) -> int:
+    """Return the size of the byte order mark to drop from the input's first ``block``, 0 for none.
 
     In front of an XML declaration of another encoding it stays: the two contradict each other, which only who reads
     the message can tell, and without the mark the declaration would be believed.

@@ -1,4 +1,4 @@
-"""Which inputs are no UTF-8, told by their first bytes: every text that the program reads is UTF-8.
+"""Find inputs that are no UTF-8 by their first bytes: every text that the program reads is UTF-8.
 
 UTF-16 without a mark is UTF-8, too, with a zero byte beside each letter: it would be read as other names and values.
 """

@@ -18,8 +18,8 @@ from operator import attrgetter
 
 import msgspec
 
-from sowctl.messages.base import HALF_PAIR, HALF_WORDS, MAX_DEPTH
-from sowctl.messages.json.exact import JsonRefused, Spanned, is_deep, parse_members, without_halves
+from sowctl.messages.base import MAX_DEPTH, SURROGATE_CODE, SURROGATE_WORDS
+from sowctl.messages.json.exact_reader import JsonRefused, SpannedValue, is_deep, parse_members, replace_surrogates
 from sowctl.values.fields import Number
 
 NOT_AN_ENVELOPE = "SOW-INP-010"
@@ -89,12 +89,12 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
-        return open_exactly(line)
+        return open_envelope_exactly(line)
     # Only an object or array is surely told from a member name below; any other data, and data that may be nested too
     # deeply, is read exactly.
     payload = bytes(whole.data)
     if payload[:1] not in _CONTAINER_OPENERS or whole.data_base64 is not None or is_deep(payload):
-        return open_exactly(line)
+        return open_envelope_exactly(line)
     # Mostly the data is the last member and stands right before the closing brace; else it is searched from the right.
     at = len(line) - len(payload) - 1
     if line[at:-1] != payload:
@@ -104,13 +104,13 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     rest = line[:at] + line[at + len(payload) :]
     names = _MEMBER_PATTERN.findall(rest)
     if b"\\" in rest or len(set(names)) != len(names):
-        return open_exactly(line)
+        return open_envelope_exactly(line)
     if not (0 <= (whole.sequence or 0) < _UINT64_RANGE and 0 <= (whole.txid or 0) < _UINT64_RANGE):
-        return open_exactly(line)
+        return open_envelope_exactly(line)
     return payload, Envelope(*_get_metadata(whole))
 
 
-def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
+def open_envelope_exactly(line: bytes) -> tuple[bytes, Envelope]:
     """Payload and metadata of an envelope, by the exact reader, with a reason for every refusal."""
     try:
         # The envelope is one level around the data, which may itself be as deep as any message.
@@ -119,7 +119,7 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
         raise EnvelopeRefused(NOT_AN_ENVELOPE, f"invalid envelope: {problem.message}", problem.offset) from None
     if not isinstance(root.value, dict):
         raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope must be a JSON object")
-    members: dict[str, Spanned] = root.value
+    members: dict[str, SpannedValue] = root.value
     for name in members:
         if name not in _MEMBER_NAMES:
             known = " ".join(_MEMBER_NAMES)
@@ -142,8 +142,8 @@ def open_exactly(line: bytes) -> tuple[bytes, Envelope]:
 def _check_metadata_value(name: str, value: object) -> str | int | float:
     # Two halves that differ read alike, so metadata that holds one would stand for several texts.
     if isinstance(value, str) and name not in _COUNT_FIELDS:
-        if without_halves(value) != value:
-            raise EnvelopeRefused(HALF_PAIR, f"the member {name!r} of an envelope has {HALF_WORDS}")
+        if replace_surrogates(value) != value:
+            raise EnvelopeRefused(SURROGATE_CODE, f"the member {name!r} of an envelope has {SURROGATE_WORDS}")
         return value
     if isinstance(value, Number):
         if name == "expiration" and isfinite(value.value):
@@ -154,7 +154,7 @@ def _check_metadata_value(name: str, value: object) -> str | int | float:
     raise EnvelopeRefused(WRONG_KIND, f"the member {name!r} of an envelope must be {wanted.get(name, 'a string')}")
 
 
-def _decode_data(line: bytes, data: Spanned | None, text: str | int | float | None) -> bytes:
+def _decode_data(line: bytes, data: SpannedValue | None, text: str | int | float | None) -> bytes:
     if data is not None and text is not None:
         raise EnvelopeRefused(NO_DATA, "an envelope has either data or data_base64, not both")
     if data is not None:

@@ -35,11 +35,11 @@ UTF8_KINDS = TAGGED_KINDS | {"json"}
 
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE_CODE = "SOW-INP-005"
-LONGEST_WAIT = 0.5
+MAX_WAIT_SECONDS = 0.5
 """Longest single wait for input in seconds; handlers of signals run between two of them."""
 
 
-def framed(payloads: Sequence[bytes], framing: str) -> bytes:
+def frame_messages(payloads: Sequence[bytes], framing: str) -> bytes:
     """Messages as a stream that this framing cuts again; for envelopes, which need more, lines."""
     if framing == "length":
         return b"".join([len(payload).to_bytes(4, "big") + payload for payload in payloads])
@@ -84,7 +84,7 @@ class FrameReader:
         )
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
-        """What is complete by now; None if nothing became complete within ``timeout`` seconds or at the end.
+        """Return the messages complete by now; None at the end or if none was complete within ``timeout`` seconds.
 
         Waits for input at most ``timeout`` seconds (None: as long as it takes) if the source is a descriptor. ``ended``
         tells whether more can come. Raises, after everything before it was handed out, InputError ``SOW-INP-002`` (the
@@ -168,10 +168,10 @@ def _make_descriptor_poller(descriptor: int, chunk: int) -> Callable[[float | No
 
     def is_readable(timeout: float | None) -> bool:
         # A signal that comes just before the wait does not end it, and its handler runs only after it.
-        while timeout is None or timeout > LONGEST_WAIT:
-            if poll.poll(LONGEST_WAIT * 1000):
+        while timeout is None or timeout > MAX_WAIT_SECONDS:
+            if poll.poll(MAX_WAIT_SECONDS * 1000):
                 return True
-            timeout = None if timeout is None else timeout - LONGEST_WAIT
+            timeout = None if timeout is None else timeout - MAX_WAIT_SECONDS
         return bool(poll.poll(timeout * 1000))
 
     def read(timeout: float | None) -> bytes | None:

@@ -1,9 +1,9 @@
 """Payloads of JSON in a batch and what is found out about them: which msgspec must not judge, and their members.
 
-Called by :mod:`sowctl.messages.json.fast` and :mod:`~sowctl.messages.json.rows`, which make rows out of a batch, and by
-:mod:`~sowctl.messages.json.type`, which only asks whether payloads can be read. msgspec is stricter than
-:mod:`sowctl.messages.json.exact` but for UTF-8 in what it skips and for nesting, which are looked at here. Ruled by
-``sowctl-messages(7)``.
+Called by :mod:`sowctl.messages.json.fast_reader` and :mod:`~sowctl.messages.json.rows`, which make rows out of a batch,
+and by :mod:`~sowctl.messages.json.type`, which only asks whether payloads can be read. msgspec is stricter than
+:mod:`sowctl.messages.json.exact_reader` but for UTF-8 in what it skips and for nesting, which are looked at here. Ruled
+by ``sowctl-messages(7)``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact import is_deep
-from sowctl.messages.json.shape import flatten, members_named
+from sowctl.messages.json.exact_reader import is_deep
+from sowctl.messages.json.paths import find_members, flatten_array
 
 T = TypeVar("T")
 Column = list[Any]
@@ -43,7 +43,7 @@ class JsonBatch:
         self.kinds: dict[int, set[type]] = {}
         """The types in a column, under the identity of its list."""
 
-    def kinds_of(self, column: Column) -> set[type]:
+    def find_types(self, column: Column) -> set[type]:
         """The types in a column of the batch; they are kept, so its types must not change after the first call."""
         # By identity: the lists live as long as the batch, so no other list can get the same one.
         found = self.kinds.get(id(column))
@@ -52,7 +52,7 @@ class JsonBatch:
         return found
 
 
-def suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
+def find_suspects(payloads: Sequence[bytes], joined: bytes, max_message: int, max_depth: int) -> set[int]:
     """The payloads that msgspec must not judge: too large, too deep, or not UTF-8."""
     found: set[int] = set()
     # A container takes two bytes: shorter payloads cannot be too deep, and are not looked at one by one.
@@ -73,9 +73,9 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX_DEPTH) -> set[int]:
+def find_unreadable(payloads: Sequence[bytes], max_message: int, max_depth: int = MAX_DEPTH) -> set[int]:
     """The payloads that are not surely acceptable; the exact reader decides."""
-    found = suspects(payloads, b"\n".join(payloads), max_message, max_depth)
+    found = find_suspects(payloads, b"\n".join(payloads), max_message, max_depth)
     try:
         # Raw values are checked for syntax and not made into objects.
         for _ in map(_decode_raw, payloads):
@@ -98,8 +98,8 @@ def decode_each(decode: Callable[[bytes], T], payloads: Sequence[bytes], failed:
     return results
 
 
-class Members:
-    """What one field was found to be in each payload, and how often it was found.
+class FieldMembers:
+    """The values found of one field in each payload, and how often it was found.
 
     A value is that of the one member in the one object, UNSET if there is none, or a list of the values found in
     several objects, which means the same as an array of them would.
@@ -112,19 +112,19 @@ class Members:
         self.counts: dict[int, int] = {}
         """How many objects had the member, by payload, where that does not follow from the value."""
 
-    def enter(self, index: int, container: object, name: str) -> None:
+    def enter_container(self, index: int, container: object, name: str) -> None:
         """Find the member ``name`` of all objects that ``container``, part of payload ``index``, consists of."""
-        values, count = members_named(flatten(container) if type(container) is list else [container], name)
+        values, count = find_members(flatten_array(container) if type(container) is list else [container], name)
         # A list of the values found: it counts as an array of them, as the language has it.
         self.values[index] = values if count else UNSET
         self.counts[index] = count
 
-    def count(self, index: int) -> int:
-        """How many objects of one payload had the member."""
+    def count_objects(self, index: int) -> int:
+        """Count the objects of one payload that had the member."""
         return self.counts.get(index, self.values[index] is not UNSET)
 
-    def total(self, kinds: set[type]) -> int:
-        """How many objects of all payloads had it; ``kinds`` are the types of the values."""
+    def count_all_objects(self, kinds: set[type]) -> int:
+        """Count the objects of all payloads that had it; ``kinds`` are the types of the values."""
         values = self.values
         total = len(values)
         if UnsetType in kinds:

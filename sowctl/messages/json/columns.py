@@ -1,8 +1,9 @@
 """Slots of messages of few shapes as columns of numpy, without an object for each message.
 
-What is answered is what :meth:`~sowctl.messages.json.type.JsonType.extractor` answers, value for value, for messages of
-shapes (:mod:`sowctl.messages.json.shapes`); the others are named, and the extractor reads them. A shape is taken into
-use when it has read its own first message as the exact reader does. Called through :mod:`sowctl.messages.shaped`.
+What is answered is what :meth:`~sowctl.messages.json.type.JsonType.build_extractor` answers, value for value, for
+messages of shapes (:mod:`sowctl.messages.json.template_match`); the others are named, and the extractor reads them. A
+shape is taken into use when it has read its own first message as the exact reader does. Called through
+:mod:`sowctl.messages.template_columns`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.json.shapes import LINE, KnownShapes, MadeShape, Match, Shape, Text
-from sowctl.messages.json.template import ARRAY_MARKER, Template, Unshaped
-from sowctl.messages.shaped import Piece, SlotColumn
+from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
+from sowctl.messages.json.template_match import (
+    LINE_END,
+    MessageLines,
+    TemplateBuilder,
+    TemplateCache,
+    TemplateMatch,
+    TemplateMatcher,
+)
+from sowctl.messages.template_columns import SlotColumn, TemplateColumns
 from sowctl.values.fields import Number, Row, Slot
-from sowctl.values.spelled import Spelled
+from sowctl.values.lazynumbers import LazyNumbers
 
 if TYPE_CHECKING:
     import numpy
 
-    from sowctl.messages.json.shapes import Wanted
-    from sowctl.messages.shaped import Lines
+    from sowctl.messages.json.template_match import NumberForm
+    from sowctl.messages.template_columns import Lines
 
     Numbers = numpy.ndarray[Any, Any]
 
@@ -33,81 +41,89 @@ _WORD_BYTES = 8
 
 
 Columns = list[SlotColumn]
-Exact = Callable[[bytes], "Row | None"]
+ExactRow = Callable[[bytes], "Row | None"]
 """The row of one message; None for one that is refused."""
 
 
-class ShapedSlots:
-    """Reads ``slots`` of texts; ``exact`` is what defines the row of a message. Made by :func:`shaped_slots`."""
+class JsonTemplateReader:
+    """Reads ``slots`` of texts; ``exact_reader`` is what defines the row of a message. Made by
+    :func:`build_template_reader`.
+    """
 
-    def __init__(self, slots: Sequence[Slot], exact: Exact, max_message: int) -> None:
+    def __init__(self, slots: Sequence[Slot], exact: ExactRow, max_message: int) -> None:
         self._slots = slots
         self._exact = exact
         self._max_message = max_message
-        self._shapes: KnownShapes[Columns] = KnownShapes(self._learn_template)
+        self._shapes: TemplateCache[Columns] = TemplateCache(self._learn_template)
 
-    def wait(self, messages: int) -> bool:
-        """See :class:`~sowctl.messages.shaped.ShapedReader`."""
-        return messages < MIN_TEMPLATE_MESSAGES or self._shapes.wait()
+    def prefers_rows(self, messages: int) -> bool:
+        """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
+        return messages < MIN_TEMPLATE_MESSAGES or self._shapes.skips_next()
 
-    def read(self, messages: Sequence[bytes], lines: Lines | None = None) -> tuple[list[Piece], Numbers] | None:
-        """See :class:`~sowctl.messages.shaped.ShapedReader`."""
+    def read_columns(
+        self, messages: Sequence[bytes], lines: Lines | None = None
+    ) -> tuple[list[TemplateColumns], Numbers] | None:
+        """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
         try:
-            text = Text(LINE.join([*messages, b""]), messages) if lines is None else Text(lines[0], messages, lines[1])
+            text = (
+                MessageLines(LINE_END.join([*messages, b""]), messages)
+                if lines is None
+                else MessageLines(lines[0], messages, lines[1])
+            )
             if len(text.lines) > self._max_message:
                 self._refuse_large(text)
-        except Unshaped:
-            self._shapes.rest()
+        except NoTemplateError:
+            self._shapes.pause()
             return None
-        known = self._shapes.read(text)
-        return None if known is None else ([Piece(*one) for one in known[0]], known[1])
+        known = self._shapes.match_lines(text)
+        return None if known is None else ([TemplateColumns(*one) for one in known[0]], known[1])
 
-    def _refuse_large(self, text: Text) -> None:
+    def _refuse_large(self, text: MessageLines) -> None:
         # A shape says nothing of the size of its messages, and one that is too large is refused elsewhere.
         if any(len(message) > self._max_message for message in text.messages):
-            raise Unshaped
+            raise NoTemplateError
 
-    def _learn_template(self, message: bytes) -> MadeShape[Columns]:
+    def _learn_template(self, message: bytes) -> TemplateBuilder[Columns]:
         template = Template(message)
-        wanted: dict[int, Wanted] = {}
+        wanted: dict[int, NumberForm] = {}
         places = [_find_slot_place(slot, template, wanted) for slot in self._slots]
 
-        def build(match: Match) -> Columns:
+        def build(match: TemplateMatch) -> Columns:
             return [
                 _build_slot_column(place, template, match, slot)
                 for place, slot in zip(places, self._slots, strict=True)
             ]
 
-        shape = Shape(template, wanted)
-        alone = shape.match(Text(message + LINE, [message]), None)
+        shape = TemplateMatcher(template, wanted)
+        alone = shape.match(MessageLines(message + LINE_END, [message]), None)
         expected = self._exact(message)
         if not alone.size or expected is None:
-            raise Unshaped
-        found = [column.values()[0] for column in build(alone)]
+            raise NoTemplateError
+        found = [column.list_values()[0] for column in build(alone)]
         if list(map(_comparable_form, found)) != list(map(_comparable_form, expected)):
-            raise Unshaped
-        return MadeShape(shape, build)
+            raise NoTemplateError
+        return TemplateBuilder(shape, build)
 
 
-def shaped_slots(slots: Sequence[Slot], exact: Exact, max_message: int) -> ShapedSlots | None:
+def build_template_reader(slots: Sequence[Slot], exact: ExactRow, max_message: int) -> JsonTemplateReader | None:
     """The reader of ``slots`` by shapes; None where it cannot answer: lists of values, subscripts."""
     if any(slot.listed or any(step.index is not None for step in slot.path.steps) for slot in slots):
         return None
-    return ShapedSlots(slots, exact, max_message)
+    return JsonTemplateReader(slots, exact, max_message)
 
 
-def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, Wanted]) -> int | None:
+def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberForm]) -> int | None:
     """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises Unshaped."""
     node: Any = template.tree
     for step in slot.path.steps:
         # A scalar has no members; those of an array are several values.
         if node is ARRAY_MARKER:
-            raise Unshaped
+            raise NoTemplateError
         node = node.get(step.name) if isinstance(node, dict) else None
     if node is None:
         return None
     if not isinstance(node, int):
-        raise Unshaped
+        raise NoTemplateError
     pointed = template.slots[node].kind == "number" and not template.slots[node].whole
     # Another slot may be of the same field.
     spelled = slot.text or wanted.get(node) == "spelled"
@@ -115,7 +131,7 @@ def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, Wanted]) 
     return node
 
 
-def _build_slot_column(place: int | None, template: Template, match: Match, slot: Slot) -> SlotColumn:
+def _build_slot_column(place: int | None, template: Template, match: TemplateMatch, slot: Slot) -> SlotColumn:
     if place is None:
         return SlotColumn(match.size, "nothing")
     column = match.values[place]
@@ -128,7 +144,7 @@ def _build_slot_column(place: int | None, template: Template, match: Match, slot
         # An integer has one spelling, since no shape takes -0 for one: its text need not be kept.
         return SlotColumn(match.size, "integers", data)
     # Another slot of the same field may have asked for the texts alone.
-    spelled = Spelled(data, match.raw, *column.places) if slot.text and column.begins is not None else None
+    spelled = LazyNumbers(data, match.raw, *column.places) if slot.text and column.begins is not None else None
     return SlotColumn(match.size, "doubles", data, spelled=spelled)
 
 

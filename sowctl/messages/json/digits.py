@@ -1,9 +1,9 @@
 """Numbers out of a text, many at once: eight characters to a machine word.
 
-Called by :mod:`sowctl.messages.json.shapes`. Only plain numbers of JSON are read: a minus, and at most 18 digits, or 15
-with a point among them. Each of these has one exact result: whole numbers fit 64 bits, and
-the others are a whole number below 2**53 divided by a power of ten that a double holds exactly, which IEEE 754 rounds
-correctly. Whatever else there is (an exponent, more digits, a negative zero, no number at all) is said not to fit.
+Called by :mod:`sowctl.messages.json.template_match`. Only plain numbers of JSON are read: a minus, and at most 18
+digits, or 15 with a point among them. Each of these has one exact result: whole numbers fit 64 bits, and the others are
+a whole number below 2**53 divided by a power of ten that a double holds exactly, which IEEE 754 rounds correctly.
+Whatever else there is (an exponent, more digits, a negative zero, no number at all) is said not to fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEEP_MASKS = [(1 << 64) - (1 << (64 - 8 * size)) for size in range(9)]
 _FILL_MASKS = [0x30 * _BYTE_ONES & ~keep for keep in _KEEP_MASKS]
 
 
-def whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+def parse_whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """The whole numbers between ``begins`` and ``ends`` (64 bits), and which of them are such numbers.
 
     ``chars`` is the text, ``words`` the little-endian word that starts at every place of it; at least 24 bytes must lie
@@ -39,14 +39,14 @@ def whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers
     return _apply_sign(value.view("i8"), negative, good), good
 
 
-def doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+def parse_doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """The same for numbers with a point or without, as doubles."""
     import numpy as np
 
     ends, size, negative, lead, good = _measure_digits(chars, begins, ends, MAX_EXACT_DIGITS + 1)
-    behind = _behind_point(_load_word_before(words, ends, np.minimum(size, 8)))
+    behind = _count_fraction_digits(_load_word_before(words, ends, np.minimum(size, 8)))
     if int(size.max(initial=0)) > 8:
-        far = _behind_point(_load_word_before(words, ends - 8, np.clip(size - 8, 0, 8)))
+        far = _count_fraction_digits(_load_word_before(words, ends - 8, np.clip(size - 8, 0, 8)))
         behind = np.where((behind < 0) & (far >= 0), far + 8, behind)
     pointed = behind >= 0
     fraction = np.maximum(behind, 0)
@@ -81,7 +81,7 @@ def _parse_digit_run(words: Numbers, ends: Numbers, size: Numbers) -> tuple[Numb
 def _measure_digits(
     chars: Numbers, begins: Numbers, ends: Numbers, most: int
 ) -> tuple[Numbers, Numbers, Numbers | None, Numbers, Numbers]:
-    """Where digits end, how many characters they are, what is negative, has a zero in front, may be a number.
+    """Find the ends and counts of digits, and which are negative, have a zero in front, may be a number.
 
     Negative is None where nothing is. What may be none is taken for one character, so that it can be looked at.
     """
@@ -124,7 +124,7 @@ def _load_word_before(words: Numbers, ends: Numbers, size: Numbers) -> Numbers:
 
 
 def _is_digit_word(word: Numbers) -> Numbers:
-    """Whether all eight characters are digits."""
+    """Return True where all eight characters are digits."""
     import numpy as np
 
     high = np.uint64(0xF0 * _BYTE_ONES)
@@ -143,8 +143,8 @@ def _decode_digit_word(word: Numbers) -> Numbers:
     return (word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32)
 
 
-def _behind_point(word: Numbers) -> Numbers:
-    """How many characters stand behind the first point of eight, -1 where there is none.
+def _count_fraction_digits(word: Numbers) -> Numbers:
+    """Count the characters behind the first point of eight, -1 where there is none.
 
     Another character may be taken for a point; it is no digit either, and so found out later.
     """

@@ -1,4 +1,4 @@
-"""What the fast JSON reader decodes for a set of paths: a Struct type made to measure, and the bytes to count.
+"""The plan of the fast JSON reader for a set of paths: a Struct type made to measure, the bytes to count.
 
 msgspec skips what no field asks for and so reads a message in a fraction of the time; but of duplicate members it takes
 the last. The rule that notices them rests on counting. For a *countable* name N, let T be the number of times that the

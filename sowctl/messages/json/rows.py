@@ -1,7 +1,7 @@
 """Columns of decoded values to columns of slot values and of key texts: what the fast JSON reader is made for.
 
-Agrees with :func:`sowctl.messages.json.shape.slot_value` and :func:`~sowctl.messages.json.shape.key_text` on every
-value.
+Agrees with :func:`sowctl.messages.json.paths.build_slot_value` and :func:`~sowctl.messages.json.paths.build_key_text`
+on every value.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from msgspec import UNSET, UnsetType
 
 from sowctl.messages.base import KeyTexts
 from sowctl.messages.json.batch import Column, JsonBatch
-from sowctl.messages.json.fast import FastReader
+from sowctl.messages.json.fast_reader import FastReader
+from sowctl.messages.json.paths import (
+    INTEGER_LIMIT,
+    MIN_INTEGER,
+    build_key_text,
+    build_slot_value,
+    build_value_list,
+    resolve_path,
+)
 from sowctl.messages.json.plan import make_plan
-from sowctl.messages.json.shape import INTEGER_LIMIT, MIN_INTEGER, key_text, resolve, slot_value, value_list
-from sowctl.values.fields import Number, Refusal, Row, Slot, Values
+from sowctl.values.fields import Number, Refusal, Row, Slot, ValueList
 from sowctl.values.paths import Path
 
 _SCALAR_TYPES = frozenset({str, bool, float, int, Number, type(None), UnsetType})
-_ABSENT_VALUE = Values(())
+_ABSENT_VALUE = ValueList(())
 
 
-def row_reader(
+def build_row_reader(
     slots: Sequence[Slot], exact: Callable[[int, bytes], Row | Refusal], max_message: int, max_depth: int
 ) -> FastReader[Row] | None:
     """A fast reader of ``slots``; None where only the exact reader will do."""
@@ -40,7 +47,7 @@ def row_reader(
         # The decoder has lost the sign of a zero, and with it the text: only the exact reader sees it.
         if texts and b"-0" in payload:
             return None
-        return tuple([slot_value(*resolve(root, slot.path.steps), slot) for slot in slots])
+        return tuple([build_slot_value(*resolve_path(root, slot.path.steps), slot) for slot in slots])
 
     return FastReader(
         plan,
@@ -54,7 +61,7 @@ def row_reader(
     )
 
 
-def key_reader(
+def build_key_reader(
     paths: Sequence[Path], exact: Callable[[int, bytes], KeyTexts | Refusal], max_message: int, max_depth: int
 ) -> FastReader[KeyTexts] | None:
     """A fast reader of the key texts of ``paths``; None where only the exact reader will do."""
@@ -69,7 +76,7 @@ def key_reader(
     def tree(root: object, payload: bytes) -> KeyTexts | None:
         if b"-0" in payload:
             return None
-        return tuple([key_text(resolve(root, path.steps)[0]) for path in paths])
+        return tuple([build_key_text(resolve_path(root, path.steps)[0]) for path in paths])
 
     return FastReader(
         plan, columns, tree, exact, (None,) * len(paths), texts=True, max_message=max_message, max_depth=max_depth
@@ -80,7 +87,7 @@ def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> 
     """The slot values for a column of decoded ones. ``signed``: a zero may have been written ``-0``."""
     if _is_dead_path(slot.path):
         return [_ABSENT_VALUE if slot.listed else None] * len(column)
-    kinds = batch.kinds_of(column)
+    kinds = batch.find_types(column)
     # The decoder makes of -0 the int 0, whose text would be 0: such zeros keep their text in the exact reader.
     if signed and int in kinds:
         _leave_zeros(column, batch)
@@ -97,7 +104,7 @@ def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> 
     if signed and list in kinds:
         _leave_lists(column, batch)
     absent = _ABSENT_VALUE if slot.listed else None
-    return [absent if value is UNSET else slot_value(*value_list(value, index), slot) for value in column]
+    return [absent if value is UNSET else build_slot_value(*build_value_list(value, index), slot) for value in column]
 
 
 def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> list[bytes | None]:
@@ -117,16 +124,16 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
         return [b"%d" % value for value in column]
     if signed and list in kinds:
         _leave_lists(column, batch)
-    return [None if value is UNSET else key_text(value_list(value, index)[0]) for value in column]
+    return [None if value is UNSET else build_key_text(build_value_list(value, index)[0]) for value in column]
 
 
 def _is_dead_path(path: Path) -> bool:
-    """Whether only an array on the way could satisfy a subscript; such payloads are not read by columns."""
+    """Return True if only an array on the way could satisfy a subscript; such payloads are not read by columns."""
     return any(step.index for step in path.steps[:-1])
 
 
 def _in_range(column: Column, kinds: set[type]) -> bool:
-    """Whether every int of a column of scalars is an Integer."""
+    """Return True if every int of a column of scalars is an Integer."""
     if int not in kinds:
         return True
     numbers = column if kinds == {int} else [value for value in column if type(value) is int]

@@ -1,4 +1,4 @@
-"""Select lists on JSON by the members' bytes, with the results of :func:`sowctl.messages.json.write.selected`."""
+"""Select lists on JSON by the members' bytes, with the results of :func:`sowctl.messages.json.write.select_fields`."""
 
 from __future__ import annotations
 
@@ -8,52 +8,59 @@ from functools import lru_cache
 import msgspec
 
 from sowctl.messages.base import SelectList
-from sowctl.messages.directives import PathDirective, directives
-from sowctl.messages.json.exact import is_deep
-from sowctl.messages.json.text import quoted
-from sowctl.values.rawmembers import RawColumns, RawMembers, in_parts, raw_columns, raw_items, raw_members
+from sowctl.messages.directives import PathDirective, build_directives
+from sowctl.messages.json.exact_reader import is_deep
+from sowctl.messages.json.text import quote_string
+from sowctl.values.rawmembers import (
+    RawColumns,
+    RawMembers,
+    open_long_object,
+    read_raw_columns,
+    read_raw_items,
+    read_raw_members,
+)
 
-_quoted_name = lru_cache(1024)(quoted)
+_quoted_name = lru_cache(1024)(quote_string)
 
 
 class Selection:
-    """What a select list leaves of payloads."""
+    """Apply a select list to payloads."""
 
     def __init__(self, select_list: SelectList, max_message: int, max_depth: int) -> None:
         self.of = select_list
-        self._root = directives(select_list)
+        self._root = build_directives(select_list)
         self._max_message = max_message
         self._max_depth = max_depth
 
     def __call__(self, payload: bytes) -> bytes | None:
-        """What stays; None where only the exact reader can tell."""
+        """Return what stays; None where only the exact reader can tell."""
         # What msgspec does not look at in values: length, depth and UTF-8. A container takes two bytes.
         size = len(payload)
         if size > self._max_message or (size > 2 * self._max_depth and is_deep(payload, self._max_depth)):
             return None
         try:
-            if (parts := in_parts(payload)) is not None:
+            if (parts := open_long_object(payload)) is not None:
                 # Of each part what stays of it, in one piece: a long object may keep most of its members.
-                kept = [some[1:-1] for part in parts if (some := _kept_members(part, self._root, True)) is not None]
+                kept = [some[1:-1] for part in parts if (some := _select_members(part, self._root, True)) is not None]
                 return b"{%b}" % b",".join(kept)
             if not payload.isascii():
                 payload.decode()
-            return _kept_members(_decode_members(payload), self._root, True) or b"{}"
+            return _select_members(_decode_members(payload), self._root, True) or b"{}"
         except (_NeedsExactReader, UnicodeDecodeError):
             return None
 
-    def all_of(self, payloads: Sequence[bytes]) -> list[bytes] | None:
-        """What stays of each; None where they have to be looked at one by one."""
+    def select_all(self, payloads: Sequence[bytes]) -> list[bytes] | None:
+        """Return what stays of each payload; None where they have to be looked at one by one."""
         longest = max(map(len, payloads), default=0)
         # The rules of one payload, for all at once. Those that may be too deep are not looked at together.
         if longest > min(self._max_message, 2 * self._max_depth):
             return None
-        columns = raw_columns(payloads)
+        columns = read_raw_columns(payloads)
         if columns is None:
             return None
         try:
             b"\n".join(payloads).decode()
-            kept = _kept_columns(columns, self._root, True)
+            kept = _select_columns(columns, self._root, True)
         except (_NeedsExactReader, UnicodeDecodeError):
             return None
         return None if kept is None else kept or [b"{}"] * len(payloads)
@@ -64,7 +71,7 @@ class _NeedsExactReader(Exception):
 
 
 def _decode_members(text: bytes) -> RawMembers:
-    found = raw_members(text)
+    found = read_raw_members(text)
     if found is None:
         raise _NeedsExactReader
     return found
@@ -73,17 +80,17 @@ def _decode_members(text: bytes) -> RawMembers:
 def _select_value(raw: msgspec.Raw, directive: PathDirective, include: bool) -> bytes | None:
     value = bytes(raw)
     if value[:1] == b"{" and (members := _decode_members(value)):
-        return _kept_members(members, directive, include)
+        return _select_members(members, directive, include)
     include = include if directive.include is None else directive.include
-    if value[:1] == b"[" and (items := raw_items(value)):
+    if value[:1] == b"[" and (items := read_raw_items(value)):
         # The same directives hold for every element, because a path leads through arrays.
         parts = [part for item in items if (part := _select_value(item, directive, include)) is not None]
         return b"[" + b",".join(parts) + b"]" if parts else None
     return value if include else None
 
 
-def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) -> list[bytes] | None:
-    """What stays of objects of one shape, as :func:`_kept_members` says; nothing at all where no member stays.
+def _select_columns(columns: RawColumns, directive: PathDirective, include: bool) -> list[bytes] | None:
+    """Select from objects of one shape, by the rules of single objects; nothing at all where no member stays.
 
     None where what stays has not one shape.
     """
@@ -92,7 +99,7 @@ def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) 
     for name, column in columns.items():
         kept: Sequence[bytes | msgspec.Raw] | None = column if include else ()
         if name in directive.below:
-            kept = _kept_values(column, directive.below[name], include)
+            kept = _select_values(column, directive.below[name], include)
             if kept is None:
                 return None
         if kept:
@@ -103,24 +110,23 @@ def _kept_columns(columns: RawColumns, directive: PathDirective, include: bool) 
     return list(map((b"{" + front[1:] + b"}").__mod__, zip(*parts, strict=True)))
 
 
-def _kept_values(
+def _select_values(
     column: Sequence[msgspec.Raw], directive: PathDirective, include: bool
 ) -> Sequence[bytes | msgspec.Raw] | None:
-    """What stays of the values of one member, as :func:`_select_value` says of each; None where it stays of some
-    only."""
+    """Select from the values of one member, by the rules of single values; None where it stays of some only."""
     if {value[:1] for value in map(bytes, column)}.isdisjoint((b"{", b"[")):
         # Of scalars a path below says nothing.
         return column if (include if directive.include is None else directive.include) else ()
-    inner = raw_columns(column)
+    inner = read_raw_columns(column)
     if inner is not None:
-        return _kept_columns(inner, directive, include)
+        return _select_columns(inner, directive, include)
     each = [_select_value(value, directive, include) for value in column]
     found = [value for value in each if value is not None]
     return found if not found or len(found) == len(each) else None
 
 
-def _kept_members(members: RawMembers, directive: PathDirective, include: bool) -> bytes | None:
-    """What stays of an object, by the rules of :func:`sowctl.messages.json.write.selected`; None for nothing."""
+def _select_members(members: RawMembers, directive: PathDirective, include: bool) -> bytes | None:
+    """Select the members of an object, by the rules of the exact writer; None for nothing."""
     include = include if directive.include is None else directive.include
     parts: list[bytes | msgspec.Raw] = []
     below = directive.below

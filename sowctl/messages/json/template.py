@@ -1,8 +1,8 @@
-"""What messages of one shape have in common: the bytes that stay the same, and the slots between them.
+"""The template of messages of one shape: the bytes that stay the same, and the slots between them.
 
 Made of one message, which is known to be a JSON object. What no shape can be promised for is refused with
-:class:`Unshaped`: backslashes, line breaks, an object with a member twice, long messages. What both ways of reading by
-shapes hold messages to is here as well: a shape's own bytes exactly, and text that is UTF-8.
+:class:`NoTemplateError`: backslashes, line breaks, an object with a member twice, long messages. What both ways of
+reading by shapes hold messages to is here as well: a shape's own bytes exactly, and text that is UTF-8.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact import is_deep
+from sowctl.messages.json.exact_reader import is_deep
 
 MAX_TEMPLATE_BYTES = 4096
 """Bytes of the largest message that a shape is made of."""
-MOST_SLOTS = 256
+MAX_TEMPLATE_SLOTS = 256
 _TOKEN_PATTERN = re.compile(
     rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
     rb"|(?P<word>true|false|null)|[{}\[\],:]| ++"
@@ -27,12 +27,12 @@ ARRAY_MARKER = object()
 """Stands in the tree of a template for an array."""
 
 
-class Unshaped(Exception):
+class NoTemplateError(Exception):
     """A message, or several, that no shape is made for."""
 
 
 class TemplateSlot(Struct):
-    """What varies. ``whole``: a number without point and exponent."""
+    """A place of a template that varies. ``whole``: a number without point and exponent."""
 
     kind: Literal["string", "number", "word"]
     whole: bool = True
@@ -48,7 +48,7 @@ class Template:
 
     def __init__(self, message: bytes) -> None:
         if len(message) > MAX_TEMPLATE_BYTES or not message.startswith(b"{") or is_deep(message, MAX_DEPTH):
-            raise Unshaped
+            raise NoTemplateError
         self.slots: list[TemplateSlot] = []
         self.tree: dict[str, Any] = {}
         self.words: dict[int, bool | None] = {}
@@ -58,8 +58,8 @@ class Template:
         place = 0
         while place < len(message):
             token = _TOKEN_PATTERN.match(message, place)
-            if token is None or len(self.slots) > MOST_SLOTS:
-                raise Unshaped
+            if token is None or len(self.slots) > MAX_TEMPLATE_SLOTS:
+                raise NoTemplateError
             place = token.end()
             self._add_token(token)
         self.fixed = [bytes(piece) for piece in self._fixed]
@@ -74,7 +74,7 @@ class Template:
                 self._name = token["text"].decode()
                 # Of members given twice one counts, and which one depends on who reads.
                 if self._name in inside:  # type: ignore[operator]  # an object, as it is named
-                    raise Unshaped
+                    raise NoTemplateError
             else:
                 self._fixed[-1] += b'"'
                 self._add_slot("string")
@@ -104,24 +104,24 @@ class Template:
             self._open.append(None)
         elif text in (b"}", b"]"):
             if not self._open:
-                raise Unshaped
+                raise NoTemplateError
             self._open.pop()
 
     def _set_member(self, value: Any) -> None:
-        """What was just read is the value of the last name, unless it is in a list."""
+        """Set the last name's member to the value just read, unless it is in a list."""
         inside = self._open[-1] if self._open else None
         if inside is not None and self._name is not None:
             inside[self._name] = value
             self._name = None
 
 
-def exactly(text: bytes) -> bytes:
+def escape_pattern(text: bytes) -> bytes:
     """A pattern for these bytes and no others: not one of them can act as a part of the pattern."""
     return b"".join([b"\\x%02x" % byte for byte in text])
 
 
-def is_text(raw: bytes) -> bool:
-    """Whether bytes are UTF-8, as the strings of a shape are taken to be."""
+def is_utf8(raw: bytes) -> bool:
+    """Return True if bytes are UTF-8, as the strings of a template are taken to be."""
     if not raw.isascii():
         try:
             raw.decode()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from sowctl.values.compare import choose_kind, double_text, is_shortest_text
 from sowctl.values.fields import Number, SlotValue
+from sowctl.values.scalars import choose_written_scalar, format_double, is_shortest_text
 
 _encode_string = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def json_text(value: SlotValue) -> bytes:
+def format_json(value: SlotValue) -> bytes:
     """A scalar as JSON: numbers of JSON with their text, NaN and infinities null, U+FFFD for no UTF-8."""
-    scalar = choose_kind(value)
+    scalar = choose_written_scalar(value)
     if scalar is None:
         return b"null"
     if type(scalar) is float and scalar - scalar == 0:
-        return double_text(scalar).encode()
+        return format_double(scalar).encode()
     if isinstance(scalar, Number):
         # It comes from JSON: the text is one of JSON's, but for the space around it.
         return scalar.text.strip()
@@ -27,28 +27,28 @@ def json_text(value: SlotValue) -> bytes:
         return b"%d" % scalar
     if isinstance(scalar, float):
         # NaN and the infinities are the numbers whose difference from themselves is not 0.
-        return double_text(scalar).encode() if scalar - scalar == 0 else b"null"
+        return format_double(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
     return _encode_string(text).encode()
 
 
-def quoted(text: str) -> bytes:
+def quote_string(text: str) -> bytes:
     """A JSON string."""
     return _encode_string(text).encode()
 
 
-def member_start(name: str) -> bytes:
-    """What stands before the value of a member: its name and a colon."""
-    return _known_start(name) if len(name) <= _LONGEST_KNOWN_NAME else quoted(name) + b":"
+def format_member_start(name: str) -> bytes:
+    """Format what stands before the value of a member: its name and a colon."""
+    return _known_start(name) if len(name) <= _MAX_CACHED_NAME_CHARACTERS else quote_string(name) + b":"
 
 
 # Few names stand in many messages. Long ones are no names of fields, and would fill the memory.
-_LONGEST_KNOWN_NAME = 64
-_known_start = lru_cache(1024)(lambda name: quoted(name) + b":")
+_MAX_CACHED_NAME_CHARACTERS = 64
+_known_start = lru_cache(1024)(lambda name: quote_string(name) + b":")
 
 
-def untyped_text(raw: bytes) -> bytes:
+def format_untyped(raw: bytes) -> bytes:
     """The JSON text of a value of a format without kinds: null for nothing, a number where that says all of it."""
     if not raw:
         return b"null"
-    return raw if is_shortest_text(raw) else quoted(raw.decode("utf-8", "replace"))
+    return raw if is_shortest_text(raw) else quote_string(raw.decode("utf-8", "replace"))

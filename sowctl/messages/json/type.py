@@ -1,8 +1,8 @@
 """Message type ``json``: the door to the JSON readers and writers of this room (``sowctl-expressions(7)``).
 
-:mod:`~sowctl.messages.json.exact` defines what is accepted, :mod:`~sowctl.messages.json.shape` what a path finds,
-:mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast` do the same fast for many payloads, and
-:mod:`~sowctl.messages.json.write` applies select lists and writes fields.
+:mod:`~sowctl.messages.json.exact_reader` defines what is accepted, :mod:`~sowctl.messages.json.paths` what a path
+finds, :mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast_reader` do the same fast for many
+payloads, and :mod:`~sowctl.messages.json.write` applies select lists and writes fields.
 """
 
 from __future__ import annotations
@@ -16,25 +16,32 @@ from sowctl.messages.base import (
     MAX_DEPTH,
     MAX_MESSAGE_BYTES,
     Extractor,
-    HalfPair,
     KeyExtractor,
     KeyTexts,
     Members,
     PayloadRefused,
     SelectList,
-    half_pair,
-    input_error,
+    SurrogateRefusal,
+    build_input_error,
+    build_surrogate_refusal,
+    find_size_problem,
     refuse_large,
-    too_large,
 )
-from sowctl.messages.json.exact import Json, JsonRefused, Spanned, parse, parse_spans, without_halves
-from sowctl.messages.json.shape import key_text, resolve, slot_value
-from sowctl.values.fields import Refusal, Row, Slot, Write
+from sowctl.messages.json.exact_reader import (
+    Json,
+    JsonRefused,
+    SpannedValue,
+    parse_json,
+    parse_spans,
+    replace_surrogates,
+)
+from sowctl.messages.json.paths import build_key_text, build_slot_value, resolve_path
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
-    from sowctl.messages.json.columns import ShapedSlots
+    from sowctl.messages.json.columns import JsonTemplateReader
     from sowctl.messages.json.select import Selection
 
 
@@ -66,7 +73,7 @@ class JsonType:
         self.fast = fast and not self._last
         self._selection: Selection | None = None
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
         wanted = tuple(slots)
 
@@ -74,12 +81,12 @@ class JsonType:
             tree = self._parse_payload(index, payload)
             if isinstance(tree, Refusal):
                 return tree
-            return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in wanted])
+            return tuple([build_slot_value(*resolve_path(tree[0], slot.path.steps), slot) for slot in wanted])
 
         if self.fast:
-            from sowctl.messages.json.rows import row_reader
+            from sowctl.messages.json.rows import build_row_reader
 
-            reader = row_reader(wanted, exact, self.max_message, self.max_depth)
+            reader = build_row_reader(wanted, exact, self.max_message, self.max_depth)
             if reader is not None:
                 return reader
         refused: Row = (None,) * len(wanted)
@@ -91,21 +98,21 @@ class JsonType:
 
         return extract
 
-    def shaped(self, slots: Sequence[Slot]) -> ShapedSlots | None:
+    def build_template_reader(self, slots: Sequence[Slot]) -> JsonTemplateReader | None:
         """A reader of ``slots`` of messages of few shapes, as columns of numpy; None where only rows will do."""
         if not self.fast:
             return None
-        from sowctl.messages.json.columns import shaped_slots
+        from sowctl.messages.json.columns import build_template_reader
 
         def exact(payload: bytes) -> Row | None:
             tree = self._parse_payload(0, payload)
             if isinstance(tree, Refusal):
                 return None
-            return tuple([slot_value(*resolve(tree[0], slot.path.steps), slot) for slot in slots])
+            return tuple([build_slot_value(*resolve_path(tree[0], slot.path.steps), slot) for slot in slots])
 
-        return shaped_slots(slots, exact, self.max_message)
+        return build_template_reader(slots, exact, self.max_message)
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
         wanted = tuple(paths)
 
@@ -115,16 +122,16 @@ class JsonType:
             tree = self._parse_payload(index, payload, halves=True)
             if isinstance(tree, Refusal):
                 return tree
-            found = [resolve(tree[0], path.steps)[0] for path in wanted]
+            found = [resolve_path(tree[0], path.steps)[0] for path in wanted]
             try:
-                return tuple(map(key_text, found))
+                return tuple(map(build_key_text, found))
             except UnicodeEncodeError:
                 return _needs_surrogate_check(index, wanted, found)
 
         if self.fast:
-            from sowctl.messages.json.rows import key_reader
+            from sowctl.messages.json.rows import build_key_reader
 
-            reader = key_reader(wanted, exact, self.max_message, self.max_depth)
+            reader = build_key_reader(wanted, exact, self.max_message, self.max_depth)
             if reader is not None:
                 return reader
         refused: KeyTexts = (None,) * len(wanted)
@@ -132,41 +139,45 @@ class JsonType:
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
             results = [exact(index, payload) for index, payload in enumerate(payloads)]
             rows = [
-                result.texts if isinstance(result, HalfPair) else refused if isinstance(result, Refusal) else result
+                result.texts
+                if isinstance(result, SurrogateRefusal)
+                else refused
+                if isinstance(result, Refusal)
+                else result
                 for result in results
             ]
             return rows, [result for result in results if isinstance(result, Refusal)]
 
         return extract
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable JSON."""
         # The fast check names payloads that may be wrong; the exact reader decides and finds the words for a refusal.
         doubtful: Sequence[int] = range(len(payloads))
         if self.fast:
-            from sowctl.messages.json.batch import unreadable
+            from sowctl.messages.json.batch import find_unreadable
 
-            doubtful = sorted(unreadable(payloads, self.max_message, self.max_depth))
+            doubtful = sorted(find_unreadable(payloads, self.max_message, self.max_depth))
         results = [self._parse_payload(index, payloads[index]) for index in doubtful]
         return [result for result in results if isinstance(result, Refusal)]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
-        from sowctl.messages.json.write import selected
+        from sowctl.messages.json.write import select_fields
 
         if self.fast and not all(include for include, _ in select_list):
             kept = self._selection_of(select_list)(payload)
             if kept is not None:
                 return kept
-        return selected(payload, self._parse_payload_spans(payload), select_list)
+        return select_fields(payload, self._parse_payload_spans(payload), select_list)
 
     def select_all(self, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
-        """:meth:`select` of several payloads. Raises InputError for the first that cannot be read."""
+        """:meth:`select_fields` of several payloads. Raises InputError for the first that cannot be read."""
         if self.fast and not all(include for include, _ in select_list):
-            kept = self._selection_of(select_list).all_of(payloads)
+            kept = self._selection_of(select_list).select_all(payloads)
             if kept is not None:
                 return kept
-        return [self.select(payload, select_list) for payload in payloads]
+        return [self.select_fields(payload, select_list) for payload in payloads]
 
     def _selection_of(self, select_list: SelectList) -> Selection:
         """The select list, made ready; kept from one payload to the next."""
@@ -176,24 +187,24 @@ class JsonType:
             self._selection = Selection(select_list, self.max_message, self.max_depth)
         return self._selection
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
-        from sowctl.messages.json.write import merged
+        from sowctl.messages.json.write import merge_delta
 
         old, new = self._parse_payload_spans(base, "base"), self._parse_payload_spans(delta, "delta")
-        return merged(base, old, delta, new, set_nulls=set_nulls)
+        return merge_delta(base, old, delta, new, set_nulls=set_nulls)
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError."""
-        from sowctl.messages.json.write import assigned
+        from sowctl.messages.json.write import assign_fields
 
-        return assigned(payload, self._parse_payload_spans(payload), writes)
+        return assign_fields(payload, self._parse_payload_spans(payload), writes)
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """An object of these fields."""
-        from sowctl.messages.json.write import built
+        from sowctl.messages.json.write import build_object
 
-        return built(fields)
+        return build_object(fields)
 
     def view(self, payload: bytes) -> bytes:
         """``payload`` without line breaks, which valid JSON has only between its tokens.
@@ -201,10 +212,10 @@ class JsonType:
         Where the last of repeated members counts, the others are left out: another reader of JSON may take the first.
         """
         if self._last:
-            from sowctl.messages.json.write import rebuilt
+            from sowctl.messages.json.write import rebuild_payload
 
             try:
-                return rebuilt(payload, parse_spans(payload, self.max_depth, last=True))
+                return rebuild_payload(payload, parse_spans(payload, self.max_depth, last=True))
             except PayloadRefused:
                 pass
         # Inside a string JSON writes a line break as an escape, so these bytes are white space between tokens.
@@ -214,28 +225,28 @@ class JsonType:
 
     members_view = view
 
-    def _parse_payload_spans(self, payload: bytes, part: str | None = None) -> Spanned:
+    def _parse_payload_spans(self, payload: bytes, part: str | None = None) -> SpannedValue:
         """The values of one payload with their places. Raises InputError."""
         try:
-            if problem := too_large(payload, self.max_message):
+            if problem := find_size_problem(payload, self.max_message):
                 raise problem
             return parse_spans(payload, self.max_depth, last=self._last)
         except PayloadRefused as problem:
-            raise input_error(problem, part) from None
+            raise build_input_error(problem, part) from None
 
     def _parse_payload(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
-        """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse`."""
+        """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse_json`."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
             # In a tuple: the value itself may be null, which is None.
-            return (parse(payload, self.max_depth, last=self._last, halves=halves),)
+            return (parse_json(payload, self.max_depth, last=self._last, halves=halves),)
         except JsonRefused as problem:
             return Refusal(index, problem.code, problem.message, problem.offset)
 
 
-def _needs_surrogate_check(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> HalfPair:
+def _needs_surrogate_check(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> SurrogateRefusal:
     """The refusal of key fields that were ``found`` at ``paths``, some of which hold half a surrogate pair."""
-    whole = [[without_halves(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
+    whole = [[replace_surrogates(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
     fields = [str(path) for path, old, new in zip(paths, found, whole, strict=True) if old[:1] != new]
-    return half_pair(index, fields, tuple(map(key_text, whole)))
+    return build_surrogate_refusal(index, fields, tuple(map(build_key_text, whole)))

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from sowctl.messages.base import Members, SelectList
-from sowctl.messages.directives import PathDirective, directives
-from sowctl.messages.json.exact import Spanned
-from sowctl.messages.json.text import json_text, member_start, quoted
-from sowctl.values.fields import Write
+from sowctl.messages.directives import PathDirective, build_directives
+from sowctl.messages.json.exact_reader import SpannedValue
+from sowctl.messages.json.text import format_json, format_member_start, quote_string
+from sowctl.values.fields import FieldWrite
 
-Node: TypeAlias = "Spanned | bytes | dict[str, Node]"
+Node: TypeAlias = "SpannedValue | bytes | dict[str, Node]"
 """A value as it stands in the payload, as new text, or an object that is being rewritten."""
 
 
-def selected(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
+def select_fields(payload: bytes, root: SpannedValue, select_list: SelectList) -> bytes:
     """``payload``, read as ``root``, with what a select list leaves; ``payload`` itself where nothing can go.
 
     The most specific directive that covers a field decides; of equal ones the first; a field that none covers stays. Of
@@ -31,10 +31,10 @@ def selected(payload: bytes, root: Spanned, select_list: SelectList) -> bytes:
     # A list that only includes leaves nothing out.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
-    return (root.value and _select_node(payload, root, directives(select_list), True)) or b"{}"
+    return (root.value and _select_node(payload, root, build_directives(select_list), True)) or b"{}"
 
 
-def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: bool) -> bytes:
+def merge_delta(base: bytes, old: SpannedValue, delta: bytes, new: SpannedValue, *, set_nulls: bool) -> bytes:
     """``base``, read as ``old``, with the fields of ``delta``, read as ``new``; ``base`` itself where none counts."""
     # Only objects are merged; anything else replaces, unless it is a NULL that must not count.
     if not isinstance(old.value, dict) or not isinstance(new.value, dict):
@@ -44,7 +44,7 @@ def merged(base: bytes, old: Spanned, delta: bytes, new: Spanned, *, set_nulls: 
     return _node_text(tree, base) if _overlay_members(tree, delta, new.value, set_nulls) else base
 
 
-def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
+def assign_fields(payload: bytes, root: SpannedValue, writes: Sequence[FieldWrite]) -> bytes:
     """``payload``, read as ``root``, with fields written and removed. A root that is no object makes room for one."""
     if not writes:
         return payload
@@ -54,34 +54,36 @@ def assigned(payload: bytes, root: Spanned, writes: Sequence[Write]) -> bytes:
         if write.remove:
             _remove_member(tree, write.destination.names)
         else:
-            _put_text(tree, write.destination.names, json_text(write.value))
+            _put_text(tree, write.destination.names, format_json(write.value))
     return _node_text(tree, payload)
 
 
-def rebuilt(payload: bytes, node: Spanned) -> bytes:
+def rebuild_payload(payload: bytes, node: SpannedValue) -> bytes:
     """``payload``, read as ``node``, with the members that count alone and without white space between its parts."""
     if isinstance(node.value, dict):
-        members = [quoted(name) + b":" + rebuilt(payload, child) for name, child in node.value.items()]
+        members = [quote_string(name) + b":" + rebuild_payload(payload, child) for name, child in node.value.items()]
         return b"{" + b",".join(members) + b"}"
     if isinstance(node.value, list):
-        return b"[" + b",".join([rebuilt(payload, child) for child in node.value]) + b"]"
+        return b"[" + b",".join([rebuild_payload(payload, child) for child in node.value]) + b"]"
     return payload[node.start : node.end]
 
 
-def built(fields: Members) -> bytes:
+def build_object(fields: Members) -> bytes:
     """An object of these fields."""
     if all(len(names) == 1 for names, _ in fields):
         # Messages of groups are mostly flat, and made by the million.
-        texts = {names[0]: json_text(value) for names, value in fields}
-        return b"{" + b",".join([member_start(name) + text for name, text in texts.items()]) + b"}"
+        texts = {names[0]: format_json(value) for names, value in fields}
+        return b"{" + b",".join([format_member_start(name) + text for name, text in texts.items()]) + b"}"
     tree: dict[str, Node] = {}
     for names, value in fields:
-        _put_text(tree, names, json_text(value))
+        _put_text(tree, names, format_json(value))
     return _node_text(tree, b"")
 
 
-def _select_node(payload: bytes, node: Spanned, directive: PathDirective | None, include: bool) -> bytes | None:
-    """What stays of one value, or None. Without a directive at or below it a value stays or goes whole."""
+def _select_node(payload: bytes, node: SpannedValue, directive: PathDirective | None, include: bool) -> bytes | None:
+    """Select from one value; None where nothing stays. Without a directive at or below it a value stays or goes
+    whole.
+    """
     # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
     # together.
     if directive is None:
@@ -94,7 +96,7 @@ def _select_node(payload: bytes, node: Spanned, directive: PathDirective | None,
             kept = _select_node(payload, child, directive.below.get(name), include)
             if kept is not None:
                 # The value's bytes are copied from the payload; only what is around them is written anew.
-                members.append(quoted(name) + b":" + kept)
+                members.append(quote_string(name) + b":" + kept)
         return b"{" + b",".join(members) + b"}" if members else None
     if isinstance(node.value, list) and node.value:
         elements = []
@@ -107,12 +109,12 @@ def _select_node(payload: bytes, node: Spanned, directive: PathDirective | None,
     return payload[node.start : node.end] if include else None
 
 
-def _is_null(node: Spanned) -> bool:
+def _is_null(node: SpannedValue) -> bool:
     # A number or Boolean equals none of these: 0 and false are values, and a delta may set them.
     return node.value is None or node.value in ("", [], {})
 
 
-def _overlay_members(tree: dict[str, Node], delta: bytes, members: dict[str, Spanned], set_nulls: bool) -> bool:
+def _overlay_members(tree: dict[str, Node], delta: bytes, members: dict[str, SpannedValue], set_nulls: bool) -> bool:
     """Write members into an object; tells whether one counted."""
     changed = False
     for name, node in members.items():
@@ -130,14 +132,14 @@ def _overlay_members(tree: dict[str, Node], delta: bytes, members: dict[str, Spa
 
 
 def _is_object(node: Node | None) -> bool:
-    return isinstance(node, dict) or (isinstance(node, Spanned) and isinstance(node.value, dict))
+    return isinstance(node, dict) or (isinstance(node, SpannedValue) and isinstance(node.value, dict))
 
 
 def _open_object(node: Node | None) -> dict[str, Node]:
     """The members of an object; of anything else none."""
     if isinstance(node, dict):
         return node
-    return dict(node.value) if isinstance(node, Spanned) and isinstance(node.value, dict) else {}
+    return dict(node.value) if isinstance(node, SpannedValue) and isinstance(node.value, dict) else {}
 
 
 def _put_text(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
@@ -163,6 +165,10 @@ def _remove_member(tree: dict[str, Node], names: Sequence[str]) -> None:
 def _node_text(node: Node, payload: bytes) -> bytes:
     if isinstance(node, bytes):
         return node
-    if isinstance(node, Spanned):
+    if isinstance(node, SpannedValue):
         return payload[node.start : node.end]
-    return b"{" + b",".join([quoted(name) + b":" + _node_text(child, payload) for name, child in node.items()]) + b"}"
+    return (
+        b"{"
+        + b",".join([quote_string(name) + b":" + _node_text(child, payload) for name, child in node.items()])
+        + b"}"
+    )

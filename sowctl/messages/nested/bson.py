@@ -6,10 +6,10 @@ what is needed to ask for the type, so that its absence can be told in words.
 
 from __future__ import annotations
 
-from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE_BYTES, missing_extra
+from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE_BYTES, build_missing_extra_error
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.nested.paths import depth_of
-from sowctl.messages.nested.type import TreeType, too_deep
+from sowctl.messages.nested.paths import measure_depth
+from sowctl.messages.nested.type import TreeType, build_depth_refusal
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
 
@@ -30,25 +30,25 @@ class BsonType(TreeType):
         try:
             from sowctl.messages.nested import bsonlib
         except ImportError:
-            raise missing_extra(self.name, "pymongo", "bson") from None
+            raise build_missing_extra_error(self.name, "pymongo", "bson") from None
         self._library = bsonlib
 
-    def decode(self, payload: bytes) -> object:
+    def decode_tree(self, payload: bytes) -> object:
         """The document of one payload."""
-        tree = self._library.decode(payload)
+        tree = self._library.decode_document(payload)
         # The cheap tests come first: a document inside another takes seven bytes at least (its kind, an empty name, its
         # size, its end), and its kind is one of a few bytes. Only what passes both is measured.
-        if len(payload) > 7 * MAX_DEPTH and _count_openers(payload) >= MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
-            raise too_deep()
+        if len(payload) > 7 * MAX_DEPTH and _count_openers(payload) >= MAX_DEPTH and measure_depth(tree) > MAX_DEPTH:
+            raise build_depth_refusal()
         return tree
 
-    def encode(self, tree: Tree) -> bytes:
+    def encode_tree(self, tree: Tree) -> bytes:
         """A BSON document; integers take 32 bits where these suffice."""
-        return self._library.encode(tree)
+        return self._library.encode_document(tree)
 
-    def scalar(self, item: object) -> Scalar:
+    def convert_scalar(self, item: object) -> Scalar:
         """Kinds that expressions do not know are Strings."""
-        return self._library.scalar(item)
+        return self._library.convert_scalar(item)
 
 
 def _count_openers(payload: bytes) -> int:

@@ -9,8 +9,8 @@ from bson import Binary, Code, DatetimeMS, DBRef, Decimal128, Int64, MaxKey, Min
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 
-from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8, PayloadRefused
-from sowctl.messages.nested.type import too_deep
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8_CODE, PayloadRefused
+from sowctl.messages.nested.type import build_depth_refusal
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
@@ -27,7 +27,7 @@ _CODEC_OPTIONS: CodecOptions[Any] = CodecOptions(BsonMembers, datetime_conversio
 _BSON_ERRORS = (BSONError, ValueError, TypeError, OverflowError)
 
 
-def decode(payload: bytes) -> object:
+def decode_document(payload: bytes) -> object:
     """The document of ``payload``. Raises PayloadRefused."""
     try:
         tree: object = bson.decode(payload, _CODEC_OPTIONS)
@@ -35,15 +35,15 @@ def decode(payload: bytes) -> object:
         # others.
         return _without_references(tree) if b"$ref\0" in payload else tree
     except RecursionError:
-        raise too_deep() from None
+        raise build_depth_refusal() from None
     except _BSON_ERRORS as problem:
         # The C part of the library tells of a recursion that is too deep as an error of its own, in words alone.
         if "recursion" in str(problem):
-            raise too_deep() from None
+            raise build_depth_refusal() from None
         raise _build_refusal(payload, problem) from None
 
 
-def encode(tree: Tree) -> bytes:
+def encode_document(tree: Tree) -> bytes:
     """The bytes of a document. Raises ValueError for what BSON cannot hold."""
     try:
         return bson.encode(tree)
@@ -53,8 +53,8 @@ def encode(tree: Tree) -> bytes:
         raise ValueError("an integer is beyond 64 bits with sign") from None
 
 
-def scalar(item: object) -> Scalar:
-    """What a scalar of the library is as a slot value."""
+def convert_scalar(item: object) -> Scalar:
+    """Convert a scalar of the library to a slot value."""
     convert = _KIND_CONVERSIONS.get(type(item))
     return cast(Scalar, item) if convert is None else cast(Scalar, convert(item))
 
@@ -86,9 +86,9 @@ def _without_references(node: Any) -> Any:
 
 
 def _build_refusal(payload: bytes, problem: Exception) -> PayloadRefused:
-    from sowctl.messages.nested.bsonscan import fault
+    from sowctl.messages.nested.bsonscan import find_fault
 
-    offset, words = fault(payload)
+    offset, words = find_fault(payload)
     if "codec can't decode" in str(problem):
-        return PayloadRefused(NOT_UTF8, "a text is not valid UTF-8", offset)
+        return PayloadRefused(NOT_UTF8_CODE, "a text is not valid UTF-8", offset)
     return PayloadRefused(MALFORMED_CODE, words or str(problem), offset)

@@ -1,4 +1,4 @@
-"""Where a BSON payload goes wrong: a walk over its bytes, taken only for payloads that the library refused."""
+"""Find the fault of a BSON payload: a walk over its bytes, taken only for payloads that the library refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _FaultError(Exception):
         self.where = offset, words
 
 
-def fault(payload: bytes) -> tuple[int | None, str | None]:
+def find_fault(payload: bytes) -> tuple[int | None, str | None]:
     """Offset and words of the first thing wrong, None where only the library can say."""
     try:
         _walk_document(payload)
@@ -59,7 +59,7 @@ def _walk_document(payload: bytes) -> None:
 
 
 def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: int) -> int:
-    """Where the value of an element ends."""
+    """Find the offset where the value of an element ends."""
     if kind in _FIXED_SIZES:
         after = position + _FIXED_SIZES[kind]
     elif kind in _TEXT_KINDS or kind == 0x0C:
@@ -90,7 +90,7 @@ def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: i
 
 
 def _find_text_end(payload: bytes, position: int, end: int) -> int:
-    """Where the zero-terminated text at ``position`` ends."""
+    """Find the offset where the zero-terminated text at ``position`` ends."""
     zero = payload.find(b"\0", position, end)
     if zero < 0:
         raise _FaultError(position, "a name has no end")

@@ -12,9 +12,9 @@ from typing import Any, cast
 import msgpack
 from msgpack import ExtType, Timestamp
 
-from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8, PayloadRefused
-from sowctl.messages.nested.paths import depth_of
-from sowctl.messages.nested.type import TreeType, too_deep
+from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8_CODE, PayloadRefused
+from sowctl.messages.nested.paths import measure_depth
+from sowctl.messages.nested.type import TreeType, build_depth_refusal
 from sowctl.messages.nested.write import Tree
 from sowctl.values.fields import Scalar
 
@@ -37,7 +37,7 @@ class MsgpackType(TreeType):
 
     kind = "msgpack"
 
-    def decode(self, payload: bytes) -> object:
+    def decode_tree(self, payload: bytes) -> object:
         """The tree of one payload, of whose maps the first of equal members count."""
         try:
             tree = msgpack.unpackb(payload, ext_hook=Extension)
@@ -48,11 +48,11 @@ class MsgpackType(TreeType):
         except (ValueError, TypeError, RecursionError) as problem:
             raise _build_refusal(payload, problem) from None
         # Every container takes a head of its own, so most payloads are cleared by two counts without a walk.
-        if len(payload) > MAX_DEPTH and _count_openers(payload) > MAX_DEPTH and depth_of(tree) > MAX_DEPTH:
-            raise too_deep()
+        if len(payload) > MAX_DEPTH and _count_openers(payload) > MAX_DEPTH and measure_depth(tree) > MAX_DEPTH:
+            raise build_depth_refusal()
         return tree
 
-    def encode(self, tree: Tree) -> bytes:
+    def encode_tree(self, tree: Tree) -> bytes:
         """MessagePack in its shortest forms."""
         try:
             return cast(bytes, msgpack.packb(tree, default=_decode_extension))
@@ -61,7 +61,7 @@ class MsgpackType(TreeType):
             _pack_node(packer, tree)
             return cast(bytes, packer.bytes())
 
-    def scalar(self, item: object) -> Scalar:
+    def convert_scalar(self, item: object) -> Scalar:
         """The bytes of an extension type, all else as it is."""
         if isinstance(item, Extension):
             return item.data
@@ -114,7 +114,7 @@ def _keep_first_members(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def _count_map_members(payload: bytes) -> int:
-    """How many members the map says that ``payload`` starts with."""
+    """Count the members by the head of the map that ``payload`` starts with."""
     head = payload[0]
     return head & 15 if head < 0x90 else int.from_bytes(payload[1 : 3 if head == 0xDE else 5])
 
@@ -129,11 +129,11 @@ def _count_openers(payload: bytes) -> int:
 
 
 def _build_refusal(payload: bytes, problem: Exception) -> PayloadRefused:
-    from sowctl.messages.nested.msgpackscan import fault
+    from sowctl.messages.nested.msgpackscan import find_fault
 
     if isinstance(problem, msgpack.StackError | RecursionError):
-        return too_deep()
-    offset, words = fault(payload)
+        return build_depth_refusal()
+    offset, words = find_fault(payload)
     if isinstance(problem, UnicodeDecodeError):
-        return PayloadRefused(NOT_UTF8, f"a string is not valid UTF-8: {problem.reason}", offset)
+        return PayloadRefused(NOT_UTF8_CODE, f"a string is not valid UTF-8: {problem.reason}", offset)
     return PayloadRefused(MALFORMED_CODE, words or str(problem), offset)

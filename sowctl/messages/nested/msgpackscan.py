@@ -1,4 +1,4 @@
-"""Where a MessagePack payload goes wrong: a walk over its bytes, taken only for payloads that the library refused."""
+"""Find the fault of a MessagePack payload: a walk over bytes that the library refused, and no others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTAINER_LAYOUTS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the count, and values per item."""
 
 
-def fault(payload: bytes) -> tuple[int | None, str | None]:
+def find_fault(payload: bytes) -> tuple[int | None, str | None]:
     """Offset and words of the first thing wrong, None where only the library can say."""
     position = 0
     # A walk without recursion: broken payloads may be nested to any depth.
@@ -56,7 +56,7 @@ def _is_name(head: int) -> bool:
 
 
 def _step_over_value(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
-    """Where the value at ``at`` ends (of a container: its head), the values inside it, where its text starts or 0."""
+    """Return the end of the value at ``at`` (of a container: its head), its values, its text's start or 0."""
     # Small integers of either sign are their own head.
     if head < 0x80 or head >= 0xE0:
         return at + 1, 0, 0

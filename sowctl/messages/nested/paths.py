@@ -11,26 +11,26 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import TypeAlias
 
-from sowctl.messages.json.shape import flatten
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Scalar, Slot, SlotValue, Values
+from sowctl.messages.json.paths import flatten_array
+from sowctl.values.fields import Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path, Step
+from sowctl.values.scalars import to_text
 
 PLAIN_TYPES = frozenset({str, bool, int, float, bytes, NoneType})
 """Kinds that a slot value may have as they are; integers only if the format cannot hold more than 64 bits."""
 
-Read: TypeAlias = Callable[[object], SlotValue]
-Convert: TypeAlias = Callable[[object], Scalar]
+TreeReader: TypeAlias = Callable[[object], SlotValue]
+ScalarConverter: TypeAlias = Callable[[object], Scalar]
 
 
-def reader(slot: Slot, convert: Convert) -> Read:
-    """What finds the value of ``slot`` in a tree."""
+def build_reader(slot: Slot, convert: ScalarConverter) -> TreeReader:
+    """Build the reader of the value of ``slot`` in a tree."""
     steps = slot.path.steps
     listed = slot.listed
 
     def general(root: object) -> SlotValue:
-        items, dropped = resolve([root], steps)
-        return listed_value(items, dropped, listed, convert)
+        items, dropped = resolve_path([root], steps)
+        return build_slot_value(items, dropped, listed, convert)
 
     # Lists and subscripts need all values of the path; everything else usually finds one scalar by one look-up per
     # step.
@@ -61,28 +61,28 @@ def reader(slot: Slot, convert: Convert) -> Read:
     return below if above else top
 
 
-def key_reader(path: Path, convert: Convert) -> Callable[[object], bytes | None]:
-    """What finds the key text at ``path`` in a tree: the text of the first value, None for NULL."""
-    read = reader(Slot(path), convert)
+def build_key_reader(path: Path, convert: ScalarConverter) -> Callable[[object], bytes | None]:
+    """Build the reader of the key text at ``path`` in a tree: the text of the first value, None for NULL."""
+    read = build_reader(Slot(path), convert)
 
     def text(root: object) -> bytes | None:
         value = read(root)
         if type(value) is str:
             return value.encode() or None
-        return text_of(value)
+        return to_text(value)
 
     return text
 
 
-def resolve(nodes: list[object], steps: Sequence[Step]) -> tuple[list[object], bool]:
+def resolve_path(nodes: list[object], steps: Sequence[Step]) -> tuple[list[object], bool]:
     """The value list at ``steps`` below the roots ``nodes``, and whether a non-empty object was dropped from it."""
-    nodes = collected(nodes, steps)
+    nodes = collect_nodes(nodes, steps)
     items = [node for node in nodes if not isinstance(node, dict)]
     dropped = len(items) != len(nodes) and any(isinstance(node, dict) and node for node in nodes)
     return items, dropped
 
 
-def collected(nodes: list[object], steps: Sequence[Step]) -> list[object]:
+def collect_nodes(nodes: list[object], steps: Sequence[Step]) -> list[object]:
     """All nodes at ``steps`` below the roots ``nodes``, objects included."""
     for step in steps:
         found: list[object] = []
@@ -90,22 +90,22 @@ def collected(nodes: list[object], steps: Sequence[Step]) -> list[object]:
             if isinstance(node, dict) and step.name in node:
                 child = node[step.name]
                 if type(child) is list:
-                    found.extend(flatten(child))
+                    found.extend(flatten_array(child))
                 else:
                     found.append(child)
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return nodes
 
 
-def listed_value(items: Sequence[object], dropped: bool, listed: bool, convert: Convert) -> SlotValue:
-    """What a slot answers for a value list: the cheap form where it says everything, else :class:`Values`."""
+def build_slot_value(items: Sequence[object], dropped: bool, listed: bool, convert: ScalarConverter) -> SlotValue:
+    """Build the answer of a slot for a value list: the cheap form where it says everything, else :class:`ValueList`."""
     if listed or dropped or len(items) > 1:
-        return Values(tuple([convert(item) for item in items]), dropped)
+        return ValueList(tuple([convert(item) for item in items]), dropped)
     return convert(items[0]) if items else None
 
 
-def depth_of(tree: object) -> int:
-    """How many dictionaries and lists stand inside one another."""
+def measure_depth(tree: object) -> int:
+    """Measure how many dictionaries and lists stand inside one another."""
     depth = 0
     # Level by level and not by recursion: the depth is what is in doubt here.
     level = [tree] if isinstance(tree, dict | list) else []

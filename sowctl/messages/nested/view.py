@@ -16,11 +16,11 @@ from typing import Any
 from sowctl.values.fields import Number, Scalar
 
 
-def json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
+def format_json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
     """``tree`` as JSON; ``convert`` makes slot values of scalars that are neither text nor numbers."""
 
     def default(item: object) -> object:
-        return shown(convert(item))
+        return convert_for_json(convert(item))
 
     try:
         return _dump_tree(tree, default)
@@ -29,8 +29,10 @@ def json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
         return _dump_tree(_clean_tree(tree, default), default)
 
 
-def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
-    """As :func:`json_line`, with words for numbers that JSON does not have, and Base64 for bytes that are no text."""
+def format_exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
+    """As :func:`format_json_line`, with words for numbers that JSON does not have, and Base64 for bytes that are no
+    text.
+    """
 
     def default(item: object) -> object:
         value = convert(item)
@@ -39,7 +41,7 @@ def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
                 return value.decode()
             except UnicodeDecodeError:
                 return b64encode(value).decode()
-        return shown(value)
+        return convert_for_json(value)
 
     try:
         return _dump_tree(tree, default, allow_nan=True)
@@ -47,14 +49,14 @@ def exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
         return _dump_tree(_clean_tree(tree, default, odd=float), default, allow_nan=True)
 
 
-def shown(value: Scalar) -> object:
+def convert_for_json(value: Scalar) -> object:
     """A slot value as JSON shows it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value.value if isinstance(value, Number) else value
 
 
-def base64_line(payload: bytes) -> bytes:
+def format_base64_line(payload: bytes) -> bytes:
     """A JSON string with the Base64 form of ``payload``, for what cannot be read."""
     return b'"%b"' % b64encode(payload)
 
@@ -65,7 +67,7 @@ def _dump_tree(tree: object, default: Callable[[object], object], *, allow_nan: 
 
 
 def _null_constant(value: float) -> None:
-    """What NaN and infinities are in JSON."""
+    """Return None, which NaN and infinities are in JSON."""
 
 
 def _clean_tree(

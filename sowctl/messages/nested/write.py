@@ -11,19 +11,19 @@ from typing import Any, TypeAlias
 
 from sowctl.messages.base import Members
 from sowctl.messages.directives import PathDirective
-from sowctl.values.fields import SlotValue, Write
+from sowctl.values.fields import FieldWrite, SlotValue
 
 Tree: TypeAlias = dict[Any, Any]
-Native: TypeAlias = Callable[[SlotValue], object]
+NativeConverter: TypeAlias = Callable[[SlotValue], object]
 """Makes a value of the format's library of a slot value."""
 
 
-def selected(tree: Tree, directive: PathDirective) -> Tree:
+def select_tree(tree: Tree, directive: PathDirective) -> Tree:
     """The root object without what the list leaves out."""
     return _select_object(tree, directive, True)
 
 
-def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
+def merge_tree(base: Tree, delta: Tree, set_nulls: bool) -> bool:
     """Write the members of ``delta`` into ``base``, objects by path; tells whether one counted."""
     changed = False
     for name, value in delta.items():
@@ -32,7 +32,7 @@ def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
         if isinstance(value, dict) and (value or isinstance(old, dict)):
             # A new object of the delta is built member by member as well, so that its NULLs are left out.
             below = old if isinstance(old, dict) else type(value)()
-            if overlay(below, value, set_nulls):
+            if merge_tree(below, value, set_nulls):
                 _set_member(base, name, below)
                 changed = True
         elif set_nulls or not is_null(value):
@@ -42,20 +42,20 @@ def overlay(base: Tree, delta: Tree, set_nulls: bool) -> bool:
 
 
 def is_null(value: object) -> bool:
-    """Whether a member of a delta changes nothing: nil, an empty String, array or object."""
+    """Return True if a member of a delta changes nothing: nil, an empty String, array or object."""
     return value is None or (isinstance(value, str | bytes | list | dict) and not value)
 
 
-def write(tree: Tree, writes: Sequence[Write], native: Native) -> None:
+def apply_writes(tree: Tree, writes: Sequence[FieldWrite], native: NativeConverter) -> None:
     """Write and remove constructed fields, in order; a scalar in the way of a path is replaced."""
     for one in writes:
         if one.remove:
             _remove_path(tree, one.destination.names)
         else:
-            put(tree, one.destination.names, native(one.value))
+            put_member(tree, one.destination.names, native(one.value))
 
 
-def put(tree: Tree, names: Sequence[str], value: object) -> None:
+def put_member(tree: Tree, names: Sequence[str], value: object) -> None:
     """Set the member at the end of ``names``, making objects on the way."""
     for name in names[:-1]:
         below = tree.get(name)
@@ -66,11 +66,11 @@ def put(tree: Tree, names: Sequence[str], value: object) -> None:
     _set_member(tree, names[-1], value)
 
 
-def made(fields: Members, native: Native) -> Tree:
+def build_tree(fields: Members, native: NativeConverter) -> Tree:
     """A new object of these fields, in their order."""
     tree: Tree = {}
     for names, value in fields:
-        put(tree, names, native(value))
+        put_member(tree, names, native(value))
     return tree
 
 
@@ -92,7 +92,7 @@ _REMOVED_MARKER = object()
 
 
 def _select_subtree(node: object, directive: PathDirective | None, include: bool) -> object:
-    """What stays of one value. Without a directive at or below it a value stays or goes whole."""
+    """Select from one value. Without a directive at or below it a value stays or goes whole."""
     if directive is None:
         return node if include else _REMOVED_MARKER
     if isinstance(node, dict) and node:

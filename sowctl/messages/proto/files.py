@@ -29,7 +29,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.message import DecodeError, Message
 
 from sowctl.errors import ConfigError
-from sowctl.extras import missing_package
+from sowctl.extras import build_missing_package_error
 from sowctl.messages.base import BAD_DEFINITION, MISSING_EXTRA
 from sowctl.messages.definition import TypeDefinition
 
@@ -48,7 +48,7 @@ _COMPILER_FAULT_PATTERN = re.compile(r"(?m)^(.+?):(\d+):(\d+): (?!warning: )(.+)
 
 
 @lru_cache(maxsize=64)
-def message_class(definition: TypeDefinition) -> type[Message]:
+def build_message_class(definition: TypeDefinition) -> type[Message]:
     """The class of the messages that ``definition`` means.
 
     Raises ConfigError ``SOW-MSG-007`` for a definition that cannot be used, ``SOW-MSG-011`` for a ``.proto`` file where
@@ -57,13 +57,13 @@ def message_class(definition: TypeDefinition) -> type[Message]:
     schema = _DefinitionFiles(definition)
     # A pool of its own: two definitions may have different messages by one full name.
     pool = descriptor_pool.DescriptorPool()
-    found = schema.files()
+    found = schema.list_files()
     # Imports come before what needs them: a pool refuses a file whose imports it does not have.
     for file in found:
         try:
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as problem:
-            raise schema.error(f"the schema {file.name!r} cannot be used: {problem}") from None
+            raise schema.build_error(f"the schema {file.name!r} cannot be used: {problem}") from None
     return cast("type[Message]", message_factory.GetMessageClass(_find_descriptor(pool, schema, found)))
 
 
@@ -72,13 +72,15 @@ def _find_descriptor(
 ) -> Descriptor:
     name = schema.definition.proto_type.lstrip(".")
     if not name:
-        raise schema.error("a protobuf message type needs a Type", "name the message, such as <Type>trade.Order</Type>")
+        raise schema.build_error(
+            "a protobuf message type needs a Type", "name the message, such as <Type>trade.Order</Type>"
+        )
     try:
         descriptor: Descriptor = pool.FindMessageTypeByName(name)
     except KeyError:
         names = [known for file in found for known in _list_message_names(file.message_type, file.package)]
         near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
-        raise schema.error(
+        raise schema.build_error(
             f"the schema has no message {name!r}", "it has " + ", ".join(near) if near else None
         ) from None
     return descriptor
@@ -109,14 +111,16 @@ class _DefinitionFiles:
         # The directory of the configuration comes last, so that what ProtoPath names is found before it.
         self._mapped.append(("", self._base))
 
-    def files(self) -> list[FileDescriptorProto]:
+    def list_files(self) -> list[FileDescriptorProto]:
         """All files, in an order in which a pool takes them."""
         name = self.definition.proto_file.strip()
         if not name:
-            raise self.error("a protobuf message type needs a ProtoFile", "add <ProtoFile>: the file of its definition")
+            raise self.build_error(
+                "a protobuf message type needs a ProtoFile", "add <ProtoFile>: the file of its definition"
+            )
         if not self.definition.proto_paths:
             hint = "add <ProtoPath>: the directory of the file; <ProtoPath>.</ProtoPath> is that of the configuration"
-            raise self.error("a protobuf message type needs a ProtoPath", hint)
+            raise self.build_error("a protobuf message type needs a ProtoPath", hint)
         path, data = self._read_definition(name)
         if name.endswith(".proto"):
             # the compiler writes what is imported before what imports it
@@ -124,9 +128,9 @@ class _DefinitionFiles:
         try:
             return self._order_file_set({file.name: file for file in FileDescriptorSet.FromString(data).file})
         except DecodeError:
-            raise self.error(f"{name!r} is neither a .proto file nor a descriptor set", _COMPILE_HINT) from None
+            raise self.build_error(f"{name!r} is neither a .proto file nor a descriptor set", _COMPILE_HINT) from None
 
-    def error(self, words: str, hint: str | None = None, code: str = BAD_DEFINITION) -> ConfigError:
+    def build_error(self, words: str, hint: str | None = None, code: str = BAD_DEFINITION) -> ConfigError:
         """An error of the definition."""
         words = f"message type {self.definition.name!r}: {words}"
         return ConfigError(code, words, place=self.definition.place or None, hint=hint)
@@ -142,13 +146,13 @@ class _DefinitionFiles:
                 file = given.get(name) or _find_shipped_file(name)
                 if file is None:
                     words = f"{name!r} is imported and not in the descriptor set"
-                    raise self.error(words, "make the set with protoc --include_imports")
+                    raise self.build_error(words, "make the set with protoc --include_imports")
                 waiting = [needed for needed in file.dependency if needed not in placed]
                 if name in placed or not waiting:
                     placed.setdefault(name, file)
                     above.pop()
                 elif waiting[0] in above:
-                    raise self.error(f"{waiting[0]!r} imports itself by way of {', '.join(above)}")
+                    raise self.build_error(f"{waiting[0]!r} imports itself by way of {', '.join(above)}")
                 else:
                     above.append(waiting[0])
         return list(placed.values())
@@ -157,7 +161,7 @@ class _DefinitionFiles:
         """The descriptor set of a ``.proto`` file and of what it imports."""
         if find_spec("grpc_tools") is None:
             words = f"message type {self.definition.name!r}: a .proto file needs the package grpcio-tools, "
-            error = missing_package(
+            error = build_missing_package_error(
                 MISSING_EXTRA, words + "which is not installed", "protobuf", more=f"or {_COMPILE_HINT}"
             )
             error.place = self.definition.place or None
@@ -187,26 +191,26 @@ class _DefinitionFiles:
                 command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILER_TIMEOUT_SECONDS
             )
         except (OSError, subprocess.TimeoutExpired) as problem:
-            raise self.error(f"the compiler of grpcio-tools cannot be run: {problem}", _COMPILE_HINT) from None
+            raise self.build_error(f"the compiler of grpcio-tools cannot be run: {problem}", _COMPILE_HINT) from None
 
     def _build_compiler_error(self, told: str, aliases: Sequence[str]) -> ConfigError:
-        """What the compiler said, as one error: the first fault, with the name by which the file is imported."""
+        """Build one error of the compiler's output: the first fault, with the name by which the file is imported."""
         if absent := _FILE_NOT_FOUND_PATTERN.search(told):
             return self._build_missing_error(absent[1])
         fault = _COMPILER_FAULT_PATTERN.search(told)
         if fault is None:
             last = (told.strip().splitlines() or ["no reason was given"])[-1]
-            return self.error(f"the schema cannot be compiled: {last}", _COMPILE_HINT)
+            return self.build_error(f"the schema cannot be compiled: {last}", _COMPILE_HINT)
         # The compiler names files by the links that it was given; the words must name what the configuration calls
         # them.
         link, _, rest = fault[1].partition("/")
         alias = aliases[int(link[1:])] if re.fullmatch(r"p\d+", link) else link
         place = "/".join(part for part in (alias, rest) if part)
-        return self.error(f"{place}:{fault[2]}:{fault[3]}: {fault[4]}", _COMPILE_HINT)
+        return self.build_error(f"{place}:{fault[2]}:{fault[3]}: {fault[4]}", _COMPILE_HINT)
 
     def _build_missing_error(self, name: str) -> ConfigError:
         tried = list(dict.fromkeys(self._list_candidate_paths(name)))
-        return self.error(f"there is no file {name!r}", "looked for " + ", ".join(map(str, tried[:3])))
+        return self.build_error(f"there is no file {name!r}", "looked for " + ", ".join(map(str, tried[:3])))
 
     def _read_definition(self, name: str) -> tuple[Path, bytes]:
         """The file of the definition: where it is, and its bytes."""
@@ -218,13 +222,13 @@ class _DefinitionFiles:
                 # One byte more than allowed is enough to tell that the file is too large.
                 data = stream.read(_MAX_DEFINITION_BYTES + 1)
         except OSError as problem:
-            raise self.error(f"{place} cannot be read: {problem.strerror}") from None
+            raise self.build_error(f"{place} cannot be read: {problem.strerror}") from None
         if len(data) > _MAX_DEFINITION_BYTES:
-            raise self.error(f"{place} has more than {_MAX_DEFINITION_BYTES:,} bytes")
+            raise self.build_error(f"{place} has more than {_MAX_DEFINITION_BYTES:,} bytes")
         return place, data
 
     def _list_candidate_paths(self, name: str) -> Iterable[Path]:
-        """Where a file may be: in the directories of ProtoPath, then at the name itself, as the compiler looks."""
+        """List where a file may be: the directories of ProtoPath, then the name itself, as the compiler looks."""
         for alias, directory in self._mapped:
             if not alias:
                 yield directory / name

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8_CODE, PayloadRefused
 from sowctl.messages.nested.paths import PLAIN_TYPES
-from sowctl.values.fields import Scalar, SlotValue, Values
+from sowctl.values.fields import Scalar, SlotValue, ValueList
 from sowctl.values.paths import Path, Step
 
-Get: TypeAlias = Callable[[Any], Sequence[Any]]
+FieldGetter: TypeAlias = Callable[[Any], Sequence[Any]]
 """The nodes of one field of a message: of a repeated one all, of an absent one none."""
 
 
@@ -28,20 +28,20 @@ class Schema:
     def __init__(self, kind: type[Message]) -> None:
         self._kind = kind
         self.mergeable = _is_proto2(kind.DESCRIPTOR)
-        self._fields: dict[str, dict[str, Get]] = {}
+        self._fields: dict[str, dict[str, FieldGetter]] = {}
 
-    def decode(self, payload: bytes) -> Message:
+    def decode_message(self, payload: bytes) -> Message:
         """The message of ``payload``. Required fields may be missing. Raises PayloadRefused."""
         try:
             return self._kind.FromString(payload)
         except DecodeError as problem:
             # The library has one error for both, which only its words tell apart.
-            code = NOT_UTF8 if "UTF-8" in str(problem) else MALFORMED_CODE
+            code = NOT_UTF8_CODE if "UTF-8" in str(problem) else MALFORMED_CODE
             words = str(problem).rpartition(": ")[2]
-            raise PayloadRefused(code, words[:1].lower() + words[1:], fault(payload)) from None
+            raise PayloadRefused(code, words[:1].lower() + words[1:], find_fault_offset(payload)) from None
 
-    def reader(self, path: Path, listed: bool) -> Callable[[Message], SlotValue]:
-        """What finds the value list at ``path``."""
+    def build_reader(self, path: Path, listed: bool) -> Callable[[Message], SlotValue]:
+        """Build the reader of the value list at ``path``."""
         steps = path.steps
         # One step without a subscript leads to one field, whose getter answers without a walk.
         if len(steps) == 1 and steps[0].index is None and not listed:
@@ -52,13 +52,13 @@ class Schema:
             def single(message: Message) -> SlotValue:
                 found = get(message)
                 if len(found) == 1 and type(found[0]) in PLAIN_TYPES:
-                    return _not_empty(found[0])
+                    return _blank_to_null(found[0])
                 return _slot_answer(found, False)
 
             return single
-        return lambda message: _slot_answer(self.collected([message], steps), listed)
+        return lambda message: _slot_answer(self.collect_nodes([message], steps), listed)
 
-    def collected(self, nodes: Sequence[Any], steps: Sequence[Step]) -> Sequence[Any]:
+    def collect_nodes(self, nodes: Sequence[Any], steps: Sequence[Step]) -> Sequence[Any]:
         """All nodes at ``steps`` below ``nodes``, messages and maps included."""
         for step in steps:
             found: list[Any] = []
@@ -73,7 +73,7 @@ class Schema:
             nodes = found if step.index is None else found[step.index : step.index + 1]
         return nodes
 
-    def tree(self, message: Message) -> dict[str, Any]:
+    def build_tree(self, message: Message) -> dict[str, Any]:
         """The message as JSON shows it: what paths find."""
         tree: dict[str, Any] = {}
         for name, get in self._field_getters(message.DESCRIPTOR).items():
@@ -86,7 +86,7 @@ class Schema:
                     tree[name] = values[0]
         return tree
 
-    def merged(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
+    def merge_messages(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
         """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
         _clear_oneof(old, new, set_nulls)
         # Nothing in the delta counts, so the base keeps its very bytes.
@@ -98,12 +98,12 @@ class Schema:
 
     def _json_form(self, node: Any) -> Any:
         if isinstance(node, Message):
-            return self.tree(node)
+            return self.build_tree(node)
         if isinstance(node, dict):
             return {name: self._json_form(value) for name, value in node.items()}
         return node.decode(errors="replace") if isinstance(node, bytes) else node
 
-    def _field_getters(self, descriptor: Descriptor) -> dict[str, Get]:
+    def _field_getters(self, descriptor: Descriptor) -> dict[str, FieldGetter]:
         """The fields of a message type."""
         fields = self._fields.get(descriptor.full_name)
         if fields is None:
@@ -112,17 +112,17 @@ class Schema:
         return fields
 
 
-def _make_getter(field: FieldDescriptor) -> Get:
+def _make_getter(field: FieldDescriptor) -> FieldGetter:
     name = field.name
     convert = _make_converter(field)
     if _is_map(field):
         key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
         inner = _make_converter(value)
-        shown = _key_text(key)
+        shown = _make_key_formatter(key)
 
         def members(message: Any) -> Sequence[Any]:
             found = getattr(message, name)
-            return ({shown(each): inner(found[each]) for each in _decoded_keys(found)},) if found else ()
+            return ({shown(each): inner(found[each]) for each in _list_utf8_keys(found)},) if found else ()
 
         return members
     if _is_repeated(field):
@@ -137,7 +137,7 @@ def _make_getter(field: FieldDescriptor) -> Get:
 
 
 def _make_converter(field: FieldDescriptor) -> Callable[[Any], Any]:
-    """What a value of a field is as a node."""
+    """Make the converter of a value of a field to a node."""
     if field.enum_type is None:
         return lambda value: value
     # Enumerations of proto3 are open: a number without a name stays a number.
@@ -145,13 +145,13 @@ def _make_converter(field: FieldDescriptor) -> Callable[[Any], Any]:
     return lambda value: names.get(value, value)
 
 
-def _key_text(field: FieldDescriptor) -> Callable[[Any], str]:
+def _make_key_formatter(field: FieldDescriptor) -> Callable[[Any], str]:
     if field.type == FieldDescriptor.TYPE_BOOL:
         return lambda key: "true" if key else "false"
     return str
 
 
-def _decoded_keys(members: Any) -> list[Any]:
+def _list_utf8_keys(members: Any) -> list[Any]:
     """The keys of a map but for those that are not UTF-8: they come as bytes, by which the library finds no value."""
     return [key for key in members if not isinstance(key, bytes)]
 
@@ -167,7 +167,7 @@ def _is_repeated(field: FieldDescriptor) -> bool:
 
 
 def _is_proto2(descriptor: Descriptor) -> bool:
-    """Whether the file of a message type has the syntax of version 2, which is also that of a file without one."""
+    """Return True if a message type's file has the syntax of version 2, also that of a file without one."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto()
@@ -175,16 +175,16 @@ def _is_proto2(descriptor: Descriptor) -> bool:
     return file.syntax in ("", "proto2")
 
 
-def _not_empty(value: Any) -> Scalar:
+def _blank_to_null(value: Any) -> Scalar:
     """NULL for an empty String; zeros and False are values."""
     return None if value == "" or value == b"" else cast(Scalar, value)
 
 
 def _slot_answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
-    items: list[Scalar] = [_not_empty(node) for node in nodes if not isinstance(node, Message | dict)]
+    items: list[Scalar] = [_blank_to_null(node) for node in nodes if not isinstance(node, Message | dict)]
     dropped = len(items) != len(nodes)
     if listed or dropped or len(items) > 1:
-        return Values(tuple(items), dropped)
+        return ValueList(tuple(items), dropped)
     return items[0] if items else None
 
 
@@ -215,7 +215,7 @@ def _clear_oneof(old: Message, new: Message, set_nulls: bool) -> None:
 
 def _clear_oneof_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_nulls: bool) -> None:
     """Merge the messages of a map one by one, since the library replaces them."""
-    for key in _decoded_keys(new):
+    for key in _list_utf8_keys(new):
         value = new[key]
         if isinstance(value, Message) and key in old:
             # MergeFrom() replaces the entry of a map, so old and new are merged here and put where it takes them from.
@@ -226,7 +226,7 @@ def _clear_oneof_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_null
             value.CopyFrom(both)
 
 
-def fault(payload: bytes) -> int | None:
+def find_fault_offset(payload: bytes) -> int | None:
     """The offset of the first field of the outermost message that cannot be read; None if it is further inside."""
     position = 0
     while position < len(payload):
@@ -251,7 +251,7 @@ def fault(payload: bytes) -> int | None:
 
 
 def _read_varint(payload: bytes, position: int) -> tuple[int, int]:
-    """Where a varint ends, beyond the payload if it does not, and its value."""
+    """Return the end of a varint, beyond the payload if it has none, and its value."""
     value = 0
     # A varint has ten bytes at most; one that goes on is a fault.
     for shift in range(0, 70, 7):

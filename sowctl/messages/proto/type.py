@@ -20,17 +20,17 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
-    missing_extra,
+    build_input_error,
+    build_missing_extra_error,
+    build_no_fields_error,
+    find_size_problem,
     read_each,
-    sized,
-    too_large,
-    without_fields,
+    require_size,
 )
 from sowctl.messages.definition import TypeDefinition
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Refusal, Row, Slot, Write
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot
 from sowctl.values.paths import Path
+from sowctl.values.scalars import to_text
 
 
 class ProtobufType:
@@ -54,17 +54,17 @@ class ProtobufType:
             # Imported here, so that the absence of the library is an error of this type and of no other.
             from sowctl.messages.proto import files, library
         except ImportError:
-            raise missing_extra(self.name, "protobuf", "protobuf") from None
-        self._schema = library.Schema(files.message_class(definition))
+            raise build_missing_extra_error(self.name, "protobuf", "protobuf") from None
+        self._schema = library.Schema(files.build_message_class(definition))
 
     @property
     def mergeable(self) -> bool:
-        """Whether absent fields can be told from default values."""
+        """True if absent fields can be told from default values."""
         return self._schema.mergeable
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: one decoding per payload."""
-        readers = [self._schema.reader(slot.path, slot.listed) for slot in slots]
+        readers = [self._schema.build_reader(slot.path, slot.listed) for slot in slots]
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
@@ -73,72 +73,72 @@ class ProtobufType:
 
         return lambda payloads: read_each(payloads, row, refused)
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values; a number's is its canonical text."""
-        readers = [self._schema.reader(path, False) for path in paths]
+        readers = [self._schema.build_reader(path, False) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
             message = self._parse_message(payload)
-            return tuple([text_of(read(message)) for read in readers])
+            return tuple([to_text(read(message)) for read in readers])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no messages."""
         return read_each(payloads, self._parse_message, None)[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: a message without a field has its default value."""
         words = f"select lists do not apply to messages of type {self.name}: what is left out reads as its default"
         raise UsageError(NO_FIELDS, words, hint="leave out the select list")
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields that are set in ``delta``, or ``delta``, see ``mergeable``. Raises InputError."""
         for part, payload in (("base", base), ("delta", delta)):
             # Without merging the base is not read, so its size does not matter.
-            problem = too_large(payload, self.max_message)
+            problem = find_size_problem(payload, self.max_message)
             if problem and (part == "delta" or self.mergeable):
-                raise input_error(problem, part)
+                raise build_input_error(problem, part)
         if not self.mergeable:
             return delta
         part = "base"
         try:
-            old = self._schema.decode(base)
+            old = self._schema.decode_message(base)
             part = "delta"
-            new = self._schema.decode(delta)
+            new = self._schema.decode_message(delta)
         except PayloadRefused as problem:
-            raise input_error(problem, part) from None
-        return self._schema.merged(base, old, new, set_nulls=set_nulls)
+            raise build_input_error(problem, part) from None
+        return self._schema.merge_messages(base, old, new, set_nulls=set_nulls)
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: the schema says what a message has."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
-        raise without_fields(self.name, "to write")
+        raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON with the fields that paths find; what cannot be read as the Base64 form of its bytes."""
-        from sowctl.messages.nested.view import base64_line, json_line
+        from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         try:
-            return json_line(self._schema.tree(self._parse_message(payload)), lambda item: item)
+            return format_json_line(self._schema.build_tree(self._parse_message(payload)), lambda item: item)
         except PayloadRefused:
-            return base64_line(payload)
+            return format_base64_line(payload)
 
     members_view = view
 
     def exact_view(self, payload: bytes) -> bytes:
         """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
-        from sowctl.messages.nested.view import base64_line, exact_line
+        from sowctl.messages.nested.view import format_base64_line, format_exact_line
 
         try:
-            return exact_line(self._schema.tree(self._parse_message(payload)), lambda item: item)
+            return format_exact_line(self._schema.build_tree(self._parse_message(payload)), lambda item: item)
         except PayloadRefused:
-            return base64_line(payload)
+            return format_base64_line(payload)
 
     def _parse_message(self, payload: bytes) -> Any:
         """The message of the library. Raises PayloadRefused."""
-        return self._schema.decode(sized(payload, self.max_message))
+        return self._schema.decode_message(require_size(payload, self.max_message))

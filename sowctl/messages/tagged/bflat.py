@@ -17,15 +17,15 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
+    build_input_error,
     read_each,
-    sized,
+    require_size,
 )
-from sowctl.messages.tagged.bflatcodec import Scanned, encoded, scan
-from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
-from sowctl.values.compare import choose_kind, plain, text_of
-from sowctl.values.fields import Refusal, Row, Scalar, Slot, SlotValue, Values, Write
+from sowctl.messages.tagged.bflatcodec import ScannedField, encode_field, scan_fields
+from sowctl.messages.tagged.fields import TaggedField, assign_fields, merge_fields, require_tag, select_fields
+from sowctl.values.fields import FieldWrite, Refusal, Row, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
+from sowctl.values.scalars import choose_written_scalar, to_plain_scalar, to_text
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -43,7 +43,7 @@ class BflatType:
         self.name = "bflat" if definition is None else definition.name
         self.max_message = max_message
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
         asked = [(_flat_tag(slot.path), slot.path.steps[0].index, slot.listed) for slot in slots]
         wanted = frozenset(tag for tag, _, _ in asked if tag is not None)
@@ -55,7 +55,7 @@ class BflatType:
 
         return lambda payloads: read_each(payloads, row, refused)
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
         asked = [(_flat_tag(path), path.steps[0].index or 0) for path in paths]
         wanted = frozenset(tag for tag, _ in asked if tag is not None)
@@ -63,47 +63,49 @@ class BflatType:
 
         def texts(payload: bytes) -> KeyTexts:
             found = self._find_tags(payload, wanted)
-            return tuple([text_of(Values(tuple(found.get(tag, [])[at : at + 1]))) for tag, at in asked])
+            return tuple([to_text(ValueList(tuple(found.get(tag, [])[at : at + 1]))) for tag, at in asked])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are no fields one after the other."""
         return read_each(payloads, lambda payload: len(self._find_tags(payload, frozenset())), 0)[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out. Raises InputError."""
-        kept = selected(self._read_fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
+        kept = select_fields(
+            self._read_fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape")
+        )
         return _join_fields(kept)
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by tag. Raises InputError."""
-        result = merged(self._read_fields(base, "base"), self._read_fields(delta, "delta"), set_nulls=set_nulls)
+        result = merge_fields(self._read_fields(base, "base"), self._read_fields(delta, "delta"), set_nulls=set_nulls)
         return base if result is None else _join_fields(result)
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError; UsageError for paths of several steps."""
         changes = []
         for write in writes:
-            tag = tag_of(write.destination.names, self.name)
+            tag = require_tag(write.destination.names, self.name)
             changes.append((tag, None if write.remove else _make_field(tag, write.value)))
-        return _join_fields(assigned(self._read_fields(payload), changes))
+        return _join_fields(assign_fields(self._read_fields(payload), changes))
 
-    def build(self, fields: Members) -> bytes:
+    def build_message(self, fields: Members) -> bytes:
         """A message of these fields. Raises UsageError for paths of several steps."""
-        made = [(tag_of(names, self.name), value) for names, value in fields]
-        return _join_fields(assigned([], [(tag, _make_field(tag, value)) for tag, value in made]))
+        made = [(require_tag(names, self.name), value) for names, value in fields]
+        return _join_fields(assign_fields([], [(tag, _make_field(tag, value)) for tag, value in made]))
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object, arrays for several values; a string with Base64 where the bytes cannot be read."""
-        from sowctl.messages.json.text import json_text, quoted
+        from sowctl.messages.json.text import format_json, quote_string
 
         try:
-            fields = scan(payload)
+            fields = scan_fields(payload)
         except PayloadRefused:
-            from sowctl.messages.nested.view import base64_line
+            from sowctl.messages.nested.view import format_base64_line
 
-            return base64_line(payload)
+            return format_base64_line(payload)
         # An array of one value is shown as an array: its flag, not the number of values, says what it is.
         listed = {field.tag for field in fields if payload[field.start] & 0x80}
         values: dict[bytes, list[Scalar]] = {}
@@ -112,10 +114,10 @@ class BflatType:
             values.setdefault(field.tag, []).extend(field.values)
         members = []
         for tag, items in values.items():
-            texts = [json_text(item) for item in items]
+            texts = [format_json(item) for item in items]
             single = len(texts) == 1 and tag not in listed
             text = texts[0] if single else b"[" + b",".join(texts) + b"]"
-            members.append(quoted(tag.decode("utf-8", "replace")) + b":" + text)
+            members.append(quote_string(tag.decode("utf-8", "replace")) + b":" + text)
         return b"{" + b",".join(members) + b"}"
 
     members_view = view
@@ -123,17 +125,17 @@ class BflatType:
     def _find_tags(self, payload: bytes, wanted: frozenset[bytes]) -> dict[bytes | None, list[Scalar]]:
         """The values of the wanted tags. Raises PayloadRefused."""
         found: dict[bytes | None, list[Scalar]] = {}
-        for field in scan(sized(payload, self.max_message), wanted):
+        for field in scan_fields(require_size(payload, self.max_message), wanted):
             found.setdefault(field.tag, []).extend(field.values)
         return found
 
     def _read_fields(self, payload: bytes, part: str | None = None) -> list[TaggedField]:
         """The fields. Raises InputError."""
         try:
-            fields = scan(sized(payload, self.max_message))
+            fields = scan_fields(require_size(payload, self.max_message))
             return [TaggedField(one.tag, payload[one.start : one.end], _is_null(one)) for one in fields]
         except PayloadRefused as problem:
-            raise input_error(problem, part) from None
+            raise build_input_error(problem, part) from None
 
 
 def _flat_tag(path: Path) -> bytes | None:
@@ -145,18 +147,18 @@ def _slot_value(items: list[Scalar], index: int | None, listed: bool) -> SlotVal
     if index is not None:
         items = items[index : index + 1]
     if listed or len(items) > 1:
-        return Values(tuple(items))
+        return ValueList(tuple(items))
     return items[0] if items else None
 
 
-def _is_null(field: Scanned) -> bool:
+def _is_null(field: ScannedField) -> bool:
     # An array of NULLs alone counts as NULL, and so does an empty one.
     return all(value is None or value == "" or value == b"" for value in field.values)
 
 
 def _make_field(tag: bytes, value: SlotValue) -> TaggedField:
-    scalar = plain(choose_kind(value))
-    return TaggedField(tag, encoded(tag, scalar), scalar is None)
+    scalar = to_plain_scalar(choose_written_scalar(value))
+    return TaggedField(tag, encode_field(tag, scalar), scalar is None)
 
 
 def _join_fields(fields: Sequence[TaggedField]) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from sowctl.messages.base import MALFORMED_CODE, MAX_FIELDS, PayloadRefused, too_many_fields
+from sowctl.messages.base import MALFORMED_CODE, MAX_FIELDS, PayloadRefused, build_field_count_refusal
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
@@ -25,15 +25,15 @@ _DOUBLE_LAYOUT = struct.Struct("<d")
 _ARRAY_FLAG = 0x80
 _TEXTS, _NUMBERS, _SIMPLE = STRING << 3, INT8 << 3, LEB128 << 3
 """First bytes from which on there are texts, numbers, and values of a length that only reading tells."""
-_LONGEST_LENGTH = 10
-_LONGEST_LEB = 19
-_MOST_NULLS = 1 << 16
+_MAX_LENGTH_BYTES = 10
+_MAX_LEB128_BYTES = 19
+_MAX_ARRAY_NULLS = 1 << 16
 """Values of arrays of NULL that a message may have: they take no room, so its size says nothing of their number."""
 _MIN_INTEGER = -(1 << 63)
 _INTEGER_LIMIT = 1 << 64
 
 
-class Scanned(Struct, frozen=True):
+class ScannedField(Struct, frozen=True):
     """One field: its tag, where it begins and ends, and its values, where they were asked for."""
 
     tag: bytes
@@ -42,15 +42,15 @@ class Scanned(Struct, frozen=True):
     values: list[Scalar]
 
 
-def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanned]:
+def scan_fields(payload: bytes, wanted: Collection[bytes] | None = None) -> list[ScannedField]:
     """The fields in order, all or those of some tags; all are checked. Raises PayloadRefused with the place."""
-    fields: list[Scanned] = []
+    fields: list[ScannedField] = []
     position, end, nulls, number = 0, len(payload), 0, 0
     while position < end:
         start = position
         number += 1
         if number > MAX_FIELDS:
-            raise too_many_fields()
+            raise build_field_count_refusal()
         head = payload[start]
         # The fast way over a field that is not wanted: a short tag, one value, and a length of one byte at most.
         size = head & 7
@@ -72,11 +72,11 @@ def scan(payload: bytes, wanted: Collection[bytes] | None = None) -> list[Scanne
             nulls += count if kind == NULL else 0
             # Checked before anything is made: every value but NULL takes a byte at least, so a count beyond the rest is
             # a lie.
-            if nulls > _MOST_NULLS or (kind != NULL and count > end - position):
+            if nulls > _MAX_ARRAY_NULLS or (kind != NULL and count > end - position):
                 raise PayloadRefused(MALFORMED_CODE, f"an array of {count} values is longer than its message", start)
         if wanted is None or tag in wanted:
             values, position = _read_values(payload, position, kind, count)
-            fields.append(Scanned(tag, start, position, values))
+            fields.append(ScannedField(tag, start, position, values))
         else:
             position = _skip_values(payload, position, kind, count)
         # Slices of bytes stop at the end in silence, so the end is compared behind every value.
@@ -103,7 +103,7 @@ def _read_length(payload: bytes, position: int) -> tuple[int, int]:
     """An unsigned LEB128 number, and the position behind it."""
     value = shift = 0
     # A length without an end must not make Python build a huge number.
-    for at in range(position, min(position + _LONGEST_LENGTH, len(payload))):
+    for at in range(position, min(position + _MAX_LENGTH_BYTES, len(payload))):
         byte = payload[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -115,7 +115,7 @@ def _read_length(payload: bytes, position: int) -> tuple[int, int]:
 def _read_leb128(payload: bytes, position: int) -> tuple[int, int]:
     """A signed LEB128 number, and the position behind it."""
     value = shift = 0
-    for at in range(position, min(position + _LONGEST_LEB, len(payload))):
+    for at in range(position, min(position + _MAX_LEB128_BYTES, len(payload))):
         byte = payload[at]
         value |= (byte & 0x7F) << shift
         shift += 7
@@ -179,7 +179,7 @@ def _decode_value(kind: int, raw: bytes) -> Scalar:
     return format_milliseconds(whole) if kind == DATETIME else whole
 
 
-def encoded(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes:
+def encode_field(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes:
     """One field with a scalar: integers in the smallest width, Booleans as 1 and 0, bytes that are no text binary."""
     if value is None:
         return _encode_head(NULL, tag)

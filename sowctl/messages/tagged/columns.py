@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import ge, lt
 
-from sowctl.values.compare import make_untyped_number, numeric_reading
-from sowctl.values.fields import Number, Scalar, Slot, SlotValue, Values
+from sowctl.values.fields import Number, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
+from sowctl.values.scalars import make_untyped_number, parse_number
 
-_MOST_DIGITS = 18
-_EXACT_DIGITS = 15
+_MAX_INTEGER_DIGITS = 18
+_MAX_EXACT_DIGITS = 15
 """Digits of which a double keeps all."""
 _NUMBER_BYTES = b"0123456789+-.eE"
 _NUMBER_START_BYTES = frozenset(bytes([byte]) for byte in b"0123456789+-. \t\r\n")
 _ZERO_DIGIT = ord("0")
-_ABSENT_VALUE = Values(())
+_ABSENT_VALUE = ValueList(())
 
 
 class JoinedPayloads:
@@ -42,7 +42,7 @@ class JoinedPayloads:
             self._starts = list(accumulate([len(payload) + 1 for payload in self._payloads], initial=0))
         return self._starts
 
-    def find(self, tag: bytes) -> list[list[bytes]] | list[bytes]:
+    def find_values(self, tag: bytes) -> list[list[bytes]] | list[bytes]:
         """The values of one tag: one per payload where each has exactly one, else a list per payload."""
         needle = self.separator + tag + b"="
         # One pass over the whole batch for each tag, instead of one over each payload.
@@ -70,7 +70,7 @@ class JoinedPayloads:
         return found
 
 
-def tag_of(path: Path, separator: bytes) -> bytes | None:
+def find_tag(path: Path, separator: bytes) -> bytes | None:
     """The tag that a path names; None where no field can have it."""
     # Messages are flat, so a path of several steps leads nowhere; no tag holds an equals sign or the separator.
     if len(path.steps) != 1:
@@ -79,14 +79,14 @@ def tag_of(path: Path, separator: bytes) -> bytes | None:
     return None if b"=" in tag or separator in tag else tag
 
 
-def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
-    """What a slot is in every payload."""
-    tag = tag_of(slot.path, joined.separator)
+def build_slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
+    """Build the column of a slot, a value for every payload."""
+    tag = find_tag(slot.path, joined.separator)
     absent = _ABSENT_VALUE if slot.listed else None
     if tag is None:
         return [absent] * joined.count
     index = slot.path.steps[0].index
-    found = joined.find(tag)
+    found = joined.find_values(tag)
     # No payloads at all: there is no first value to tell the two answers apart.
     if not found:
         return []
@@ -94,15 +94,15 @@ def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
         # Each payload has one value, so only the subscript 0 finds something.
         if index:
             return [absent] * joined.count
-        column = infer(found, slot.text, joined.separator)
-        return [Values((value,)) for value in column] if slot.listed else list(column)
+        column = infer_scalars(found, slot.text, joined.separator)
+        return [ValueList((value,)) for value in column] if slot.listed else list(column)
     lists = found
     if index is not None:
         # A slice, because a subscript behind the last value finds nothing and is no error.
         lists = [values[index : index + 1] for values in lists]
     # All values of the batch at once, so that the tests below are asked of one list; they are dealt out again
     # afterwards.
-    flat = infer([value for values in lists for value in values], slot.text, joined.separator)
+    flat = infer_scalars([value for values in lists for value in values], slot.text, joined.separator)
     result: list[SlotValue] = []
     at = 0
     for values in lists:
@@ -110,18 +110,18 @@ def slot_column(joined: JoinedPayloads, slot: Slot) -> list[SlotValue]:
         if size == 1 and not slot.listed:
             result.append(flat[at])
         else:
-            result.append(Values(tuple(flat[at : at + size])) if size else absent)
+            result.append(ValueList(tuple(flat[at : at + size])) if size else absent)
         at += size
     return result
 
 
-def text_column(joined: JoinedPayloads, path: Path) -> list[bytes | None]:
+def build_text_column(joined: JoinedPayloads, path: Path) -> list[bytes | None]:
     """The text of the first value in every payload; None where there is none or an empty one."""
-    tag = tag_of(path, joined.separator)
+    tag = find_tag(path, joined.separator)
     if tag is None:
         return [None] * joined.count
     index = path.steps[0].index
-    found = joined.find(tag)
+    found = joined.find_values(tag)
     if found and isinstance(found[0], bytes):
         if index:
             return [None] * joined.count
@@ -131,7 +131,7 @@ def text_column(joined: JoinedPayloads, path: Path) -> list[bytes | None]:
     return [(values[0] or None) if values else None for values in firsts]  # type: ignore[misc]  # lists here
 
 
-def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
+def infer_scalars(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     """The scalars of texts: what has a numeric reading is a number, nothing is NULL, all else is a String.
 
     ``text``: numbers keep their text, where it is not just their decimal digits.
@@ -139,9 +139,11 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
     whole = b"".join(values)
     filled = all(values)
     # Only digits, and few enough for an Integer: the most common numbers are converted by one C loop.
-    if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MOST_DIGITS:
+    if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MAX_INTEGER_DIGITS:
         # A leading zero, or digits that a double does not keep, are lost in the number, so its text must be kept.
-        if text and (longest > _EXACT_DIGITS or any(value[0] == _ZERO_DIGIT and len(value) > 1 for value in values)):
+        if text and (
+            longest > _MAX_EXACT_DIGITS or any(value[0] == _ZERO_DIGIT and len(value) > 1 for value in values)
+        ):
             return [make_untyped_number(int(value), value) for value in values]
         return list(map(int, values))
     if filled and not whole.translate(None, _NUMBER_BYTES):
@@ -159,7 +161,7 @@ def infer(values: list[bytes], text: bool, separator: bytes) -> list[Scalar]:
 
 
 def _infer_scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
-    reading = numeric_reading(raw)
+    reading = parse_number(raw)
     if reading is None:
         return string
     return make_untyped_number(reading, raw) if text else reading

@@ -22,7 +22,9 @@ class TaggedField(Struct, frozen=True):
     null: bool
 
 
-def merged(base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nulls: bool) -> list[TaggedField] | None:
+def merge_fields(
+    base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nulls: bool
+) -> list[TaggedField] | None:
     """``base`` with the fields of ``delta`` by tag; None where nothing counts. An array replaces, wholly."""
     # Several fields of one tag are an array, and a delta replaces an array as a whole.
     news: dict[bytes, list[TaggedField]] = {}
@@ -53,7 +55,9 @@ def _replace_fields(base: Sequence[TaggedField], news: dict[bytes, list[TaggedFi
     return result
 
 
-def assigned(fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, TaggedField | None]]) -> list[TaggedField]:
+def assign_fields(
+    fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, TaggedField | None]]
+) -> list[TaggedField]:
     """``fields`` after writes in order: the one field that a tag has then, or None where it goes."""
     result = list(fields)
     for tag, new in writes:
@@ -61,10 +65,12 @@ def assigned(fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, Tagged
     return result
 
 
-def selected(
+def select_fields(
     fields: Sequence[TaggedField], select_list: SelectList, keeps: Callable[[bytes], str]
 ) -> list[TaggedField]:
-    """What a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only where all does."""
+    """Select the fields that a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only
+    where all does.
+    """
     # A path of several steps names nothing in a flat message and is passed over; the directive without names stands for
     # all.
     default = next((include for include, names in select_list if not names), None)
@@ -76,7 +82,7 @@ def selected(
     return [field for field in fields if (everything if field.tag is None else named.get(keeps(field.tag), everything))]
 
 
-def tag_of(names: Sequence[str], message_type: str) -> bytes:
+def require_tag(names: Sequence[str], message_type: str) -> bytes:
     """The tag that a destination names. Raises UsageError ``SOW-MSG-008`` where it has more than one step."""
     if len(names) != 1:
         words = f"messages of type {message_type} are flat: there is no field /{'/'.join(names)} to write"

@@ -25,7 +25,7 @@ class FixType(TagValueType):
         super().__init__(max_message, definition=definition)
         self._named = definition is not None and definition.tag_names
 
-    def names(self) -> Mapping[bytes, str]:
+    def find_tag_names(self) -> Mapping[bytes, str]:
         """Those of the standard's common tags, for a definition that asks for them."""
         if not self._named:
             return {}
@@ -33,6 +33,6 @@ class FixType(TagValueType):
 
         return TAG_NAMES
 
-    def may_write(self, tag: bytes) -> bool:
+    def can_write_tag(self, tag: bytes) -> bool:
         """Tags of digits."""
-        return tag.isdigit() and super().may_write(tag)
+        return tag.isdigit() and super().can_write_tag(tag)

@@ -1,4 +1,4 @@
-"""What fix and nvfix share: messages of ``tag=value`` fields between separators (``sowctl-messages(7)``, fix, nvfix).
+"""The base of fix and nvfix: ``tag=value`` fields between separators (``sowctl-messages(7)``, fix, nvfix).
 
 The first ``=`` of a field ends its tag; what has none is no field and is carried along; a tag that is repeated is an
 array; an empty value is NULL. So every sequence of bytes is a message, unless it is too large.
@@ -22,15 +22,15 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
-    too_large,
-    too_many_fields,
+    build_field_count_refusal,
+    build_input_error,
+    find_size_problem,
 )
-from sowctl.messages.tagged.columns import JoinedPayloads, slot_column, text_column
-from sowctl.messages.tagged.fields import TaggedField, assigned, merged, selected, tag_of
-from sowctl.values.compare import first, text_of
-from sowctl.values.fields import Refusal, Row, Slot, SlotValue, Write
+from sowctl.messages.tagged.columns import JoinedPayloads, build_slot_column, build_text_column
+from sowctl.messages.tagged.fields import TaggedField, assign_fields, merge_fields, require_tag, select_fields
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue
 from sowctl.values.paths import Path
+from sowctl.values.scalars import to_scalar, to_text
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -54,75 +54,75 @@ class TagValueType:
             words = f"the field separator of message type {self.name!r} is the equals sign, which ends the tags"
             raise ConfigError(BAD_DEFINITION, words, place=definition.place, hint="choose another FieldSeparator")
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``."""
         wanted = tuple(slots)
         refused: Row = (None,) * len(wanted)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
-            readable, refusals = self._blank_refused(payloads)
+            readable, refusals = self._blank_large_payloads(payloads)
             # Without slots there are no columns to make rows of, but each payload still has a row.
             if not wanted:
                 return [()] * len(payloads), refusals
             # Joined once: every slot is searched for in the same bytes.
             joined = JoinedPayloads(readable, self.separator)
-            rows: list[Row] = list(zip(*[slot_column(joined, slot) for slot in wanted], strict=True))
+            rows: list[Row] = list(zip(*[build_slot_column(joined, slot) for slot in wanted], strict=True))
             for refusal in refusals:
                 rows[refusal.index] = refused
             return rows, refusals
 
         return extract
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values."""
         wanted = tuple(paths)
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[KeyTexts], list[Refusal]]:
-            readable, refusals = self._blank_refused(payloads)
+            readable, refusals = self._blank_large_payloads(payloads)
             if not wanted:
                 return [()] * len(payloads), refusals
             joined = JoinedPayloads(readable, self.separator)
-            return list(zip(*[text_column(joined, path) for path in wanted], strict=True)), refusals
+            return list(zip(*[build_text_column(joined, path) for path in wanted], strict=True)), refusals
 
         return extract
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """Only the size and the number of fields can be wrong."""
-        return self._blank_refused(payloads)[1]
+        return self._blank_large_payloads(payloads)[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without the fields that the select list leaves out; every field stays as it is."""
         fields, end = self._split_fields(payload)
         # A tag that is no UTF-8 must survive the comparison with names, which are texts.
-        kept = selected(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
+        kept = select_fields(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
         return payload if len(kept) == len(fields) else self._join_fields(kept, end)
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by tag. Raises InputError for a message that is too large."""
         fields, end = self._split_fields(base, "base")
-        result = merged(fields, self._split_fields(delta, "delta")[0], set_nulls=set_nulls)
+        result = merge_fields(fields, self._split_fields(delta, "delta")[0], set_nulls=set_nulls)
         return base if result is None else self._join_fields(result, end)
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError and, for a tag that cannot be, UsageError."""
         fields, end = self._split_fields(payload)
         changes = []
         for write in writes:
             tag = self._tag_of_path(write.destination.names)
             changes.append((tag, None if write.remove else self._make_tag_field(tag, write.value)))
-        return self._join_fields(assigned(fields, changes), end) if changes else payload
+        return self._join_fields(assign_fields(fields, changes), end) if changes else payload
 
-    def build(self, fields: Members) -> bytes:
-        """A message of these fields, each with the separator behind it. Raises as :meth:`assign`."""
+    def build_message(self, fields: Members) -> bytes:
+        """A message of these fields, each with the separator behind it. Raises as :meth:`assign_fields`."""
         tags = [self._tag_of_path(names) for names, _ in fields]
         made = [(tag, self._make_tag_field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
-        return self._join_fields(assigned([], made), self.separator)
+        return self._join_fields(assign_fields([], made), self.separator)
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
-        from sowctl.messages.json.text import member_start, untyped_text
+        from sowctl.messages.json.text import format_member_start, format_untyped
 
-        names = self.names()
+        names = self.find_tag_names()
         found: dict[str, list[bytes]] = {}
         for piece in payload.split(self.separator):
             tag, equals, value = piece.partition(b"=")
@@ -132,23 +132,23 @@ class TagValueType:
         members = []
         for name, values in found.items():
             if len(values) == 1:
-                text = untyped_text(values[0])
+                text = format_untyped(values[0])
             else:
-                text = b"[" + b",".join(map(untyped_text, values)) + b"]"
-            members.append(member_start(name) + text)
+                text = b"[" + b",".join(map(format_untyped, values)) + b"]"
+            members.append(format_member_start(name) + text)
         return b"{" + b",".join(members) + b"}"
 
     members_view = view
 
-    def names(self) -> Mapping[bytes, str]:
-        """What a view calls some tags instead."""
+    def find_tag_names(self) -> Mapping[bytes, str]:
+        """Return the names that a view gives some tags instead."""
         return {}
 
-    def may_write(self, tag: bytes) -> bool:
-        """Whether a field of this tag can be written."""
+    def can_write_tag(self, tag: bytes) -> bool:
+        """Return True if a field of this tag can be written."""
         return bool(tag) and b"=" not in tag and self.separator not in tag
 
-    def _blank_refused(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
+    def _blank_large_payloads(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
         """The payloads with nothing in the place of those that are too large, and why they are."""
         # A field takes at least its separator: a payload of so few bytes cannot have too many fields.
         if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
@@ -162,16 +162,16 @@ class TagValueType:
         return readable, refusals
 
     def _find_payload_problem(self, payload: bytes) -> PayloadRefused | None:
-        if problem := too_large(payload, self.max_message):
+        if problem := find_size_problem(payload, self.max_message):
             return problem
         # Counting separators bounds the fields before any is made of the bytes.
         many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
-        return too_many_fields() if many else None
+        return build_field_count_refusal() if many else None
 
     def _split_fields(self, payload: bytes, part: str | None = None) -> tuple[list[TaggedField], bytes]:
         """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
         if problem := self._find_payload_problem(payload):
-            raise input_error(problem, part)
+            raise build_input_error(problem, part)
         pieces = payload.split(self.separator)
         # Remembered, so that a message without a last separator is written back without one.
         ended = not pieces[-1]
@@ -188,8 +188,8 @@ class TagValueType:
         return self.separator.join([field.raw for field in fields]) + end if fields else b""
 
     def _tag_of_path(self, names: Sequence[str]) -> bytes:
-        tag = tag_of(names, self.name)
-        if self.may_write(tag):
+        tag = require_tag(names, self.name)
+        if self.can_write_tag(tag):
             return tag
         raise UsageError(NO_SUCH_FIELD, f"a message of type {self.name} can have no field /{names[0]}")
 
@@ -204,9 +204,9 @@ class TagValueType:
 
 def _field_bytes(value: SlotValue) -> bytes:
     """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, computed NaN and infinities 0."""
-    scalar = first(value)
+    scalar = to_scalar(value)
     # NaN and the infinities are the numbers whose difference from themselves is not 0. What a message says keeps its
     # text: 1E400 may be an identifier.
     if isinstance(scalar, float) and scalar - scalar != 0:
         return b"0"
-    return text_of(scalar) or b""
+    return to_text(scalar) or b""

@@ -1,4 +1,4 @@
-"""How XML payloads are parsed (``sowctl-messages(7)``, xml): expat of the standard library, hardened.
+"""Parse XML payloads with expat of the standard library, hardened (``sowctl-messages(7)``, xml).
 
 No document type, hence no entities beyond those of XML itself and nothing that another file could bring in; at most
 :data:`MAX_XML_DEPTH` elements inside one another. Namespaces are not interpreted: prefixes are characters of names and
@@ -11,7 +11,7 @@ import re
 from typing import NoReturn
 from xml.parsers import expat
 
-from sowctl.messages.base import MALFORMED_CODE, TOO_DEEP, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, TOO_DEEP_CODE, PayloadRefused
 
 MAX_XML_DEPTH = 64
 """Elements that may stand inside one another."""
@@ -23,7 +23,7 @@ ENCODING_PATTERN = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9.
 """An XML declaration up to its encoding, which is the second group."""
 
 
-def new_parser() -> expat.XMLParserType:
+def build_parser() -> expat.XMLParserType:
     """A parser that hands texts over in few pieces and refuses document types."""
     parser = expat.ParserCreate()
     # expat hands a text over in pieces, at line breaks and entities among others. Buffered these are few, and each
@@ -44,7 +44,7 @@ def refuse_contradiction(payload: bytes) -> None:
             raise PayloadRefused(MALFORMED_CODE, words, named.start(2))
 
 
-def run(parser: expat.XMLParserType, payload: bytes) -> None:
+def parse_payload(parser: expat.XMLParserType, payload: bytes) -> None:
     """Parse one payload. Raises PayloadRefused; one that a handler raises gets the offset of what was being read."""
     refuse_contradiction(payload)
     try:
@@ -67,18 +67,18 @@ def _refuse_doctype(name: str, system: str | None, public: str | None, internal:
     raise PayloadRefused(MALFORMED_CODE, "a document type is not allowed in a message")
 
 
-def too_deep() -> PayloadRefused:
+def build_depth_refusal() -> PayloadRefused:
     """Why a payload with too many elements inside one another is refused."""
-    return PayloadRefused(TOO_DEEP, f"more than {MAX_XML_DEPTH} elements inside one another")
+    return PayloadRefused(TOO_DEEP_CODE, f"more than {MAX_XML_DEPTH} elements inside one another")
 
 
-def check(payload: bytes) -> None:
+def check_payload(payload: bytes) -> None:
     """Read one payload for nothing but whether it can be read. Raises PayloadRefused."""
-    parser = new_parser()
+    parser = build_parser()
     # An element takes a <, so fewer of them cannot be nested too deeply, and expat runs without handlers of Python.
     if payload.count(b"<") > MAX_XML_DEPTH:
         _count_open(parser)
-    run(parser, payload)
+    parse_payload(parser, payload)
 
 
 def _count_open(parser: expat.XMLParserType) -> None:
@@ -88,7 +88,7 @@ def _count_open(parser: expat.XMLParserType) -> None:
         nonlocal depth
         depth += 1
         if depth > MAX_XML_DEPTH:
-            raise too_deep()
+            raise build_depth_refusal()
 
     def end(name: str) -> None:
         nonlocal depth

@@ -12,15 +12,15 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element, TreeBuilder
 
 from sowctl.messages.base import PayloadRefused
-from sowctl.messages.xml.parse import MAX_XML_DEPTH, XML_SPACE, check, new_parser, run
-from sowctl.values.compare import make_untyped_number, numeric_reading
-from sowctl.values.fields import Scalar, Slot, SlotValue, Values
+from sowctl.messages.xml.parse import MAX_XML_DEPTH, XML_SPACE, build_parser, check_payload, parse_payload
+from sowctl.values.fields import Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path, Step
+from sowctl.values.scalars import make_untyped_number, parse_number
 
 _is_simple_name = re.compile(r"[\w:-]+").fullmatch
 """Names that ``findall`` takes for names."""
 
-_MANY_TAGS = 1 << 16
+_MAX_UNCHECKED_TAGS = 1 << 16
 """Tags above which a payload is read before a tree is made of it: one that is refused then costs no memory."""
 
 Node: TypeAlias = Element | str
@@ -29,24 +29,24 @@ Node: TypeAlias = Element | str
 
 def read_document(payload: bytes) -> Element:
     """The root element of one payload. Raises PayloadRefused."""
-    if payload.count(b"<") > _MANY_TAGS:
-        check(payload)
+    if payload.count(b"<") > _MAX_UNCHECKED_TAGS:
+        check_payload(payload)
     # The builder's methods are C functions: no event passes through Python.
     builder = TreeBuilder()
-    parser = new_parser()
+    parser = build_parser()
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
     try:
-        run(parser, payload)
+        parse_payload(parser, payload)
     # The checking parser tells the reason and the place; it costs a second pass for refused payloads only.
     except PayloadRefused:
-        check(payload)
+        check_payload(payload)
         raise
     root: Element = builder.close()
     # Fewer tags than the limit cannot be nested more deeply.
     if payload.count(b"<") > MAX_XML_DEPTH and _is_deep(root):
-        check(payload)
+        check_payload(payload)
     return root
 
 
@@ -59,15 +59,15 @@ def _is_deep(root: Element) -> bool:
     return True
 
 
-def reader(slot: Slot) -> Callable[[Element], SlotValue]:
-    """What finds the value of ``slot`` below a root element."""
+def build_reader(slot: Slot) -> Callable[[Element], SlotValue]:
+    """Build the reader of the value of ``slot`` below a root element."""
     steps, text, listed = slot.path.steps, slot.text, slot.listed
 
     def general(root: Element) -> SlotValue:
-        items, dropped = value_list(resolve(root, steps))
+        items, dropped = build_value_list(resolve_path(root, steps))
         if listed or dropped or len(items) > 1:
-            return Values(tuple([inferred(item, text=text) for item in items]), dropped)
-        return inferred(items[0], text=text) if items else None
+            return ValueList(tuple([infer_scalar(item, text=text) for item in items]), dropped)
+        return infer_scalar(items[0], text=text) if items else None
 
     first, *above = slot.path.names
     # The fast way below finds one element per step; it cannot count values, nor ask for names that ``findall`` would
@@ -93,23 +93,23 @@ def reader(slot: Slot) -> Callable[[Element], SlotValue]:
         # Several values, or an element that counts as an object: the general way has the rules for both.
         if len(found) > 1 or len(node) or node.attrib:
             return general(root)
-        return inferred(node.text, text=text) if node.text else None
+        return infer_scalar(node.text, text=text) if node.text else None
 
     return single
 
 
-def key_reader(path: Path) -> Callable[[Element], bytes | None]:
-    """What finds the key text at ``path``: the text of the first value as it stands, None for NULL."""
+def build_key_reader(path: Path) -> Callable[[Element], bytes | None]:
+    """Build the reader of the key text at ``path``: the text of the first value as it stands, None for NULL."""
     steps = path.steps
 
     def read(root: Element) -> bytes | None:
-        items = value_list(resolve(root, steps))[0]
+        items = build_value_list(resolve_path(root, steps))[0]
         return items[0].encode() if items and items[0].strip(XML_SPACE) else None
 
     return read
 
 
-def resolve(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
+def resolve_path(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
     """The elements and texts of attributes that a path reaches; its first step is the root element."""
     first = steps[0]
     # There is one root, so on the first step only the subscript 0 finds something.
@@ -126,7 +126,7 @@ def resolve(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
     return nodes
 
 
-def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
+def build_value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
     """The texts of a value list, blank ones included, and whether an object with members was dropped."""
     items: list[str] = []
     dropped = False
@@ -144,10 +144,10 @@ def value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
     return items, dropped
 
 
-def inferred(value: str, *, text: bool) -> Scalar:
+def infer_scalar(value: str, *, text: bool) -> Scalar:
     """A value: NULL if it is blank, a number if it reads as one, else its text. ``text``: keep that of numbers."""
     # XML has no kinds: a text that reads as a number is one.
-    number = numeric_reading(value)
+    number = parse_number(value)
     if number is None:
         return value if value.strip(XML_SPACE) else None
     return make_untyped_number(number, value.encode()) if text else number

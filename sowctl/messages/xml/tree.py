@@ -16,10 +16,10 @@ from sowctl.messages.xml.parse import (
     MAX_XML_DEPTH,
     UTF8_BOM,
     XML_SPACE,
-    new_parser,
+    build_depth_refusal,
+    build_parser,
+    parse_payload,
     refuse_contradiction,
-    run,
-    too_deep,
 )
 
 _BOM_ENCODINGS = ((UTF8_BOM, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -36,7 +36,7 @@ class XmlPart:
         self.attributes = attributes
         self.opening = opening
         """Its start tag as it stands in the payload; None once the attributes have changed."""
-        self.items: list[Item] = []
+        self.items: list[XmlItem] = []
         self.texts: list[str] = []
         """Text and CDATA directly in it, as the parser hands it over."""
 
@@ -46,16 +46,16 @@ class XmlPart:
         return "".join(self.texts)
 
     @property
-    def blank(self) -> bool:
-        """Whether it has no text of its own."""
+    def is_blank(self) -> bool:
+        """Return True if it has no text of its own."""
         return not any(text.strip(XML_SPACE) for text in self.texts)
 
     @property
     def is_object(self) -> bool:
-        """Whether it counts as an object with members."""
+        """Return True if it counts as an object with members."""
         return bool(self.attributes) or any(isinstance(item, XmlPart) for item in self.items)
 
-    def elements(self) -> dict[str, list[XmlPart]]:
+    def group_elements(self) -> dict[str, list[XmlPart]]:
         """The elements directly in it, by name."""
         found: dict[str, list[XmlPart]] = {}
         for item in self.items:
@@ -63,7 +63,7 @@ class XmlPart:
                 found.setdefault(item.name, []).append(item)
         return found
 
-    def pieces(self) -> Iterator[bytes]:
+    def iterate_bytes(self) -> Iterator[bytes]:
         """Its bytes."""
         opening = self.opening or self._opening_tag()
         if not self.items:
@@ -73,17 +73,17 @@ class XmlPart:
         yield opening[:-2].rstrip() + b">" if opening.endswith(b"/>") else opening
         for item in self.items:
             if isinstance(item, XmlPart):
-                yield from item.pieces()
+                yield from item.iterate_bytes()
             else:
                 yield item
         yield b"</" + self.name.encode() + b">"
 
     def _opening_tag(self) -> bytes:
-        members = "".join(f' {name}="{escaped_attribute(value)}"' for name, value in self.attributes.items())
+        members = "".join(f' {name}="{escape_attribute(value)}"' for name, value in self.attributes.items())
         return f"<{self.name}{members}/>".encode()
 
 
-Item: TypeAlias = XmlPart | bytes
+XmlItem: TypeAlias = XmlPart | bytes
 
 
 class XmlDocument:
@@ -96,21 +96,21 @@ class XmlDocument:
         self.root = root
         self.after = after
 
-    def text(self) -> bytes:
+    def build_payload(self) -> bytes:
         """The payload."""
-        return b"".join([self.before, *self.root.pieces(), self.after])
+        return b"".join([self.before, *self.root.iterate_bytes(), self.after])
 
 
 def parse_document(payload: bytes) -> XmlDocument:
     """``payload`` taken apart. Raises PayloadRefused."""
-    parser = new_parser()
+    parser = build_parser()
     # The parser reports places in bytes; they are right for the payload only if it is UTF-8.
     taker = _PartBuilder(_as_utf8(payload))
-    parser.StartElementHandler = lambda name, attributes: taker.start(name, attributes, parser.CurrentByteIndex)
-    parser.EndElementHandler = lambda name: taker.end(parser.CurrentByteIndex)
-    parser.CharacterDataHandler = taker.characters
+    parser.StartElementHandler = lambda name, attributes: taker.start_element(name, attributes, parser.CurrentByteIndex)
+    parser.EndElementHandler = lambda name: taker.end_element(parser.CurrentByteIndex)
+    parser.CharacterDataHandler = taker.add_text
     try:
-        run(parser, taker.payload)
+        parse_payload(parser, taker.payload)
     finally:
         # The handlers refer to the parser and it to them: released here, without waiting for a collection of cycles.
         parser.StartElementHandler = parser.EndElementHandler = parser.CharacterDataHandler = None
@@ -130,32 +130,32 @@ class _PartBuilder:
         self.top = XmlPart("", {})
         self.stack = [self.top]
 
-    def start(self, name: str, attributes: dict[str, str], at: int) -> None:
+    def start_element(self, name: str, attributes: dict[str, str], at: int) -> None:
         if len(self.stack) > MAX_XML_DEPTH:
-            raise too_deep()
+            raise build_depth_refusal()
         # The parser has accepted the tag, so a ``>`` outside of quotes is its end.
         tag = _TAG_END.match(self.payload, at)
         assert tag is not None
-        self.put_away(at)
+        self.flush_bytes(at)
         part = XmlPart(name, attributes, tag[0])
         self.stack[-1].items.append(part)
         self.stack.append(part)
         self.position = tag.end()
 
-    def end(self, at: int) -> None:
+    def end_element(self, at: int) -> None:
         part = self.stack.pop()
         assert part.opening is not None
         # An element that closes itself has no end tag and nothing inside.
         if not part.opening.endswith(b"/>"):
             self.stack.append(part)
-            self.put_away(at)
+            self.flush_bytes(at)
             self.stack.pop()
             self.position = self.payload.index(b">", at) + 1
 
-    def characters(self, data: str) -> None:
+    def add_text(self, data: str) -> None:
         self.stack[-1].texts.append(data)
 
-    def put_away(self, at: int) -> None:
+    def flush_bytes(self, at: int) -> None:
         # Around the root an empty piece is put away, too: the root is then always the second item.
         if at > self.position or len(self.stack) == 1:
             self.stack[-1].items.append(self.payload[self.position : at])
@@ -185,36 +185,38 @@ def _as_utf8(payload: bytes) -> bytes:
     return ENCODING_PATTERN.sub(rb"\1UTF-8", payload, count=1)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text as the content of an element."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
 
 
-def escaped_attribute(text: str) -> str:
+def escape_attribute(text: str) -> str:
     """Text as the value of an attribute in double quotes."""
-    text = escaped(text).replace('"', "&quot;")
+    text = escape_text(text).replace('"', "&quot;")
     # A parser turns line breaks and tabs in attributes into spaces; only references survive.
     return text.replace("\n", "&#10;").replace("\t", "&#9;")
 
 
-def json_line(root: XmlPart) -> bytes:
+def format_json_line(root: XmlPart) -> bytes:
     """The document as one line of JSON."""
-    from sowctl.messages.json.text import quoted
+    from sowctl.messages.json.text import quote_string
 
-    return b"{" + quoted(root.name) + b":" + _json_part(root) + b"}"
+    return b"{" + quote_string(root.name) + b":" + _json_part(root) + b"}"
 
 
 def _json_part(part: XmlPart) -> bytes:
-    from sowctl.messages.json.text import quoted, untyped_text
+    from sowctl.messages.json.text import format_untyped, quote_string
 
     # White space between elements is layout, not a value.
-    text = b"null" if part.blank else untyped_text(part.text.encode())
+    text = b"null" if part.is_blank else format_untyped(part.text.encode())
     if not part.is_object:
         return text
-    members = [quoted("@" + name) + b":" + untyped_text(value.encode()) for name, value in part.attributes.items()]
-    for name, parts in part.elements().items():
+    members = [
+        quote_string("@" + name) + b":" + format_untyped(value.encode()) for name, value in part.attributes.items()
+    ]
+    for name, parts in part.group_elements().items():
         values = [_json_part(one) for one in parts]
-        members.append(quoted(name) + b":" + (values[0] if len(values) == 1 else b"[" + b",".join(values) + b"]"))
-    if not part.blank:
+        members.append(quote_string(name) + b":" + (values[0] if len(values) == 1 else b"[" + b",".join(values) + b"]"))
+    if not part.is_blank:
         members.append(b'"#text":' + text)
     return b"{" + b",".join(members) + b"}"

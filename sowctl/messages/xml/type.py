@@ -16,15 +16,15 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
-    input_error,
+    build_input_error,
     read_each,
-    sized,
+    require_size,
 )
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.xml.parse import check
-from sowctl.messages.xml.read import key_reader, read_document, reader
+from sowctl.messages.xml.parse import check_payload
+from sowctl.messages.xml.read import build_key_reader, build_reader, read_document
 from sowctl.messages.xml.tree import XmlDocument, parse_document
-from sowctl.values.fields import Refusal, Row, Slot, Write
+from sowctl.values.fields import FieldWrite, Refusal, Row, Slot
 from sowctl.values.paths import Path
 
 
@@ -40,83 +40,83 @@ class XmlType:
         self.name = "xml" if definition is None else definition.name
         self.max_message = max_message
 
-    def extractor(self, slots: Sequence[Slot]) -> Extractor:
+    def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: one parse per payload."""
-        readers = [reader(slot) for slot in slots]
+        readers = [build_reader(slot) for slot in slots]
         refused: Row = (None,) * len(readers)
 
         def row(payload: bytes) -> Row:
-            root = read_document(sized(payload, self.max_message))
+            root = read_document(require_size(payload, self.max_message))
             return tuple([one(root) for one in readers])
 
         return lambda payloads: read_each(payloads, row, refused)
 
-    def key_texts(self, paths: Sequence[Path]) -> KeyExtractor:
+    def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
         """A reader of the texts of first values, as they stand in the payload."""
-        readers = [key_reader(path) for path in paths]
+        readers = [build_key_reader(path) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
         def texts(payload: bytes) -> KeyTexts:
-            root = read_document(sized(payload, self.max_message))
+            root = read_document(require_size(payload, self.max_message))
             return tuple([one(root) for one in readers])
 
         return lambda payloads: read_each(payloads, texts, refused)
 
-    def check(self, payloads: Sequence[bytes]) -> list[Refusal]:
+    def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable XML."""
-        return read_each(payloads, lambda payload: check(sized(payload, self.max_message)), None)[1]
+        return read_each(payloads, lambda payload: check_payload(require_size(payload, self.max_message)), None)[1]
 
-    def select(self, payload: bytes, select_list: SelectList) -> bytes:
+    def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
         """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
-        from sowctl.messages.xml.write import select
+        from sowctl.messages.xml.write import select_fields
 
         document = self._parse_or_raise(payload)
         if all(include for include, _ in select_list):
             return payload
-        select(document.root, select_list)
-        return document.text()
+        select_fields(document.root, select_list)
+        return document.build_payload()
 
-    def merge(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
+    def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with the fields of ``delta``, merged by path. Raises InputError."""
-        from sowctl.messages.xml.write import merge
+        from sowctl.messages.xml.write import merge_part
 
         old, new = self._parse_or_raise(base, "base"), self._parse_or_raise(delta, "delta")
         # Another root element is another kind of document, with no field in common: it replaces.
         if old.root.name != new.root.name:
             return delta
-        return old.text() if merge(old.root, new.root, set_nulls) else base
+        return old.build_payload() if merge_part(old.root, new.root, set_nulls) else base
 
-    def assign(self, payload: bytes, writes: Sequence[Write]) -> bytes:
+    def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError, UsageError for what XML cannot name."""
-        from sowctl.messages.xml.write import assign
+        from sowctl.messages.xml.write import assign_fields
 
         document = self._parse_or_raise(payload)
-        assign(document.root, writes)
-        return document.text()
+        assign_fields(document.root, writes)
+        return document.build_payload()
 
-    def build(self, fields: Members) -> bytes:
-        """A document of these fields, which must share their first step. Raises as :meth:`assign`."""
-        from sowctl.messages.xml.write import build
+    def build_message(self, fields: Members) -> bytes:
+        """A document of these fields, which must share their first step. Raises as :meth:`assign_fields`."""
+        from sowctl.messages.xml.write import build_document
 
-        return build(fields)
+        return build_document(fields)
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON: attributes as ``@name``, text beside them as ``#text``, repeated elements as an array."""
-        from sowctl.messages.nested.view import base64_line
-        from sowctl.messages.xml.tree import json_line
+        from sowctl.messages.nested.view import format_base64_line
+        from sowctl.messages.xml.tree import format_json_line
 
         try:
-            return json_line(self._parse_payload(payload).root)
+            return format_json_line(self._parse_payload(payload).root)
         except PayloadRefused:
-            return base64_line(payload)
+            return format_base64_line(payload)
 
     members_view = view
 
     def _parse_payload(self, payload: bytes) -> XmlDocument:
-        return parse_document(sized(payload, self.max_message))
+        return parse_document(require_size(payload, self.max_message))
 
     def _parse_or_raise(self, payload: bytes, part: str | None = None) -> XmlDocument:
         try:
             return self._parse_payload(payload)
         except PayloadRefused as problem:
-            raise input_error(problem, part) from None
+            raise build_input_error(problem, part) from None

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE_CODE, Members, SelectList
-from sowctl.messages.directives import PathDirective, directives
+from sowctl.messages.directives import PathDirective, build_directives
 from sowctl.messages.xml.parse import XML_SPACE
-from sowctl.messages.xml.tree import XmlPart, escaped
-from sowctl.values.compare import text_of
-from sowctl.values.fields import SlotValue, Write
+from sowctl.messages.xml.tree import XmlPart, escape_text
+from sowctl.values.fields import FieldWrite, SlotValue
+from sowctl.values.scalars import to_text
 
 _NAME_PATTERN = re.compile(r"[^\W\d][\w.:·-]*")
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
+def merge_part(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
     """Write what ``delta`` has into ``base``, an element of the same name; tells whether something counted.
 
     A single element is merged with a single one: attributes and elements by name; text of its own replaces all
@@ -32,14 +32,14 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
         if set_nulls or value.strip(XML_SPACE):
             _set_attribute(base, name, value)
             changed = True
-    below = delta.elements()
+    below = delta.group_elements()
     # Text of its own makes it a value and no object, so it replaces everything inside.
-    if not delta.blank or (set_nulls and not below and not delta.attributes):
+    if not delta.is_blank or (set_nulls and not below and not delta.attributes):
         base.items, base.texts = delta.items, delta.texts
         return True
     if not below:
         return changed
-    present = base.elements()
+    present = base.group_elements()
     # The base was a value; it becomes an object now and loses its text.
     if not present and any(_has_content(part, set_nulls) for parts in below.values() for part in parts):
         _set_content(base, [])
@@ -49,7 +49,7 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
         # Several elements of one name are an array, and arrays are replaced as a whole.
         if len(parts) == 1 and len(old) == 1:
             # Every pair is merged, also after one has counted: no short cut by ``or``.
-            changed |= merge(old[0], parts[0], set_nulls)
+            changed |= merge_part(old[0], parts[0], set_nulls)
         elif set_nulls or any(_has_content(part, set_nulls) for part in parts):
             news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
     _replace_elements(base, news)
@@ -57,19 +57,19 @@ def merge(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
 
 
 def _has_content(part: XmlPart, set_nulls: bool) -> bool:
-    """Whether an element of a delta says something: not if there is nothing but NULLs in it."""
-    if set_nulls or not part.blank or any(value.strip(XML_SPACE) for value in part.attributes.values()):
+    """Return True if an element of a delta says something: not if it holds nothing but NULLs."""
+    if set_nulls or not part.is_blank or any(value.strip(XML_SPACE) for value in part.attributes.values()):
         return True
     return any(_has_content(item, False) for item in part.items if isinstance(item, XmlPart))
 
 
 def _without_nulls(part: XmlPart) -> XmlPart:
     """A new element as it is added: its own NULLs, unlike those in arrays, are left out."""
-    if not part.blank:
+    if not part.is_blank:
         return part
     # Without its start tag, which is then written anew from the attributes that are left.
     bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(XML_SPACE)})
-    counts = {name: len(parts) for name, parts in part.elements().items()}
+    counts = {name: len(parts) for name, parts in part.group_elements().items()}
     for item in part.items:
         if isinstance(item, XmlPart):
             if counts[item.name] > 1:
@@ -79,7 +79,7 @@ def _without_nulls(part: XmlPart) -> XmlPart:
     return bare
 
 
-def assign(root: XmlPart, writes: Sequence[Write]) -> None:
+def assign_fields(root: XmlPart, writes: Sequence[FieldWrite]) -> None:
     """Write and remove constructed fields, in order."""
     for one in writes:
         if one.remove:
@@ -88,7 +88,7 @@ def assign(root: XmlPart, writes: Sequence[Write]) -> None:
             _write_element(root, one.destination.names, one.value)
 
 
-def build(fields: Members) -> bytes:
+def build_document(fields: Members) -> bytes:
     """A document of these fields, whose first steps must be one and the same."""
     # XML has one root element, which the first step of every path names.
     roots = {names[0] for names, _ in fields}
@@ -101,12 +101,12 @@ def build(fields: Members) -> bytes:
     root = XmlPart(_check_name(roots.pop()), {})
     for names, value in fields:
         _write_element(root, names, value)
-    return b"".join(root.pieces())
+    return b"".join(root.iterate_bytes())
 
 
-def select(document_root: XmlPart, select_list: SelectList) -> None:
+def select_fields(document_root: XmlPart, select_list: SelectList) -> None:
     """Take out what the list leaves out; the root element stays."""
-    rules = directives(select_list)
+    rules = build_directives(select_list)
     include = True if rules.include is None else rules.include
     if not _select_part(document_root, rules.below.get(document_root.name), include):
         document_root.items.clear()
@@ -138,7 +138,7 @@ def _select_part(part: XmlPart, rules: PathDirective | None, include: bool) -> b
             kept.append(item)
     part.items[:] = kept
     # An element that had members and lost them all stays only for a text of its own.
-    return part.is_object or (include and (not had or not part.blank))
+    return part.is_object or (include and (not had or not part.is_blank))
 
 
 def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> None:
@@ -152,12 +152,12 @@ def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> Non
     part = root
     # The last step of an attribute names no element, so the walk ends at the element that has it.
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
-        found = part.elements().get(name, [])
+        found = part.group_elements().get(name, [])
         # An array in the way is replaced by one element, because the path does not say which of them is meant.
         if len(found) != 1:
             new = XmlPart(_check_name(name), {})
             # A value becomes an object: its text goes.
-            if not part.elements():
+            if not part.group_elements():
                 _set_content(part, [])
             _replace_elements(part, {name: [new]})
             found = [new]
@@ -165,14 +165,14 @@ def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> Non
     if names[-1].startswith("@"):
         _set_attribute(part, _check_name(names[-1][1:]), text)
     else:
-        _set_content(part, [escaped(text).encode()] if text else [])
+        _set_content(part, [escape_text(text).encode()] if text else [])
 
 
 def _remove_element(root: XmlPart, names: Sequence[str]) -> None:
     parts = [root] if names[0] == root.name else []
     for name in names[1:-1]:
         # A removal concerns every element of an array on the way.
-        parts = [below for part in parts for below in part.elements().get(name, [])]
+        parts = [below for part in parts for below in part.group_elements().get(name, [])]
     for part in parts:
         if names[-1].startswith("@"):
             if part.attributes.pop(names[-1][1:], None) is not None:
@@ -184,7 +184,7 @@ def _remove_element(root: XmlPart, names: Sequence[str]) -> None:
 
 
 def _xml_text(value: SlotValue) -> str:
-    raw = text_of(value) or b""
+    raw = to_text(value) or b""
     try:
         text = raw.decode()
     except UnicodeDecodeError:

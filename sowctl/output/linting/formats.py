@@ -32,11 +32,11 @@ FORMATS: tuple[LintFormat, ...] = (
     LintFormat("junit", "junit", "as_junit", "a JUnit test report in XML, a suite for each file", whole=True),
     LintFormat("gitlab", "gitlab", "as_gitlab", "a code quality report of GitLab", whole=True),
 )
-NAMES = tuple(line.name for line in FORMATS)
+FORMAT_NAMES = tuple(line.name for line in FORMATS)
 
 
-def renderer(name: str, style: Callable[[str, str], str]) -> Callable[[Iterable[Finding]], Iterable[str]]:
-    """What makes texts of findings, each without a line feed at its end, as they come where the format allows it.
+def make_renderer(name: str, style: Callable[[str, str], str]) -> Callable[[Iterable[Finding]], Iterable[str]]:
+    """Return the function that makes texts of findings without line feeds at their ends, lazily where it can.
 
     ``style`` colours the words of the format text.
     """

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from sowctl.config.rules.table import by_id
+from sowctl.config.rules.table import index_rules
 from sowctl.findings import Finding, Level
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 
 
 def as_junit(findings: Iterable[Finding]) -> str:
@@ -24,7 +24,7 @@ def as_junit(findings: Iterable[Finding]) -> str:
         failures = sum(finding.level >= Level.WARNING for finding in found)
         counts = {"tests": len(found) or 1, "failures": failures, "errors": 0, "skipped": len(found) - failures}
         texts = {name: str(count) for name, count in counts.items()}
-        suite = SubElement(suites, "testsuite", {"name": display(file)} | texts)
+        suite = SubElement(suites, "testsuite", {"name": escape_line(file)} | texts)
         for finding in found:
             _add_case(suite, finding)
         if not found:
@@ -35,17 +35,19 @@ def as_junit(findings: Iterable[Finding]) -> str:
 
 
 def _add_case(suite: Element, finding: Finding) -> None:
-    rule = by_id().get(finding.id)
+    rule = index_rules().get(finding.id)
     title = finding.id if rule is None else f"{finding.id} {rule.title}"
     # The place is a part of the name, because a reader takes cases of one name for one case.
     case = SubElement(
-        suite, "testcase", classname=display(finding.place.file), name=f"{title} {display(str(finding.place))}"
+        suite, "testcase", classname=escape_line(finding.place.file), name=f"{title} {escape_line(str(finding.place))}"
     )
     lines = [f"{finding.place}: {finding.message}", finding.excerpt, finding.hint and f"hint: {finding.hint}"]
-    words = {"message": display(finding.message)}
+    words = {"message": escape_line(finding.message)}
     kind = "skipped"
     if finding.level >= Level.WARNING:
         kind = "failure"
         words["type"] = finding.level.name.lower()
     # Shown as everywhere: XML has no characters for the controls of a terminal.
-    SubElement(case, kind, words).text = "\n".join(display(row) for line in lines if line for row in line.split("\n"))
+    SubElement(case, kind, words).text = "\n".join(
+        escape_line(row) for line in lines if line for row in line.split("\n")
+    )

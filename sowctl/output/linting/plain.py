@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from sowctl.findings import Finding, Level
-from sowctl.output.display import display, display_lines
+from sowctl.output.display import escape_line, escape_lines
 
 Style = Callable[[str, str], str]
 """``(kind, text) -> text``, in colour or not; kinds are error, warning, note and hint."""
@@ -24,14 +24,15 @@ _PLURALS = {
 def as_text(finding: Finding, style: Style) -> str:
     """``file:line:column: error[ID]: message``, the excerpt and the hint, without a line feed at the end."""
     head = f"{finding.level.name.lower()}[{finding.id}]"
-    element = f" {display(finding.place.element)}:" if finding.place.element else ""
+    element = f" {escape_line(finding.place.element)}:" if finding.place.element else ""
     lines = [
-        f"{display(str(finding.place))}:{element} {style(_KINDS[finding.level], head)}: {display(finding.message)}"
+        f"{escape_line(str(finding.place))}:{element} {style(_KINDS[finding.level], head)}: "
+        f"{escape_line(finding.message)}"
     ]
     if finding.excerpt:
-        lines += ["  " + line for line in display_lines(finding.excerpt).split("\n")]
+        lines += ["  " + line for line in escape_lines(finding.excerpt).split("\n")]
     if finding.hint:
-        lines.append(f"  {style('hint', 'hint')}: {display(finding.hint)}")
+        lines.append(f"  {style('hint', 'hint')}: {escape_line(finding.hint)}")
     return "\n".join(lines)
 
 
@@ -49,13 +50,13 @@ class FindingCounter:
     def __init__(self) -> None:
         self.counts: Counter[Level] = Counter()
 
-    def through(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def count_findings(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Pass the findings on, each counted."""
         for finding in findings:
             self.counts[finding.level] += 1
             yield finding
 
-    def by_name(self) -> dict[str, int]:
+    def count_by_name(self) -> dict[str, int]:
         """The counts, zeros too: errors, warnings, notes."""
         notes = self.counts[Level.INFO] + self.counts[Level.ADVICE]
         return {"errors": self.counts[Level.ERROR], "warnings": self.counts[Level.WARNING], "notes": notes}

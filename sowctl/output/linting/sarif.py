@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sowctl.config.rules.pages import page_of
+from sowctl.config.rules.pages import find_page
 from sowctl.config.rules.rule import Rule
-from sowctl.config.rules.table import by_id
+from sowctl.config.rules.table import index_rules
 from sowctl.findings import Finding, Level
 from sowctl.version import VERSION
 
-SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note", Level.ADVICE: "note"}
 
 
 def as_sarif(findings: Iterable[Finding]) -> str:
     """The whole log as JSON, ASCII only. Columns count characters; files keep the names that they were given by."""
     found = list(findings)
-    rules = {rule.id: rule for rule in by_id().values() if any(finding.id == rule.id for finding in found)}
+    rules = {rule.id: rule for rule in index_rules().values() if any(finding.id == rule.id for finding in found)}
     numbers = {rule: number for number, rule in enumerate(rules)}
     run = {
         "tool": {
@@ -30,11 +30,11 @@ def as_sarif(findings: Iterable[Finding]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result_object(finding, numbers) for finding in found],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
+    return json.dumps({"$schema": SCHEMA_URL, "version": "2.1.0", "runs": [run]}, indent=1)
 
 
 def _rule_object(rule: Rule) -> dict[str, Any]:
-    page = page_of(rule)
+    page = find_page(rule)
     what, why, instead = (text.replace("``", "`") for text in (page.what, page.why, page.instead))
     return {
         "id": rule.id,

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.engine.bulk.staging import staging
-from sowctl.engine.upkeep.searching.entries import EntryBatch, EntryRecord
+from sowctl.engine.bulk.staging import hold_staging_area
+from sowctl.engine.maintenance.journal_search.entries import EntryBatch, EntryRecord
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
-from sowctl.output.ndjson import json_values
-from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, write_rows, write_state
-from sowctl.spark.jobs.outputs.place import Output, Written
+from sowctl.output.ndjson import encode_values
+from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column_name, write_rows, write_state
+from sowctl.spark.jobs.outputs.output_spec import Output, WriteTotals
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import require_sight
-from sowctl.spark.jobs.state import parts_of, state_of
-from sowctl.spark.jobs.tasks import TaskRows, gaps_of, tell_gaps
+from sowctl.spark.jobs.state import list_parts, plan_state
+from sowctl.spark.jobs.tasks import TaskRows, create_gap_accumulator, report_gaps
+from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.paths import parse_path
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path as FieldPath
 
 
-class ExportedEntries(Struct, frozen=True):
-    """Which journal entries to export: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
+class ExportSelection(Struct, frozen=True):
+    """Selection of journal entries: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
 
     topics: tuple[tuple[str, str], ...] = ()
     from_txid: int = 1
@@ -52,11 +52,11 @@ class ExportedEntries(Struct, frozen=True):
     """Of the topics named here, with their types, only these logical topics."""
 
     @property
-    def narrowed(self) -> tuple[tuple[str, str], ...]:
+    def filtered_topics(self) -> tuple[tuple[str, str], ...]:
         """The topics of which only some logical topics are wanted."""
         return tuple(dict.fromkeys(one[:2] for one in self.logical))
 
-    def of(self, topics: Sequence[TopicConfig]) -> ExportedEntries:
+    def with_topics(self, topics: Sequence[TopicConfig]) -> ExportSelection:
         """A copy with these bounds for some topics, or logical topics."""
         refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
         # A Pattern topic that is named as a whole counts more than its logical topics that are named beside it.
@@ -65,11 +65,11 @@ class ExportedEntries(Struct, frozen=True):
         logical = tuple((*ref, name) for *ref, name in names if name is not None and tuple(ref) not in whole)
         return replace(self, topics=refs, logical=cast(tuple[tuple[str, str, str], ...], logical))
 
-    def wants(self, entry: Entry) -> bool:
-        """Whether an entry is among them."""
+    def includes_entry(self, entry: Entry) -> bool:
+        """Return whether an entry belongs to the selection."""
         return (
             (not self.topics or entry.topic in self.topics)
-            and (entry.topic not in self.narrowed or (*entry.topic, _logical(entry)) in self.logical)
+            and (entry.topic not in self.filtered_topics or (*entry.topic, _logical(entry)) in self.logical)
             and entry.txid >= self.from_txid
             and (self.to_txid is None or entry.txid <= self.to_txid)
             and (self.from_time is None or entry.time >= self.from_time)
@@ -90,28 +90,32 @@ def export(
 
     Raises what reading raises, RefusedError ``SOW-SPK-064`` where the output exists, UsageError.
     """
-    from sowctl.engine.topics.positions import definition_of
+    from sowctl.engine.topics.positions import build_definition
 
     started = monotonic()
     output.check()
     assert instance.config is not None
-    report = JobReport("export", tuple(topic.label for topic in topics), output.shown)
+    report = JobReport("export", tuple(topic.label for topic in topics), output.label)
     if output.kind == "sow" and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a .sow file has the records of one topic", hint="export the topics one by one")
-    if output.table is not None and len(topics) != 1:
+    if output.table_name is not None and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a table has the records of one topic", hint="export the topics one by one")
     for topic in topics:
-        place = output if len(topics) == 1 else replace(output, path=output.below(f"_topic={_escaped(topic.label)}"))
+        place = (
+            output
+            if len(topics) == 1
+            else replace(output, path=output.join_path(f"_topic={_escape_name(topic.label)}"))
+        )
         # The ending that told the format is that of the whole output, and the directories of topics have none.
         place = replace(place, format=output.kind)
-        with staging(instance, topic, directory=staging_directory) as area:
-            seen = require_sight(spark, instance, area.place)
+        with hold_staging_area(instance, topic, directory=staging_directory) as area:
+            seen = require_visibility(spark, instance, area.place)
             if output.kind == "sow":
-                parts = parts_of(spark, instance, topic, None, area.place, seen)
-                definition = definition_of(instance.config.name, topic)
+                parts = list_parts(spark, instance, topic, None, area.place, seen)
+                definition = build_definition(instance.config.name, topic)
                 written = write_store(spark, instance, parts, place, definition, area.place)
             else:
-                found = state_of(spark, instance, topic, None, area.place, seen)
+                found = plan_state(spark, instance, topic, None, area.place, seen)
                 written = write_state(spark, instance, topic, found, place)
         _count(report, written)
     report.details["format"] = output.kind
@@ -122,7 +126,7 @@ def export(
 def export_journal(
     spark: SparkSession,
     instance: Instance,
-    entries: ExportedEntries,
+    entries: ExportSelection,
     output: Output,
     *,
     monotonic: Callable[[], float] = time.monotonic,
@@ -138,15 +142,15 @@ def export_journal(
         raise UsageError(
             "SOW-SPK-065", "a .sow file has records, not journal entries", hint="use sowctl pipeline snapshot"
         )
-    require_sight(spark, instance)
+    require_visibility(spark, instance)
     origin = Origin(instance.config, None, None, None, instance.now)
-    told = gaps_of(spark)
+    told = create_gap_accumulator(spark)
     lines = output.kind == "ndjson"
     rows = _lines(spark, origin, entries, told) if lines else _columns(spark, origin, entries, output)
-    written = write_rows(rows, output, f"export {output.shown}")
-    tell_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
+    written = write_rows(rows, output, f"export {output.label}")
+    report_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
     names = tuple(dict.fromkeys(name for name, _ in entries.topics))
-    report = JobReport("export", names, output.shown)
+    report = JobReport("export", names, output.label)
     _count(report, written)
     report.details["format"] = output.kind
     report.seconds = monotonic() - started
@@ -157,17 +161,17 @@ def _logical(entry: Entry) -> str:
     return (entry.logical_topic or b"").decode("utf-8", "replace")
 
 
-LINE = "_payload_bytes BIGINT, value BINARY, _topic STRING, _operation STRING"
+LINE_COLUMNS = "_payload_bytes BIGINT, value BINARY, _topic STRING, _operation STRING"
 
 
-def _count(report: JobReport, written: Written) -> None:
+def _count(report: JobReport, written: WriteTotals) -> None:
     report.records += written.records
     report.read = report.records
     report.bytes += written.bytes
     report.partitions += written.partitions
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     """A topic's name as a directory's."""
     from urllib.parse import quote
 
@@ -175,20 +179,20 @@ def _escaped(name: str) -> str:
     return quote(name, safe=" ")
 
 
-def _lines(spark: SparkSession, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> TaskRows[Any]:
+def _lines(spark: SparkSession, origin: Origin, entries: ExportSelection, told: Accumulator[Any]) -> TaskRows[Any]:
     """Entries as envelopes, one a line."""
     from sowctl.engine.topics.positions import open_log
 
     # The end is fixed here, so that entries that are written meanwhile belong to no task.
-    with open_log(origin.instance(), whole=True) as log:
+    with open_log(origin.build_instance(), whole=True) as log:
         parts = plan_stretches(log, entries.from_txid - 1, entries.to_txid, None)
-    return TaskRows(spark, parts, _Lines(origin, entries, told), LINE)
+    return TaskRows(spark, parts, _Lines(origin, entries, told), LINE_COLUMNS)
 
 
 class _Lines:
     """Turns the entries of a stretch into lines, on an executor."""
 
-    def __init__(self, origin: Origin, entries: ExportedEntries, told: Accumulator[Any]) -> None:
+    def __init__(self, origin: Origin, entries: ExportSelection, told: Accumulator[Any]) -> None:
         self.origin = origin
         self.entries = entries
         self.told = told
@@ -196,11 +200,11 @@ class _Lines:
     def __call__(self, part: PlannedStretch) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
-        instance = self.origin.instance()
+        instance = self.origin.build_instance()
         with open_journal(self.origin, task=part) as log:
             log.on_gap = lambda gap: self.told.add([gap])
-            for block in part.blocks(log, 0, part.until):
-                rows = [_line(instance, entry) for entry in block.entries() if self.entries.wants(entry)]
+            for block in part.read_blocks(log, 0, part.until):
+                rows = [_line(instance, entry) for entry in block.iter_entries() if self.entries.includes_entry(entry)]
                 if rows:
                     sizes, lines, names, operations = zip(*rows, strict=True)
                     columns = [pa.array(sizes, pa.int64()), pa.array(lines, pa.binary()), pa.array(names)]
@@ -212,22 +216,22 @@ class _Lines:
 def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     name, message_type = entry.topic
     try:
-        kind = instance.type_of(message_type)
+        kind = instance.find_message_type(message_type)
     except ConfigError:
         # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
-        kind = instance.type_of("binary")
-    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, instance.publisher, data=True)])
-    return len(entry.payload), json_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
+        kind = instance.find_message_type("binary")
+    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, instance.publisher_id, data=True)])
+    return len(entry.payload), encode_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 
-def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, output: Output) -> TaskRows[Any]:
+def _columns(spark: SparkSession, origin: Origin, entries: ExportSelection, output: Output) -> TaskRows[Any]:
     """Entries with the columns of the data source."""
     from pyspark.sql.types import StructType
 
     from sowctl.spark.reading.bounds import NumberRange
     from sowctl.spark.reading.journalbatches import JournalQuery
     from sowctl.spark.reading.journalreader import JournalReader
-    from sowctl.spark.schema import JOURNAL_COLUMNS, ddl
+    from sowctl.spark.schema import JOURNAL_COLUMNS, build_ddl
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))
     name, kind = entries.topics[0] if len(entries.topics) == 1 else (None, None)
@@ -235,18 +239,18 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportedEntries, outp
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
     # All columns, those that are left out by default among them: an export is to lose nothing.
-    columns = ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
+    columns = build_ddl(JOURNAL_COLUMNS, tuple(JOURNAL_COLUMNS), None)
     txids, times = NumberRange(entries.from_txid, entries.to_txid), NumberRange(entries.from_time, entries.to_time)
     query = JournalQuery(origin, name, kind, txids=txids, times=times)
     reader = JournalReader(query, cast(StructType, StructType.fromDDL(columns)))
-    made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{name_of(path)}` STRING" for path in paths)
+    made = f"_payload_bytes BIGINT, {columns}" + "".join(f", `{format_column_name(path)}` STRING" for path in paths)
     return TaskRows(spark, reader.partitions(), _Columns(reader, entries, paths), made)
 
 
 class _Columns:
     """Reads the entries of a partition and adds what the output needs besides, on an executor."""
 
-    def __init__(self, reader: JournalReader, entries: ExportedEntries, paths: tuple[FieldPath, ...]) -> None:
+    def __init__(self, reader: JournalReader, entries: ExportSelection, paths: tuple[FieldPath, ...]) -> None:
         self.reader = reader
         self.entries = entries
         self.paths = paths
@@ -257,20 +261,20 @@ class _Columns:
 
         texts = None
         if self.paths and self.reader.query.message_type is not None:
-            kind = self.reader.query.origin.instance().type_of(self.reader.query.message_type)
-            texts = kind.key_texts(self.paths)
+            kind = self.reader.query.origin.build_instance().find_message_type(self.reader.query.message_type)
+            texts = kind.build_key_extractor(self.paths)
         for batch in self.reader.read(partition):
-            batch = _chosen(batch, self.entries)
+            batch = _select_entries(batch, self.entries)
             payload = batch.column("payload")
             sizes = pc.fill_null(pc.binary_length(payload), 0).cast(pa.int64())
             columns, names = [sizes, *batch.columns], ["_payload_bytes", *batch.schema.names]
             if texts is not None:
-                columns += field_texts(texts, payload, len(self.paths))
-                names += map(name_of, self.paths)
+                columns += build_text_columns(texts, payload, len(self.paths))
+                names += map(format_column_name, self.paths)
             yield pa.RecordBatch.from_arrays(columns, names)
 
 
-def _chosen(batch: pyarrow.RecordBatch, entries: ExportedEntries) -> pyarrow.RecordBatch:
+def _select_entries(batch: pyarrow.RecordBatch, entries: ExportSelection) -> pyarrow.RecordBatch:
     """The entries of the topics, and logical topics, that are wanted: a reader takes one topic or all."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -281,7 +285,7 @@ def _chosen(batch: pyarrow.RecordBatch, entries: ExportedEntries) -> pyarrow.Rec
     wanted = []
     if len(entries.topics) > 1:
         wanted.append(reduce(pc.or_, [of(*ref) for ref in entries.topics]))
-    for ref in entries.narrowed:
+    for ref in entries.filtered_topics:
         meant = pa.array([one[2] for one in entries.logical if one[:2] == ref], pa.string())
         wanted.append(pc.or_(pc.invert(of(*ref)), pc.is_in(batch.column("_logical_topic"), meant)))
     return batch.filter(reduce(pc.and_, wanted)) if wanted else batch

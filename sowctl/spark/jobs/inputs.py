@@ -14,20 +14,20 @@ from msgspec.structs import replace
 
 from sowctl.engine.reports import Rejected
 from sowctl.errors import DamageError, MissingError
-from sowctl.journal.compressed import Unpacker
-from sowctl.remote.place import is_file_url, url_of
-from sowctl.spark.paths import is_remote, local_path
+from sowctl.journal.decompression import StreamDecompressor
+from sowctl.remote.place import is_file_url, parse_url
+from sowctl.spark.paths import is_remote, parse_local_path
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.frames import FrameReader
 
-SCAN = 1 << 16
-READ = 1 << 14
+SCAN_BYTES = 1 << 16
+READ_CHUNK_BYTES = 1 << 14
 """Bytes of a packed file at a time: little, because what comes out of it may be thousands of times as much."""
-PACKED = (".gz", ".zst")
+COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
-def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
+def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
     """The files of paths and patterns, in their order, those of a pattern or a directory by name.
 
     ``through_door``: URLs are looked at here; otherwise Spark does that when it reads.
@@ -35,9 +35,9 @@ def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
     found: list[str] = []
     for path in paths:
         if is_remote(path):
-            found += _there(path) if through_door else [path]
+            found += _list_url_files(path) if through_door else [path]
             continue
-        plain = str(local_path(path)) if is_file_url(path) else path
+        plain = str(parse_local_path(path)) if is_file_url(path) else path
         if Path(plain).is_file():
             found.append(plain)
             continue
@@ -56,17 +56,17 @@ def expanded(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
     return found
 
 
-def _there(url: str) -> list[str]:
+def _list_url_files(url: str) -> list[str]:
     """The files that a URL means, as URLs: one file, those of a directory, or those of a pattern."""
-    from sowctl.remote.opening import listed, size_of
+    from sowctl.remote.remote_files import find_size, list_files
 
-    place = url_of(url)
+    place = parse_url(url)
     wild = next((at for at, part in enumerate(place.path.split("/")) if set(part) & set("*?[")), None)
-    if wild is None and size_of(place) is not None:
+    if wild is None and find_size(place) is not None:
         return [url]
     parts = place.path.split("/")
     root = place if wild is None else replace(place, path="/".join(parts[:wild]))
-    some = [one.place for one in listed(root, below=wild is not None)]
+    some = [one.place for one in list_files(root, below=wild is not None)]
     if wild is not None:
         some = [one for one in some if fnmatchcase(one.path, place.path) and one.path.count("/") == len(parts) - 1]
     some = [one for one in some if one.name[0] not in "._"]
@@ -86,60 +86,60 @@ class InputSplit(Struct, frozen=True):
     packed: bool = False
 
 
-def cut(files: Sequence[str], size: int) -> Iterator[InputSplit]:
+def split_files(files: Sequence[str], size: int) -> Iterator[InputSplit]:
     """The files in splits of about ``size`` bytes; packed ones are not cut."""
     for number, path in enumerate(files):
         total = _size(path)
-        packed = is_packed(path)
+        packed = is_compressed(path)
         count = 1 if packed else max(1, -(-total // size))
         # Each split begins where the one before ends, so that no byte is read twice or left out, whatever the rounding.
         for start, stop in pairwise(total * step // count for step in range(count + 1)):
             yield InputSplit(path if is_remote(path) else str(Path(path).absolute()), number, start, stop, packed)
 
 
-def is_packed(path: str) -> bool:
-    """Whether a file is one of gzip or zstd, by its name."""
-    return Path(url_of(path).name if is_remote(path) else path).suffix.lower() in PACKED
+def is_compressed(path: str) -> bool:
+    """Return whether a file is one of gzip or zstd, by its name."""
+    return Path(parse_url(path).name if is_remote(path) else path).suffix.lower() in COMPRESSED_SUFFIXES
 
 
-def uncut(splits: Sequence[InputSplit], size: int) -> list[str]:
+def find_large_compressed(splits: Sequence[InputSplit], size: int) -> list[str]:
     """The packed files that are larger than a split: the beginning of each has to be unpacked before the rest."""
-    return [shown(split.path) for split in splits if split.packed and split.stop > size]
+    return [format_path(split.path) for split in splits if split.packed and split.stop > size]
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """A file as people are told of it: a URL without what is secret in it."""
-    return str(url_of(path)) if is_remote(path) else path
+    return str(parse_url(path)) if is_remote(path) else path
 
 
 def _size(path: str) -> int:
     if not is_remote(path):
         return Path(path).stat().st_size
-    from sowctl.remote.opening import size_of
-    from sowctl.remote.trouble import no_such_file
+    from sowctl.remote.remote_errors import build_missing_file_error
+    from sowctl.remote.remote_files import find_size
 
-    size = size_of(url_of(path))
+    size = find_size(parse_url(path))
     if size is None:
-        raise no_such_file(url_of(path))
+        raise build_missing_file_error(parse_url(path))
     return size
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     """A file as a binary stream with places, wherever it lies."""
     if not is_remote(path):
         return Path(path).open("rb")
-    from sowctl.remote.opening import RemoteStream
+    from sowctl.remote.remote_files import RemoteStream
 
-    return RemoteStream(url_of(path))
+    return RemoteStream(parse_url(path))
 
 
-def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
+def read_lines(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
     """The messages of a split with their offsets, blank lines, and lines that are none."""
     from sowctl.messages.framing.frames import FrameReader
 
-    with _opened(split.path) as file:
+    with _open_file(split.path) as file:
         if split.packed:
-            yield from _lines(FrameReader(cast(Any, _Unpacked(file, split.path)), "lines"), split.path, 0, 0)
+            yield from _lines(FrameReader(cast(Any, _UnpackedStream(file, split.path)), "lines"), split.path, 0, 0)
             return
         # a piece that is not the first begins with the line break before it, which counts as a blank line
         start = _line_break(file, split.start - 1) if split.start else 0
@@ -150,18 +150,19 @@ def lines_of(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, l
         # A line belongs to the split in which its first byte lies. Both edges are moved by the same rule, from one byte
         # before the edge to the next line break, so neighbours agree without knowing of each other.
         file.seek(start)
-        reader = FrameReader(cast(Any, _Bounded(file, stop - start)), "lines")
+        reader = FrameReader(cast(Any, _BoundedStream(file, stop - start)), "lines")
         yield from _lines(reader, split.path, start, extra)
 
 
 def _lines(
     reader: FrameReader, path: str, start: int, extra: int
 ) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
-    """What a reader finds, which begins at ``start``; ``extra`` blank lines belong to the split before it."""
+    """Read lines from ``start``; ``extra`` blank lines belong to the split before it."""
     for chunk in reader:
         positions = [start + offset for offset in chunk.places[1]]
         refused = [
-            Rejected(shown(path), 0, start + one.offset, one.code, one.message, one.payload) for one in chunk.refused
+            Rejected(format_path(path), 0, start + one.offset, one.code, one.message, one.payload)
+            for one in chunk.refused
         ]
         blank = chunk.blank
         if extra and blank:
@@ -173,7 +174,7 @@ def _lines(
 def _line_break(file: Any, at: int) -> int:
     """The offset of the first line break at or behind ``at``; the end of the file where there is none."""
     file.seek(at)
-    while data := file.read(SCAN):
+    while data := file.read(SCAN_BYTES):
         found = data.find(b"\n")
         if found >= 0:
             return at + int(found)
@@ -181,7 +182,7 @@ def _line_break(file: Any, at: int) -> int:
     return at
 
 
-class _Bounded:
+class _BoundedStream:
     """A part of an open file as a stream."""
 
     def __init__(self, file: Any, size: int) -> None:
@@ -195,12 +196,12 @@ class _Bounded:
         return data
 
 
-class _Unpacked:
-    """What a packed file holds, as a stream. Raises DamageError ``SOW-SPK-154``."""
+class _UnpackedStream:
+    """Content of a packed file as a stream. Raises DamageError ``SOW-SPK-154``."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file, self._path = file, path
-        self._unpacker = Unpacker(Path(path.lower()))
+        self._unpacker = StreamDecompressor(Path(path.lower()))
         self._content: Iterator[bytes] = iter(())
         self._rest = b""
 
@@ -215,12 +216,12 @@ class _Unpacked:
                 # It may be empty before the end: then the next one is asked for.
                 self._rest = piece
                 continue
-            raw = self._file.read(READ)
+            raw = self._file.read(READ_CHUNK_BYTES)
             if not raw:
-                if not self._unpacker.is_between:
+                if not self._unpacker.is_between_streams:
                     raise self._damage("it ends too early")
                 return b""
-            self._content = self._unpacker.feed(raw)
+            self._content = self._unpacker.decompress(raw)
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 
@@ -228,6 +229,6 @@ class _Unpacked:
         return DamageError(
             "SOW-SPK-154",
             f"cannot decompress the file: {why}",
-            place=shown(self._path),
+            place=format_path(self._path),
             hint="check the file with gzip -t or zstd -t; nothing was loaded",
         )

@@ -19,20 +19,27 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import Staged, StagePlan, staging
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import CommitReport, Rejected
-from sowctl.engine.writing.rejects import reject_line
+from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import UsageError
-from sowctl.remote.place import Place, url_of
-from sowctl.spark.jobs.inputs import PACKED, InputSplit, cut, expanded, lines_of, uncut
-from sowctl.spark.jobs.outputs.delivery import brought, hadoop_knows
+from sowctl.remote.place import Place, parse_url
+from sowctl.spark.jobs.inputs import (
+    COMPRESSED_SUFFIXES,
+    InputSplit,
+    expand_paths,
+    find_large_compressed,
+    read_lines,
+    split_files,
+)
+from sowctl.spark.jobs.outputs.delivery import fetch_files, hadoop_supports
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import require_sight
-from sowctl.spark.jobs.tasks import attempt, describe, run, worked_frame
-from sowctl.spark.paths import is_remote, local_path
+from sowctl.spark.jobs.tasks import collect_frame, describe_stages, format_attempt_name, run_tasks
+from sowctl.spark.jobs.visibility import require_visibility
+from sowctl.spark.paths import is_remote, parse_local_path
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,16 +50,20 @@ if TYPE_CHECKING:
 
 Format = Literal["ndjson", "csv", "parquet", "orc"]
 FORMATS: tuple[str, ...] = ("ndjson", "csv", "parquet", "orc")
-ENDINGS = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv", ".parquet": "parquet"} | {
-    ".orc": "orc"
-}
+FORMATS_BY_SUFFIX = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".csv": "csv",
+    ".parquet": "parquet",
+} | {".orc": "orc"}
 SPLIT_BYTES = 32 << 20
-PAYLOAD = "payload"
+PAYLOAD_COLUMN = "payload"
 _FILE, _BLOCK = "__file", "__block"
 
 
 class LoadOptions(Struct, frozen=True):
-    """What to load and how. ``format`` None: told by the files' endings. ``reader`` are options of Spark's reader for
+    """Options of a load. ``format`` None: told by the files' endings. ``reader`` are options of Spark's reader for
     CSV, Parquet and ORC. ``rejects``: a file for refused messages. ``publish`` says what becomes of bad messages, and
     times, keys and publisher; with ``client``, ``sequence`` is the number of the whole load: a repeat is a no-op."""
 
@@ -64,7 +75,7 @@ class LoadOptions(Struct, frozen=True):
     split_bytes: int = SPLIT_BYTES
 
 
-DEFAULTS = LoadOptions()
+DEFAULT_OPTIONS = LoadOptions()
 
 
 def load(
@@ -72,7 +83,7 @@ def load(
     instance: Instance,
     topic: TopicConfig,
     paths: Sequence[str],
-    options: LoadOptions = DEFAULTS,
+    options: LoadOptions = DEFAULT_OPTIONS,
     *,
     staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
@@ -83,58 +94,58 @@ def load(
     """
     started = monotonic()
     # What Hadoop does not know is read through the door of this program.
-    ours = any(is_remote(path) and not hadoop_knows(spark, path) for path in paths)
-    files = expanded(paths, through_door=ours)
+    ours = any(is_remote(path) and not hadoop_supports(spark, path) for path in paths)
+    files = expand_paths(paths, through_door=ours)
     kind = options.format or _kind_of(files)
     report = JobReport("load", (topic.name,))
     # With a base path, Spark reads these columns from the names of the directories; its options have no letter case.
     has_base = any(name.lower() == "basepath" for name in options.reader)
-    if kind != "ndjson" and not has_base and (partitions := partition_columns(files)):
+    if kind != "ndjson" and not has_base and (partitions := list_partition_columns(files)):
         instance.notify(
             f"the columns of partition directories are not loaded: {', '.join(partitions)}; to "
             "load them, give the directory above them as --reader basePath=DIR"
         )
-    with staging(instance, topic, directory=staging_directory) as area:
-        require_sight(spark, instance, area.place)
-        plan = area.plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
+    with hold_staging_area(instance, topic, directory=staging_directory) as area:
+        require_visibility(spark, instance, area.place)
+        plan = area.build_plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
-            splits = list(cut(files, options.split_bytes))
-            for file in (whole := uncut(splits, options.split_bytes)):
+            splits = list(split_files(files, options.split_bytes))
+            for file in (whole := find_large_compressed(splits, options.split_bytes)):
                 instance.notify(f"{file} is compressed and cannot be split: one task reads the whole file")
             if whole:
                 report.details["uncut"] = whole
-            done = run(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
+            done = run_tasks(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
-            here = brought(spark, files, area) if ours else files
+            here = fetch_files(spark, files, area) if ours else files
             if not ours:
-                files = _named_by_spark(spark, files)
+                files = _list_spark_files(spark, files)
             done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}")
         late: list[Rejected] = []
         try:
             # Nothing is in the topic before this line, which publishes everything or nothing.
-            made = commit(
+            made = commit_run(
                 area,
                 plan,
                 done,
                 publisher=_publisher(options.publish),
-                sources=[str(url_of(file)) if is_remote(file) else file for file in files],
+                sources=[str(parse_url(file)) if is_remote(file) else file for file in files],
                 on_reject=late.append,
             )
         finally:
             # In ``finally``: the refused messages are kept also where the commit fails because of them.
             if options.rejects is not None:
                 _keep_rejects(Path(options.rejects), area.directory, done, late)
-    return _told(report, made, len(done), monotonic() - started)
+    return _fill_report(report, made, len(done), monotonic() - started)
 
 
-def partition_columns(files: Sequence[str]) -> list[str]:
+def list_partition_columns(files: Sequence[str]) -> list[str]:
     """The names of columns that the directories of files give, as ``day`` of ``day=2026-01-01``."""
     parts = (part for file in files for part in file.split("/")[:-1])
     return list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part.strip("=")))
 
 
-def _told(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
+def _fill_report(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
     report.read, report.records, report.bytes = made.messages, made.published, made.bytes
     report.rejected, report.partitions, report.seconds = made.rejected, partitions, seconds
     report.already_expired = made.already_expired
@@ -154,46 +165,46 @@ def _publisher(options: PublishOptions) -> tuple[str, int] | None:
 
 
 def _kind_of(files: Sequence[str]) -> str:
-    names = [url_of(file).name if is_remote(file) else file for file in files]
+    names = [parse_url(file).name if is_remote(file) else file for file in files]
     # The ending of a packed file stands before that of its packing.
-    plain = [Path(name).stem if Path(name).suffix.lower() in PACKED else name for name in names]
-    kinds = {ENDINGS.get(Path(name).suffix.lower()) for name in plain}
+    plain = [Path(name).stem if Path(name).suffix.lower() in COMPRESSED_SUFFIXES else name for name in names]
+    kinds = {FORMATS_BY_SUFFIX.get(Path(name).suffix.lower()) for name in plain}
     if len(kinds) == 1 and None not in kinds:
         return cast(str, kinds.pop())
     raise UsageError("SOW-SPK-042", "the names of the files do not show their format", hint="add --input-format")
 
 
-def stage_lines(plan: StagePlan, split: InputSplit) -> Staged:
+def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
     """Stage the lines of one split (on an executor)."""
-    with StageTask(plan, attempt()) as task:
-        for payloads, positions, blank, refused in lines_of(split):
+    with StageTask(plan, format_attempt_name()) as task:
+        for payloads, positions, blank, refused in read_lines(split):
             task.count_blank(blank)
             for one in refused:
-                task.refuse(one, split.number)
-            task.add(payloads, split.number, positions, source=split.path)
+                task.note_rejected(one, split.number)
+            task.add_messages(payloads, split.number, positions, source=split.path)
         return task.finish()
 
 
 def _stage_rows(
     spark: SparkSession, files: Sequence[str], kind: str, plan: StagePlan, reader: Mapping[str, str], what: str
-) -> list[Staged]:
+) -> list[StagedAttempt]:
     """Stage rows that Spark reads."""
     from pyspark.sql import functions as f
 
     # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
-    numbers = _number_files(_named_by_spark(spark, files))
+    numbers = _number_files(_list_spark_files(spark, files))
     if kind == "ndjson":
         # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
         frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
-        frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD), "_metadata")
+        frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD_COLUMN), "_metadata")
     else:
         frame = spark.read.format(kind).options(**given).load(list(map(_path_of, files))).select("*", "_metadata")
     frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
-    describe(spark, what)
+    describe_stages(spark, what)
     stage = _RowStage(plan, numbers, verbatim=kind == "ndjson")
-    return worked_frame(frame, stage)
+    return collect_frame(frame, stage)
 
 
 def _number_files(files: Sequence[str]) -> dict[str, int]:
@@ -210,7 +221,7 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
     return numbers
 
 
-def _named_by_spark(spark: SparkSession, files: Sequence[str]) -> list[str]:
+def _list_spark_files(spark: SparkSession, files: Sequence[str]) -> list[str]:
     """The files as Spark names them: of a directory or a pattern at a URL, which Spark reads itself, each by name."""
     return [
         name for file in files for name in (sorted(spark.read.text(file).inputFiles()) if is_remote(file) else [file])
@@ -225,7 +236,7 @@ def _path_of(text: str) -> str:
     """
     if is_remote(text):
         return text
-    path = local_path(text)
+    path = parse_local_path(text)
     return str(path.parent.resolve() / path.name)
 
 
@@ -237,12 +248,12 @@ class _RowStage:
         self.numbers = numbers
         self.verbatim = verbatim
 
-    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Staged]:
+    def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[StagedAttempt]:
         from sowctl.spark.jobs.messages import MessageBuilder
 
         builder = MessageBuilder(self.plan)
         counts: dict[tuple[str, int], int] = {}
-        with StageTask(self.plan, attempt()) as task:
+        with StageTask(self.plan, format_attempt_name()) as task:
             for batch in batches:
                 for path, block, part in _runs(batch):
                     # Batches of one block may come in several parts; rows go on counting where the last part ended.
@@ -271,10 +282,10 @@ class _RowStage:
     def _add(
         self, task: StageTask, builder: Any, part: pyarrow.RecordBatch, number: int, positions: range, path: str
     ) -> None:
-        payloads, envelopes, refused = builder.messages(part)
+        payloads, envelopes, refused = builder.build_messages(part)
         kept = [place for place, payload in enumerate(payloads) if payload is not None]
         for place, code, message in refused:
-            task.refuse(Rejected(path, 0, positions[place], code, message, None), number)
+            task.note_rejected(Rejected(path, 0, positions[place], code, message, None), number)
         chosen = [payloads[place] for place in kept]
         if self.verbatim:
             blank = [place for place, payload in zip(kept, chosen, strict=True) if not payload.strip(b" \t\r")]
@@ -283,7 +294,7 @@ class _RowStage:
             # As the reader of local lines has it: CR LF ends a line like LF, and a line of white space is no message.
             chosen = [payloads[place].removesuffix(b"\r") for place in kept]
         some = None if envelopes is None else [envelopes[place] for place in kept]
-        task.add(chosen, number, [positions[place] for place in kept], envelopes=some, source=path)
+        task.add_messages(chosen, number, [positions[place] for place in kept], envelopes=some, source=path)
 
 
 def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.RecordBatch]]:
@@ -302,11 +313,11 @@ def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.Record
             yield files.dictionary[int(codes[start])].as_py(), int(blocks[start]), rest.slice(start, stop - start)
 
 
-def _keep_rejects(path: Path, directory: Path, done: Sequence[Staged], late: Sequence[Rejected]) -> None:
+def _keep_rejects(path: Path, directory: Path, done: Sequence[StagedAttempt], late: Sequence[Rejected]) -> None:
     """Append what the winning attempts refused, in the order of the input, and what the commit did."""
     # Attempts that did not win may have left files of refused messages, too; only the names that came back are read.
     names = [one.rejects for one in sorted(done, key=lambda one: one.first) if one.rejects is not None]
     with path.open("ab") as file:
         for name in names:
             file.write((directory / name).read_bytes())
-        file.write(b"".join(map(reject_line, late)))
+        file.write(b"".join(map(format_reject_line, late)))

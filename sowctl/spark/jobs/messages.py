@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sowctl.arrow.build import root_of
-from sowctl.arrow.rowmessages import MessageMaker, TextCell, struct_array, text_reader
+from sowctl.arrow.message_encoder import find_root
+from sowctl.arrow.rowmessages import MessageMaker, TextCell, build_struct_array, build_text_reader
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.spark.catalog import is_mark
-from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD, STORE_COLUMNS
-from sowctl.spark.writing.encoding import variant_of
+from sowctl.spark.catalog import is_mark_column
+from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD_COLUMN, STORE_COLUMNS
+from sowctl.spark.writing.row_encoder import decode_variant
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.bulk.staging import StagePlan
 
-OWN = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD}
+OWN_COLUMNS = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD_COLUMN}
 """Columns of our own data sets that are no fields of a message."""
 
 
@@ -28,11 +28,11 @@ class MessageBuilder:
 
     def __init__(self, plan: StagePlan) -> None:
         self._plan = plan
-        self._kind = Instance(plan.config).type_of(plan.topic.message_type)
+        self._kind = Instance(plan.config).find_message_type(plan.topic.message_type)
         self._by_user = plan.topic.key_mode == "user"
-        self._root = root_of(plan.topic)
+        self._root = find_root(plan.topic)
 
-    def messages(
+    def build_messages(
         self, batch: pyarrow.RecordBatch
     ) -> tuple[list[bytes | None], list[Envelope] | None, list[tuple[int, str, str]]]:
         """Payloads (None: refused), envelopes where rows bring keys or correlation ids, and refusals."""
@@ -40,32 +40,32 @@ class MessageBuilder:
 
         names = batch.schema.names
         refused: list[tuple[int, str, str]] = []
-        if PAYLOAD in names and not t.is_nested(batch.schema.field(PAYLOAD).type):
-            column = batch.column(PAYLOAD).to_pylist()
+        if PAYLOAD_COLUMN in names and not t.is_nested(batch.schema.field(PAYLOAD_COLUMN).type):
+            column = batch.column(PAYLOAD_COLUMN).to_pylist()
             payloads = [text.encode() if isinstance(text, str) else text for text in column]
             refused = [
                 (place, "SOW-SPK-043", "its payload is null") for place, one in enumerate(payloads) if one is None
             ]
         else:
-            payloads = self._built(batch, refused)
+            payloads = self._build_payloads(batch, refused)
         return payloads, self._envelopes(batch, payloads, refused), refused
 
-    def _built(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
+    def _build_payloads(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
         # Columns that an export has added are metadata, and would otherwise become fields of the messages.
-        fields = [name for name in batch.schema.names if name not in OWN and not is_mark(name)]
+        fields = [name for name in batch.schema.names if name not in OWN_COLUMNS and not is_mark_column(name)]
         if not self._kind.constructible:
             raise UsageError(
                 "SOW-SPK-044",
                 f"messages of type {self._kind.name} cannot be constructed from columns",
-                hint=f"provide the message of each row in a column {PAYLOAD}",
+                hint=f"provide the message of each row in a column {PAYLOAD_COLUMN}",
             )
-        if fields == [PAYLOAD]:  # a struct, as export --fields writes it: its members are the fields
-            rows = batch.column(PAYLOAD)
+        if fields == [PAYLOAD_COLUMN]:  # a struct, as export --fields writes it: its members are the fields
+            rows = batch.column(PAYLOAD_COLUMN)
         else:
-            rows = struct_array(batch, fields)
-        maker = MessageMaker(list(rows.type), self._kind, self._root, variant_of)
+            rows = build_struct_array(batch, fields)
+        maker = MessageMaker(list(rows.type), self._kind, self._root, decode_variant)
         found: list[bytes | None] = []
-        for place, made in enumerate(maker.messages(rows, null_is_empty=True)):
+        for place, made in enumerate(maker.encode_rows(rows, null_is_empty=True)):
             # One row that makes no message is refused like a bad line of a file; whether that ends the load is for the
             # commit to say.
             if isinstance(made, Exception):
@@ -86,7 +86,7 @@ class MessageBuilder:
         if not wanted:
             return None
         texts: dict[str | None, list[TextCell]] = {
-            name: text_reader(batch.schema.field(name))(batch.column(name)) for name in wanted
+            name: build_text_reader(batch.schema.field(name))(batch.column(name)) for name in wanted
         }
         nothing: list[TextCell] = [None] * batch.num_rows
         found = []

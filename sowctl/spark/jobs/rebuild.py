@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from sowctl.engine.bulk.staging import staging
-from sowctl.engine.fold.folding import EntrySpan, RecordCheck, append_sorted
-from sowctl.engine.fold.rebuild import CheckOf, Rebuilt, assemble
+from sowctl.engine.bulk.staging import hold_staging_area
+from sowctl.engine.fold.journal_fold import EntrySpan, RecordCheck, append_sorted
+from sowctl.engine.fold.rebuild import RebuildResult, RecordCheckFactory, assemble_store
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.topics.positions import definition_of, open_log
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.topics.positions import build_definition, open_log
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.errors import RefusedError, UsageError
-from sowctl.remote.place import Place, place_of
-from sowctl.spark.jobs.folds.folding import FoldResult, fold
-from sowctl.spark.jobs.folds.gathering import GatheredFold, gather, gathers
-from sowctl.spark.jobs.folds.pairfiles import missing, read_pairs
-from sowctl.spark.jobs.folds.sampling import PickedKeys
+from sowctl.remote.place import Place, parse_place
+from sowctl.spark.jobs.folds.distributed_fold import FoldResult, prepare_fold
+from sowctl.spark.jobs.folds.key_sample import KeySampler
+from sowctl.spark.jobs.folds.pairfiles import build_missing_error, read_pairs
+from sowctl.spark.jobs.folds.two_pass_fold import TwoPassFold, can_gather, gather_records
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import require_sight
-from sowctl.spark.jobs.tasks import attempt, run
+from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
+from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.jvm.masters import is_local
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading.journalplan import tell_uncut
-from sowctl.store.builder import build
+from sowctl.spark.reading.journalplan import warn_unsplittable
+from sowctl.store.builder import build_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.builder import StoreBuilder
 
-DEFAULTS = ReplayOptions()
-APART_BYTES = 8 << 20
+DEFAULT_OPTIONS = ReplayOptions()
+MIN_SEPARATE_BYTES = 8 << 20
 """Values of several topics from which on each is put into its file by a task of its own."""
 
 
@@ -51,7 +51,7 @@ def rebuild(
     spark: SparkSession,
     instance: Instance,
     topics: Sequence[TopicConfig],
-    options: ReplayOptions = DEFAULTS,
+    options: ReplayOptions = DEFAULT_OPTIONS,
     *,
     staging_directory: Place | None = None,
     monotonic: Callable[[], float] = time.monotonic,
@@ -73,37 +73,37 @@ def rebuild(
     report = JobReport("rebuild", tuple(topic.name for topic in topics), options.into)
     chosen = replace(options, rebuild=True)
     if not wanted:
-        report.details["topics"] = [asdict(one) for one in replay(instance, topics, chosen)]
+        report.details["topics"] = [asdict(one) for one in replay_topics(instance, topics, chosen)]
         return report
     # Refusals come before Spark has read anything: the dry run checks all that replay would.
-    replay(instance, wanted, replace(chosen, dry_run=True))
-    directory = place_of(options.journal) if options.journal is not None else None
-    with staging(instance, wanted[0], directory=staging_directory) as area:
-        seen = require_sight(spark, instance, area.place).journal
+    replay_topics(instance, wanted, replace(chosen, dry_run=True))
+    directory = parse_place(options.journal) if options.journal is not None else None
+    with hold_staging_area(instance, wanted[0], directory=staging_directory) as area:
+        seen = require_visibility(spark, instance, area.place).journal
         with open_log(instance, directory=directory, whole=True) as log:
-            last = log.last_txid()
+            last = log.read_last_txid()
             # The end is fixed before the fold: entries that are written meanwhile belong to no task.
             until = min(last, options.until_txid) if options.until_txid is not None else last
-            tell_uncut(instance, log)
-            result: FoldResult | GatheredFold
+            warn_unsplittable(instance, log)
+            result: FoldResult | TwoPassFold
             here = area.shared is None and is_local(spark.sparkContext.master or "")
             # Tasks of a gathering read parts of each other's files, anywhere in them: that takes a file system.
-            if area.shared is None and gathers(log, wanted, until):
-                result = gather(spark, log, wanted, area.directory, until=until, at=options.until_time)
+            if area.shared is None and can_gather(log, wanted, until):
+                result = gather_records(spark, log, wanted, area.directory, until=until, at=options.until_time)
             else:
-                folded = fold(spark, log, wanted, until=until, at=options.until_time, seen=seen, marked=True)
-                result = folded.files(area.place)
+                folded = prepare_fold(spark, log, wanted, until=until, at=options.until_time, seen=seen, marked=True)
+                result = folded.write_files(area.place)
             # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
             # it is to lie.
             made: Sequence[str] = ()
-            if here and len(wanted) > 1 and result.bytes > APART_BYTES:
+            if here and len(wanted) > 1 and result.bytes > MIN_SEPARATE_BYTES:
                 origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
-                made = run(spark, range(len(wanted)), filler, what="fill the stores")
+                made = run_tasks(spark, range(len(wanted)), filler, what="fill the stores")
         places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
         put = partial(_put, result, places, area.place, until, options.until_time, made)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
-        told = replay(instance, topics, chosen, fold=put)
+        told = replay_topics(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
     report.read = sum(result.entries)
     report.records = sum(one.records for one in told)
@@ -114,7 +114,7 @@ def rebuild(
 
 
 def _put(
-    result: FoldResult | GatheredFold,
+    result: FoldResult | TwoPassFold,
     places: dict[tuple[str, str], int],
     directory: Place,
     end: int,
@@ -127,8 +127,8 @@ def _put(
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
-    check_of: CheckOf | None = None,
-) -> list[Rebuilt]:
+    check_of: RecordCheckFactory | None = None,
+) -> list[RebuildResult]:
     """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.Fold`."""
     done = []
     for topic in topics:
@@ -139,8 +139,8 @@ def _put(
                 # The task that filled it has made the same check of its records.
                 path = Path(made[place])
                 if not path.exists():
-                    raise missing(path)
-                builder.take(path)
+                    raise build_missing_error(path)
+                builder.take_over_file(path)
             else:
                 _append(builder, check, result, place, directory)
             return result.entries[place], result.latest[place], result.last_txid[place]
@@ -148,8 +148,8 @@ def _put(
         span = EntrySpan(0, end, moment)
         # Replay says that records are looked at. Here they come in another order, of which the same ones are picked,
         # by this process: what the types of messages are read from may lie on its machine alone.
-        picked = partial(PickedKeys, instance, sample=result.sample) if check_of is not None else None
-        done.append(assemble(instance, log, topic, span, writer=writer, fill=fill, check_of=picked))
+        picked = partial(KeySampler, instance, sample=result.sample) if check_of is not None else None
+        done.append(assemble_store(instance, log, topic, span, writer=writer, fill=fill, check_of=picked))
     return done
 
 
@@ -163,7 +163,7 @@ class _Filler:
         self,
         origin: Origin,
         topics: tuple[TopicConfig, ...],
-        result: FoldResult | GatheredFold,
+        result: FoldResult | TwoPassFold,
         directory: Path,
         lineage: bytes,
         end: int,
@@ -172,40 +172,40 @@ class _Filler:
         self.directory, self.lineage, self.end = directory, lineage, end
 
     def __call__(self, place: int) -> str:
-        instance, topic = self.origin.instance(), self.topics[place]
+        instance, topic = self.origin.build_instance(), self.topics[place]
         assert instance.config is not None
-        path = self.directory / f"store-{place}-{attempt()}"
-        with build(
+        path = self.directory / f"store-{place}-{format_attempt_name()}"
+        with build_store(
             path,
-            definition_of(instance.config.name, topic),
+            build_definition(instance.config.name, topic),
             seam=instance.seam,
             now=instance.now,
             lineage=self.lineage,
             applied=self.end,
             command=instance.holder,
         ) as builder:
-            check = PickedKeys(instance, topic, self.result.sample)
+            check = KeySampler(instance, topic, self.result.sample)
             _append(builder, check, self.result, place, self.directory)
             try:
                 check.finish()
             except RefusedError:
                 # The topics before this one are to be put in place, as a replay would have done.
                 return ""
-            builder.leave(path)
+            builder.hand_over_file(path)
         return str(path)
 
 
 def _append(
-    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | GatheredFold, place: int, directory: Place
+    builder: StoreBuilder, check: RecordCheck | None, result: FoldResult | TwoPassFold, place: int, directory: Place
 ) -> None:
     """The folded records of a topic, and versions, in key order, as the builder wants them."""
-    if isinstance(result, GatheredFold):
-        pairs = result.records(place)
-        append_sorted(builder, pairs if check is None else check.watching(pairs))
+    if isinstance(result, TwoPassFold):
+        pairs = result.read_records(place)
+        append_sorted(builder, pairs if check is None else check.watch_parts(pairs))
         return
     for one in result.files[place]:
         pairs = read_pairs(directory / one.records)
-        append_sorted(builder, pairs if check is None else check.watching(pairs))
+        append_sorted(builder, pairs if check is None else check.watch_parts(pairs))
         if one.versions:
             for keys, values in read_pairs(directory / one.versions):
                 builder.append_versions(list(zip(keys, values, strict=True)))

@@ -1,4 +1,4 @@
-"""What a job did, as a value; and what a command shows of it: how far it is, Spark's own errors in plain words."""
+"""Report of a job as a value; its progress, and Spark's own errors in plain words, for a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sowctl.errors import StorageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERY = 0.3
+POLL_INTERVAL_SECONDS = 0.3
 """Seconds between two looks."""
 
 
@@ -39,8 +39,8 @@ class JobReport(Struct):
 
 
 @contextmanager
-def in_plain_words() -> Iterator[None]:
-    """What Spark itself cannot do is a StorageError ``SOW-SPK-070`` with the first line that it says."""
+def translate_spark_errors() -> Iterator[None]:
+    """Raise errors of Spark itself as StorageError ``SOW-SPK-070`` with the first line that it says."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
     from pyspark.errors import PySparkException
 
@@ -54,7 +54,7 @@ def in_plain_words() -> Iterator[None]:
 
 
 @contextmanager
-def watched(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
+def watch_progress(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
     """Call ``tell(done, all)`` now and then with the tasks of the stages under way, from Spark's status tracker."""
     done = threading.Event()
     # A thread of its own, because the main one waits for Spark until the work is done.
@@ -69,7 +69,7 @@ def watched(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[N
 
 def _watch(spark: SparkSession, tell: Callable[[int, int], None], done: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    while not done.wait(EVERY):
+    while not done.wait(POLL_INTERVAL_SECONDS):
         try:
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         except Exception:

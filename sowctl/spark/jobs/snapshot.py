@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sowctl.engine.bulk.staging import staging
-from sowctl.engine.topics.positions import definition_of
+from sowctl.engine.bulk.staging import hold_staging_area
+from sowctl.engine.topics.positions import build_definition
 from sowctl.spark.jobs.outputs.datasets import write_state
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import require_sight
-from sowctl.spark.jobs.state import parts_of, state_of
+from sowctl.spark.jobs.state import list_parts, plan_state
+from sowctl.spark.jobs.visibility import require_visibility
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,16 +42,16 @@ def snapshot(
     # Before the fold, which may take long: an output that exists would refuse all of it.
     output.check()
     assert instance.config is not None
-    with staging(instance, topic, directory=staging_directory) as area:
-        seen = require_sight(spark, instance, area.place)
+    with hold_staging_area(instance, topic, directory=staging_directory) as area:
+        seen = require_visibility(spark, instance, area.place)
         if output.kind == "sow":
-            parts = parts_of(spark, instance, topic, at, area.place, seen)
-            definition = definition_of(instance.config.name, topic)
+            parts = list_parts(spark, instance, topic, at, area.place, seen)
+            definition = build_definition(instance.config.name, topic)
             written = write_store(spark, instance, parts, output, definition, area.place)
         else:
-            found = state_of(spark, instance, topic, at, area.place, seen)
+            found = plan_state(spark, instance, topic, at, area.place, seen)
             written = write_state(spark, instance, topic, found, output)
-    report = JobReport("snapshot", (topic.label,), output.shown, written.records, written.records, written.bytes)
+    report = JobReport("snapshot", (topic.label,), output.label, written.records, written.records, written.bytes)
     report.partitions = written.partitions
     report.details["format"] = output.kind
     report.seconds = monotonic() - started

@@ -1,8 +1,8 @@
 """The state of a topic, now or at an instant, in parts that tasks read apart (for the jobs).
 
-How an instant is answered is decided by :func:`sowctl.engine.sources.past.way_at`: from the store where nothing has
-changed since, from retained versions, or by folding the journals, which is done on Spark; so is the present state of a
-topic whose store is missing. All parts together are the records in key order.
+How an instant is answered is decided by :func:`sowctl.engine.sources.past.plan_past_state`: from the store where
+nothing has changed since, from retained versions, or by folding the journals, which is done on Spark; so is the present
+state of a topic whose store is missing. All parts together are the records in key order.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.sources.logical import chosen
-from sowctl.engine.sources.past import Means, way_at
-from sowctl.engine.sources.recovery import missing_start
+from sowctl.engine.sources.logical_topics import build_logical_filter
+from sowctl.engine.sources.past import StateOrigin, plan_past_state
+from sowctl.engine.sources.recovery import find_rebuild_start
 from sowctl.engine.sources.source import Pairs
-from sowctl.engine.topics.expiration import expires, unexpired
+from sowctl.engine.topics.expiration import can_expire, find_unexpired
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.snapshot import snapshot_file
-from sowctl.identity.keyspace import bounds
+from sowctl.engine.verbs.snapshot import write_snapshot
+from sowctl.identity.keyspace import compute_part_bounds
 from sowctl.remote.place import Place
-from sowctl.spark.jobs.folds.folding import Fold, fold
+from sowctl.spark.jobs.folds.distributed_fold import Fold, prepare_fold
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
-from sowctl.spark.jobs.sight import Sight
+from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading.journalplan import tell_uncut
-from sowctl.spark.reading.positions import PlannedState, open_planned, plan_position, ranged
+from sowctl.spark.reading.journalplan import warn_unsplittable
+from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position, read_range
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 RECORDS_PER_PART = 100_000
-PARTS = 1000
+MAX_PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
-READ = 1000
-ALL = Sight()
+BATCH_RECORDS = 1000
+ALL_VISIBLE = FileVisibility()
 
 
 class RangePart(Struct, frozen=True):
@@ -59,28 +59,27 @@ class RangePart(Struct, frozen=True):
     low: bytes | None
     high: bytes | None
 
-    def pairs(self) -> Iterator[Pairs]:
+    def iterate_pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order. Raises what reading raises, LockedError where the topic has moved."""
-        with closing(open_planned(self.origin, self.position, self.at)) as source:
-            yield from ranged(source, self.origin, READ, self.low, self.high)
+        with closing(open_planned_source(self.origin, self.position, self.at)) as source:
+            yield from read_range(source, self.origin, BATCH_RECORDS, self.low, self.high)
 
 
-class Shown(DescribedStruct, frozen=True):
-    """Which records of a fold are meant: without those that had expired by ``at``; ``logical`` says which logical
-    topics of a Pattern topic."""
+class FoldSelection(DescribedStruct, frozen=True):
+    """Selection of a fold's records: none that had expired by ``at``; ``logical`` topics of a Pattern topic."""
 
     expiration: Expiration
     at: int
     logical: Logical | None = None
 
-    def of(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
+    def filter_pairs(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
         """Keys and stored values of those that are meant."""
-        choose = chosen(self.logical) if self.logical is not None else None
+        choose = build_logical_filter(self.logical) if self.logical is not None else None
         for keys, values in parts:
             if choose is not None:
                 keys, values = choose((keys, values))
-            if expires(self.expiration):
-                kept = unexpired(values, self.at)
+            if can_expire(self.expiration):
+                kept = find_unexpired(values, self.at)
                 keys, values = [keys[place] for place in kept], [values[place] for place in kept]
             if keys:
                 yield keys, values
@@ -90,23 +89,23 @@ class FoldedPart(Struct, frozen=True):
     """The records of a key range in a file that a fold or the driver has left, as far as they are ``shown``."""
 
     place: Place
-    shown: Shown | None
+    shown: FoldSelection | None
 
-    def pairs(self) -> Iterator[Pairs]:
+    def iterate_pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order."""
         found = read_pairs(self.place)
-        return found if self.shown is None else self.shown.of(found)
+        return found if self.shown is None else self.shown.filter_pairs(found)
 
 
 class PairsPart(Struct, frozen=True):
     """Records on their way from a fold to what reads them, as far as they are ``shown``."""
 
-    shown: Shown
+    shown: FoldSelection
     held: Pairs
 
-    def pairs(self) -> Iterator[Pairs]:
+    def iterate_pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order."""
-        return self.shown.of([self.held])
+        return self.shown.filter_pairs([self.held])
 
 
 Part = RangePart | FoldedPart
@@ -120,85 +119,87 @@ class FoldedState(DescribedStruct):
     """
 
     fold: Fold
-    shown: Shown
+    shown: FoldSelection
 
-    def files(self, directory: Place) -> list[FoldedPart]:
+    def write_files(self, directory: Place) -> list[FoldedPart]:
         """Parts in files in ``directory``, which may be read several times."""
-        found = self.fold.files(directory)
+        found = self.fold.write_files(directory)
         return [FoldedPart(directory / one.records, self.shown) for one in found.files[0]]
 
-    def streamed(self) -> RDD[PairsPart] | None:
+    def stream_parts(self) -> RDD[PairsPart] | None:
         """Parts that no file holds, in key order; None for no record at all."""
-        return self.fold.records(partial(PairsPart, self.shown))
+        return self.fold.map_records(partial(PairsPart, self.shown))
 
-    def told(self) -> None:
+    def report_gaps(self) -> None:
         """Name the gaps that the fold has come upon."""
-        self.fold.tell()
+        self.fold.report_gaps()
 
 
-def parts_of(
+def list_parts(
     spark: SparkSession,
     instance: Instance,
     topic: TopicConfig,
     at: int | None,
     directory: Place,
-    seen: Sight = ALL,
+    seen: FileVisibility = ALL_VISIBLE,
 ) -> Sequence[Part]:
     """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
 
     Raises what reading the present or the past raises.
     """
-    found = state_of(spark, instance, topic, at, directory, seen)
-    return found.files(directory) if isinstance(found, FoldedState) else found
+    found = plan_state(spark, instance, topic, at, directory, seen)
+    return found.write_files(directory) if isinstance(found, FoldedState) else found
 
 
-def state_of(
+def plan_state(
     spark: SparkSession,
     instance: Instance,
     topic: TopicConfig,
     at: int | None,
     directory: Place,
-    seen: Sight = ALL,
+    seen: FileVisibility = ALL_VISIBLE,
 ) -> Sequence[Part] | FoldedState:
-    """As :func:`parts_of`; a state that has to be folded is planned, and folded when a result of it is asked for."""
+    """As :func:`list_parts`; a state that has to be folded is planned, and folded when a result of it is asked for."""
     found = _state(spark, instance, topic, at, directory, seen)
     if isinstance(found, FoldedState) or seen.stores:
         return found
-    return _handed(found, directory)
+    return _hand_parts(found, directory)
 
 
 def _state(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: Sight
+    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: FileVisibility
 ) -> Sequence[Part] | FoldedState:
     now = instance.now
     with ExitStack() as held:
         if at is None:
             return _present(spark, instance, topic, held, seen)
         # The same decision that a query in one process makes, so that both show the same state or the same refusal.
-        way = way_at(instance, topic.whole, at, held)
+        way = plan_past_state(instance, topic.whole_topic, at, held)
         # The present store shows the state at that instant, so nothing has to be folded.
-        if way.means is Means.PRESENT and way.current.path is not None:
+        if way.means is StateOrigin.PRESENT and way.current.path is not None:
             return _ranges(instance, topic, None, way.clock)
-        if way.means is Means.VERSIONS and way.current.path is not None:
+        if way.means is StateOrigin.VERSIONS and way.current.path is not None:
             # The store's versions answer, of each range by themselves.
             return _ranges(instance, topic, at, now)
-        if way.means is Means.EMPTY:
+        if way.means is StateOrigin.EMPTY:
             return _ranges(instance, topic, at, now, several=False)
-        if way.means is not Means.FOLD:
-            return _copied(instance, topic, at, directory)
+        if way.means is not StateOrigin.FOLD:
+            return _copy_state(instance, topic, at, directory)
         assert way.log is not None
-        tell_uncut(instance, way.log)
+        warn_unsplittable(instance, way.log)
         # Fixed here, so that all tasks fold the same entries.
-        until = way.log.last_txid()
-        done = fold(spark, way.log, [topic.whole], after=way.after, until=until, at=way.at, seen=seen.journal)
-    return FoldedState(done, Shown(topic.expiration, way.clock, topic.logical))
+        until = way.log.read_last_txid()
+        done = prepare_fold(
+            spark, way.log, [topic.whole_topic], after=way.after, until=until, at=way.at, seen=seen.journal
+        )
+    return FoldedState(done, FoldSelection(topic.expiration, way.clock, topic.logical))
 
 
-def _copied(instance: Instance, topic: TopicConfig, at: int, directory: Place) -> Sequence[Part]:
+def _copy_state(instance: Instance, topic: TopicConfig, at: int, directory: Place) -> Sequence[Part]:
     """A state that is made once, here, and read in ranges: every task would have to make all of it."""
 
     def ranges(path: Path) -> Sequence[Part]:
-        snapshot_file(instance, Target(topic=topic), at, path)
+        write_snapshot(instance, Target(topic=topic), at, path)
         return _ranges_of(Origin(instance.config, None, path, None, instance.now), None)
 
     name = f"state-{topic.message_type}-{at}.sow"
@@ -206,10 +207,10 @@ def _copied(instance: Instance, topic: TopicConfig, at: int, directory: Place) -
         return ranges(directory / name)
     # A store is read where it can be mapped into memory.
     with tempfile.TemporaryDirectory(prefix="sowctl-state-") as own:
-        return _handed(ranges(Path(own) / name), directory)
+        return _hand_parts(ranges(Path(own) / name), directory)
 
 
-def _handed(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
+def _hand_parts(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
     """Parts that executors do not see, read by the driver into files that they do."""
     handed = []
     for part in parts:
@@ -218,26 +219,26 @@ def _handed(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
             handed.append(part)
             continue
         place = directory / f"handed-{os.urandom(8).hex()}"
-        write_pairs(place, part.pairs())
+        write_pairs(place, part.iterate_pairs())
         handed.append(FoldedPart(place, None))
     return handed
 
 
 def _present(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: Sight
+    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: FileVisibility
 ) -> Sequence[Part] | FoldedState:
     """The present state: of a topic whose store is missing, out of the journals, as readers in one process have it."""
-    whole = topic.whole
+    whole = topic.whole_topic
     if (whole.file is not None and whole.file.exists()) or not whole.journalled or not has_log(instance):
         return _ranges(instance, topic, None, instance.now)
     log = held.enter_context(open_log(instance, whole=True))
-    tell_uncut(instance, log)
-    after = missing_start(instance, whole, log)
+    warn_unsplittable(instance, log)
+    after = find_rebuild_start(instance, whole, log)
     # Versions are no part of the present state.
-    done = fold(
-        spark, log, [replace(whole, history=None)], after=after, until=log.last_txid(), at=None, seen=seen.journal
+    done = prepare_fold(
+        spark, log, [replace(whole, history=None)], after=after, until=log.read_last_txid(), at=None, seen=seen.journal
     )
-    return FoldedState(done, Shown(topic.expiration, instance.now, topic.logical))
+    return FoldedState(done, FoldSelection(topic.expiration, instance.now, topic.logical))
 
 
 def _ranges(
@@ -248,5 +249,5 @@ def _ranges(
 
 def _ranges_of(origin: Origin, at: int | None, *, several: bool = True) -> Sequence[Part]:
     position = plan_position(origin)
-    count = min(position.records // RECORDS_PER_PART + 1, PARTS) if position is not None and several else 1
-    return [RangePart(origin, position, at, low, high) for low, high in bounds(count)]
+    count = min(position.records // RECORDS_PER_PART + 1, MAX_PARTS) if position is not None and several else 1
+    return [RangePart(origin, position, at, low, high) for low, high in compute_part_bounds(count)]

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
-from sowctl.described import DescribedStruct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.remote.place import RemotePath
-from sowctl.spark.errors import translated
-from sowctl.spark.jobs.outputs.datasets import field_texts, name_of, portable
+from sowctl.spark.errors import translate_errors
+from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column_name, freeze_instance
 from sowctl.spark.jobs.outputs.lakes import is_table, require_lake
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import map_batches
+from sowctl.structs import DescribedStruct
 from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Struct, frozen=True):
-    """How far a stream is: what it has dealt with since it began, and how far it is behind its journal's end.
+    """Progress of a stream: what it has dealt with since it began, and its distance to its journal's end.
 
     Of the entries that were ``read``, ``records`` were written, with ``bytes`` of payload. ``behind`` are the entries
     of the journal, of all topics, that no batch has read yet, ``bytes_behind`` their bytes as stored.
@@ -51,7 +51,7 @@ class Progress(Struct, frozen=True):
     bytes_behind: int = 0
 
 
-class ShownEntry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry that is shown. A deletion has no payload; ``topic`` is the logical one where there is one, ``sow_key``
     None of a topic without keys."""
 
@@ -62,25 +62,28 @@ class ShownEntry(NamedTuple):
     sow_key: int | None
 
 
-Show = Callable[[list[ShownEntry]], None]
+Show = Callable[[list[StreamEntry]], None]
 """Takes entries, some at a time, in txid order."""
-SHOWN = 4096
+SHOW_BATCH_ROWS = 4096
 """Rows that are shown at a time."""
-SHOWN_PARTITION = "4MB"
+SHOW_PARTITION_SIZE = "4MB"
 """About how much of the journal, as stored, the driver holds at once to show it: a partition."""
-LOOK = 0.2
+POLL_INTERVAL_SECONDS = 0.2
 """Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
-STARTS = 3
+MAX_START_ATTEMPTS = 3
 """How often a query is started before its end is an error, where that was Spark's impatience."""
-LATE = "failed to connect back"
+LATE_START_TEXT = "failed to connect back"
 """Of Spark's words where the Python process of a source took more than ten seconds to start, on a busy machine."""
-SEEN = "sowctl"
+METRIC_NAME = "sowctl"
 """The name of what is counted while a batch is written."""
-COLUMNS = "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
+STREAM_COLUMNS = (
+    "payload,_operation,_sow_key,_txid,_timestamp,_expiration,_topic,_logical_topic,_user_key,_correlation_id"
+)
 
 
 class StreamOptions(DescribedStruct, frozen=True):
-    """What to follow and how. Exactly one of ``output`` (a directory of files), ``into`` and ``show``.
+    """Options of a stream: its source, its bounds and its target. Exactly one of ``output`` (a directory of files),
+    ``into`` and ``show``.
 
     ``format`` is parquet, delta or iceberg; ``partition_by`` are columns, ``_date`` (the day of ``_timestamp``) among
     them, and, of one topic, paths of fields, whose values make directories of the output.
@@ -132,21 +135,21 @@ def stream(
         frame = _read(spark, instance, topic, options).where(f.col("_logical_topic") == topic.logical_name)
     else:
         frame = _read(spark, instance, topic, options)
-    counts = _Showing(options.show) if options.show is not None else None
+    counts = _EntryForwarder(options.show) if options.show is not None else None
     seen = _Totals(tell)
-    for more in reversed(range(STARTS)):
+    for more in reversed(range(MAX_START_ATTEMPTS)):
         query = _write(frame, instance, topic, options, counts)
         try:
             _follow(query, seen, stop)
             break
         except Exception as error:
             # What writes knows its place by the checkpoint; what is shown must not be shown twice.
-            if not more or LATE not in str(error) or (counts is not None and counts.totals() != (0, 0)):
+            if not more or LATE_START_TEXT not in str(error) or (counts is not None and counts.read_totals() != (0, 0)):
                 raise
     names = (topic.label,) if topic is not None else ()
     report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
     report.read = seen.read
-    report.records, report.bytes = counts.totals() if counts is not None else (seen.records, seen.bytes)
+    report.records, report.bytes = counts.read_totals() if counts is not None else (seen.records, seen.bytes)
     report.partitions = seen.batches
     report.details = {"batches": seen.batches, "behind": seen.behind, "bytes_behind": seen.bytes_behind}
     report.seconds = monotonic() - started
@@ -156,17 +159,17 @@ def stream(
 def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> None:
     """Wait for the end of a query, or until ``stop`` says so. Raises what ended it."""
     try:
-        with translated():
+        with translate_errors():
             # Waiting in pieces, so that a request to stop is seen and progress is counted before Spark forgets it.
-            while not query.awaitTermination(cast(int, LOOK)):
-                seen.note(query)
+            while not query.awaitTermination(cast(int, POLL_INTERVAL_SECONDS)):
+                seen.add_progress(query)
                 if stop():
                     query.stop()
                     break
     finally:
         if query.isActive:
             query.stop()
-    seen.note(query)
+    seen.add_progress(query)
 
 
 def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions) -> None:
@@ -187,8 +190,8 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
     if topic is None and any(text.startswith("/") for text in options.partition_by):
         raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
     for text in options.partition_by:
-        if not text.startswith("/") and text not in ("_date", *COLUMNS.split(",")[1:]):
-            hint = "use a path such as /region, _date, or " + ", ".join(COLUMNS.split(",")[1:])
+        if not text.startswith("/") and text not in ("_date", *STREAM_COLUMNS.split(",")[1:]):
+            hint = "use a path such as /region, _date, or " + ", ".join(STREAM_COLUMNS.split(",")[1:])
             raise UsageError("SOW-SPK-065", f"unknown partition column {text!r}", hint=hint)
     # A stream into the topic that it follows would feed itself without end.
     if options.into is not None and (topic is None or topic == options.into):
@@ -210,7 +213,7 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     if instance.log.archive_directory is not None:
         archive = instance.log.archive_directory
         reader = reader.option("archive", archive.url if isinstance(archive, RemotePath) else str(archive))
-    reader = reader.option("columns", COLUMNS).option("start", "latest" if options.latest else "earliest")
+    reader = reader.option("columns", STREAM_COLUMNS).option("start", "latest" if options.latest else "earliest")
     reader = reader.option("operation", _operation(topic, options))
     if topic is not None:
         reader = reader.option("topic", topic.name).option("messageType", topic.message_type)
@@ -219,7 +222,7 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     if options.max_bytes is not None:
         reader = reader.option("maxBytesPerTrigger", options.max_bytes)
     if options.show is not None:
-        reader = reader.option("partitionBytes", SHOWN_PARTITION)
+        reader = reader.option("partitionBytes", SHOW_PARTITION_SIZE)
     return reader.load()
 
 
@@ -233,22 +236,26 @@ def _operation(topic: TopicConfig | None, options: StreamOptions) -> str:
 
 
 def _write(
-    frame: DataFrame, instance: Instance, topic: TopicConfig | None, options: StreamOptions, showing: _Showing | None
+    frame: DataFrame,
+    instance: Instance,
+    topic: TopicConfig | None,
+    options: StreamOptions,
+    showing: _EntryForwarder | None,
 ) -> StreamingQuery:
     from pyspark.sql import functions as f
 
     writer: DataStreamWriter
-    names = [name_of(parse_path(text)) if text.startswith("/") else text for text in options.partition_by]
+    names = [format_column_name(parse_path(text)) if text.startswith("/") else text for text in options.partition_by]
     if topic is not None and (paths := tuple(parse_path(one) for one in options.partition_by if one.startswith("/"))):
         types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
-        made = types + "".join(f", `{name_of(path)}` STRING" for path in paths)
-        frame = map_batches(frame, _FieldColumns(portable(instance), topic.message_type, paths), made)
+        made = types + "".join(f", `{format_column_name(path)}` STRING" for path in paths)
+        frame = map_batches(frame, _FieldColumns(freeze_instance(instance), topic.message_type, paths), made)
     if "_date" in names:
         frame = frame.withColumn("_date", f.to_date("_timestamp"))
     if showing is None:
         # Counted while the batch is written: a second pass over the data only to count would double the work.
         size = f.coalesce(f.sum(f.length("payload")), f.lit(0))
-        frame = frame.observe(SEEN, f.count(f.lit(1)).alias("records"), size.alias("bytes"))
+        frame = frame.observe(METRIC_NAME, f.count(f.lit(1)).alias("records"), size.alias("bytes"))
     if options.into is not None:
         assert instance.config is not None
         assert options.client is not None
@@ -276,7 +283,7 @@ def _write(
     elif options.interval is not None:
         writer = writer.trigger(processingTime=options.interval)
     writer = writer.outputMode("append")
-    with translated():
+    with translate_errors():
         if options.output is not None and is_table(options.format, options.output):
             return writer.toTable(options.output)
         return writer.start()
@@ -293,22 +300,22 @@ class _FieldColumns:
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
-        texts = self.instance.type_of(self.message_type).key_texts(self.paths)
+        texts = self.instance.find_message_type(self.message_type).build_key_extractor(self.paths)
         for batch in batches:
-            more = field_texts(texts, batch.column("payload"), len(self.paths))
-            names = [*batch.schema.names, *map(name_of, self.paths)]
+            more = build_text_columns(texts, batch.column("payload"), len(self.paths))
+            names = [*batch.schema.names, *map(format_column_name, self.paths)]
             yield pa.RecordBatch.from_arrays([*batch.columns, *more], names)
 
 
-class _Showing:
+class _EntryForwarder:
     """Hands every batch on, on the driver."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
         self._records = self._bytes = 0
 
-    def totals(self) -> tuple[int, int]:
-        """How many entries and bytes of payload were handed on."""
+    def read_totals(self) -> tuple[int, int]:
+        """Return how many entries and bytes of payload were handed on."""
         return self._records, self._bytes
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -316,9 +323,9 @@ class _Showing:
         # holds one of them at a time
         columns = "_operation", "payload", "_txid", "coalesce(_logical_topic, _topic)", "_sow_key"
         rows = batch.selectExpr(*columns).toLocalIterator()
-        while some := list(islice(rows, SHOWN)):
+        while some := list(islice(rows, SHOW_BATCH_ROWS)):
             found = [
-                ShownEntry(
+                StreamEntry(
                     operation,
                     None if payload is None else bytes(payload),
                     txid,
@@ -333,7 +340,7 @@ class _Showing:
 
 
 class _Totals:
-    """What all batches had together, counted from Spark's progress, of which it keeps the last hundred."""
+    """Totals of all batches, counted from Spark's progress, of which it keeps the last hundred."""
 
     def __init__(self, tell: Callable[[Progress], None] | None = None) -> None:
         self.batches = self.read = self.records = self.bytes = 0
@@ -343,7 +350,7 @@ class _Totals:
         self._told: Progress | None = None
         self._say()
 
-    def note(self, query: StreamingQuery) -> None:
+    def add_progress(self, query: StreamingQuery) -> None:
         """Count the batches since the last call, those that had something; entries and bytes as Spark observed them."""
         newest = query.lastProgress
         if newest is None:
@@ -361,13 +368,13 @@ class _Totals:
         self._last = int(one["batchId"])
         self.batches += 1
         self.read += int(one["numInputRows"])
-        observed: Any = one["observedMetrics"].get(SEEN)
+        observed: Any = one["observedMetrics"].get(METRIC_NAME)
         if observed is not None:
             self.records += int(observed["records"])
             self.bytes += int(observed["bytes"])
 
     def _lag(self, newest: Any) -> None:
-        """What the source said of the journal's end when the newest batch was planned."""
+        """Read the distance to the journal's end as the source reported it when the newest batch was planned."""
         for source in newest["sources"]:
             try:
                 said = json.loads(source["latestOffset"] or "null")

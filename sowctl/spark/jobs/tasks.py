@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from sowctl.spark.errors import carried, translated
+from sowctl.spark.errors import carry_errors, translate_errors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,17 +25,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def run(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str) -> list[R]:
+def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str) -> list[R]:
     """``work(item)`` for every item, each a task of its own; the results in the order of the items.
 
     ``what`` describes the stage in Spark's own page. An error of ours in a task is raised as the same error here.
     """
     if not items:
         return []
-    describe(spark, what)
-    with translated():
+    describe_stages(spark, what)
+    with translate_errors():
         # As many partitions as items, so that each is retried by itself and the results keep the order of the items.
-        return spark.sparkContext.parallelize(list(items), len(items)).map(_Carried(work)).collect()
+        return spark.sparkContext.parallelize(list(items), len(items)).map(_ErrorCarrier(work)).collect()
 
 
 class TaskRows(Generic[T]):
@@ -56,27 +56,27 @@ class TaskRows(Generic[T]):
 
     @property
     def partitions(self) -> int:
-        """How many tasks make them."""
+        """Number of tasks that make the rows."""
         return max(1, len(self._items)) if isinstance(self._items, Sequence) else self._items.getNumPartitions()
 
-    def frame(self) -> DataFrame:
+    def build_frame(self) -> DataFrame:
         """The rows for Spark."""
         pieces: Any = self._items
         if isinstance(pieces, Sequence):
             pieces = self.spark.sparkContext.parallelize(list(map(_row, pieces)), self.partitions)
         else:
             pieces = pieces.map(_row)
-        return map_batches(self.spark.createDataFrame(pieces, "item binary"), _Read(self._read), self.schema)
+        return map_batches(self.spark.createDataFrame(pieces, "item binary"), _ItemReader(self._read), self.schema)
 
-    def worked(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
-        """What ``work`` makes of the batches of each task, in the process that reads them: Spark never sees them."""
+    def collect_results(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
+        """Apply ``work`` to the batches of each task, in the process that reads them: Spark never sees them."""
         items = self._items
         pieces = self.spark.sparkContext.parallelize(items, self.partitions) if isinstance(items, Sequence) else items
-        with translated():
-            return pieces.mapPartitions(_Worked(self._read, work)).collect()
+        with translate_errors():
+            return pieces.mapPartitions(_ItemWork(self._read, work)).collect()
 
 
-class _Worked(Generic[T, R]):
+class _ItemWork(Generic[T, R]):
     """Reads the items of a task, and does the work on what comes."""
 
     def __init__(
@@ -88,7 +88,7 @@ class _Worked(Generic[T, R]):
         self._work = work
 
     def __call__(self, items: Iterable[T]) -> Iterator[R]:
-        return carried_iterator(self._work(found for item in items for found in self._read(item)))
+        return carry_iterator(self._work(found for item in items for found in self._read(item)))
 
 
 def _row(item: object) -> tuple[bytearray]:
@@ -98,7 +98,7 @@ def _row(item: object) -> tuple[bytearray]:
     return (bytearray(pickle.dumps(item)),)
 
 
-class _Read(Generic[T]):
+class _ItemReader(Generic[T]):
     """Reads the items in the rows of a task."""
 
     def __init__(self, read: Callable[[T], Iterator[pyarrow.RecordBatch]]) -> None:
@@ -108,7 +108,7 @@ class _Read(Generic[T]):
         import pickle
 
         items = (pickle.loads(cell.as_py()) for batch in batches for cell in batch.column(0))
-        return carried_iterator(found for item in items for found in self._read(item))
+        return carry_iterator(found for item in items for found in self._read(item))
 
 
 def map_batches(
@@ -126,16 +126,16 @@ def map_batches(
     return DataFrame(mapped, frame.sparkSession)
 
 
-def worked_frame(frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
-    """What ``work`` makes of the rows of each partition of a frame."""
+def collect_frame(frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
+    """Apply ``work`` to the rows of each partition of a frame."""
     import pickle
 
-    with translated():
-        rows = map_batches(frame, _Pickled(work), "made binary").collect()
+    with translate_errors():
+        rows = map_batches(frame, _PickledWork(work), "made binary").collect()
     return [pickle.loads(row.made) for row in rows]
 
 
-class _Pickled(Generic[R]):
+class _PickledWork(Generic[R]):
     """Does the work on the rows of a task, and gives what it makes as rows."""
 
     def __init__(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> None:
@@ -146,7 +146,7 @@ class _Pickled(Generic[R]):
 
         import pyarrow as pa
 
-        for made in carried_iterator(self._work(batches)):
+        for made in carry_iterator(self._work(batches)):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(made)], pa.binary())], ["made"])
 
 
@@ -162,23 +162,23 @@ class _Gaps(AccumulatorParam[Any]):
         return value1 + value2
 
 
-def gaps_of(spark: SparkSession) -> Accumulator[Any]:
-    """What tasks add lists of gaps of a journal to."""
+def create_gap_accumulator(spark: SparkSession) -> Accumulator[Any]:
+    """Create the accumulator to which tasks add lists of gaps of a journal."""
     return spark.sparkContext.accumulator([], _Gaps())
 
 
-def tell_gaps(found: Accumulator[Any], on_gap: Callable[[Gap], None]) -> None:
+def report_gaps(found: Accumulator[Any], on_gap: Callable[[Gap], None]) -> None:
     """Tell of the gaps that tasks have come upon, each once, in their order: a task may have run twice."""
     for gap in sorted(set(found.value), key=attrgetter("first_txid")):
         on_gap(gap)
 
 
-def describe(spark: SparkSession, what: str) -> None:
+def describe_stages(spark: SparkSession, what: str) -> None:
     """Say what the stages that follow are about."""
     spark.sparkContext.setJobDescription(what)
 
 
-def attempt() -> str:
+def format_attempt_name() -> str:
     """A name that no other attempt of any task in the session has."""
     from pyspark import TaskContext
 
@@ -188,18 +188,18 @@ def attempt() -> str:
     return f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
 
 
-class _Carried(Generic[T, R]):
+class _ErrorCarrier(Generic[T, R]):
     """A function whose errors reach the driver as they are."""
 
     def __init__(self, work: Callable[[T], R]) -> None:
         self._work = work
 
     def __call__(self, item: T) -> R:
-        with carried():
+        with carry_errors():
             return self._work(item)
 
 
-def carried_iterator(found: Iterable[T]) -> Iterator[T]:
-    """What ``found`` yields, its errors carried."""
-    with carried():
+def carry_iterator(found: Iterable[T]) -> Iterator[T]:
+    """Yield what ``found`` yields, its errors carried."""
+    with carry_errors():
         yield from found

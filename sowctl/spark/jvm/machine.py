@@ -18,13 +18,13 @@ from typing import Any
 
 from sowctl.errors import ConfigError
 
-_LEAVE = 20.0  # seconds that the virtual machine gets to end by itself
-_HOME = ("bin", "sbin", "jars", "data", "licenses")  # what of an installed Spark is linked
-_TAIL = 2000  # characters of its last words that an error repeats
+_EXIT_TIMEOUT_SECONDS = 20.0  # seconds that the virtual machine gets to end by itself
+_HOME_DIRECTORIES = ("bin", "sbin", "jars", "data", "licenses")  # what of an installed Spark is linked
+_TAIL_CHARACTERS = 2000  # characters of its last words that an error repeats
 
 
 @contextmanager
-def process_environment(variables: Mapping[str, str]) -> Iterator[None]:
+def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Variables in the environment of this process for as long as the ``with`` lasts; the former ones come back."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
@@ -38,7 +38,7 @@ def process_environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def quick_home(directory: Path) -> dict[str, str]:
+def build_quick_home(directory: Path) -> dict[str, str]:
     """The variable for a Spark whose Python processes begin quickly: of links in ``directory``, which is made.
 
     Spark puts ``python/lib/pyspark.zip`` of its home before everything else that these processes import. There are no
@@ -52,7 +52,7 @@ def quick_home(directory: Path) -> dict[str, str]:
         return {}
     try:
         directory.mkdir()
-        for name in _HOME:
+        for name in _HOME_DIRECTORIES:
             if (installed[0] / name).exists():
                 (directory / name).symlink_to(installed[0] / name)
     except OSError:
@@ -76,11 +76,11 @@ def start_machine(made: Mapping[str, str], work: Path, verbose: bool) -> Any:
         try:
             return launch(conf, popen_kwargs=streams)
         except PySparkRuntimeError as error:
-            raise not_started(str(error), work) from error
+            raise build_start_error(str(error), work) from error
 
 
-def words_of(error: Exception) -> str:
-    """What an error says; one of the virtual machine's cannot be asked any more when that has ended."""
+def format_error(error: Exception) -> str:
+    """Format an error; one of the virtual machine's cannot be asked any more when that has ended."""
     raised = getattr(error, "java_exception", None)
     try:
         return str(error if raised is None else raised.getMessage())
@@ -88,11 +88,11 @@ def words_of(error: Exception) -> str:
         return "the Java process ended"
 
 
-def not_started(what: str, work: Path) -> ConfigError:
+def build_start_error(what: str, work: Path) -> ConfigError:
     """The error ``SOW-SPK-003``: why Spark did not start, with the last words of the machine in ``work``."""
     said = ""
     with suppress(OSError):
-        said = (work / "stderr").read_text("utf-8", "replace")[-_TAIL:].strip()
+        said = (work / "stderr").read_text("utf-8", "replace")[-_TAIL_CHARACTERS:].strip()
     return ConfigError(
         "SOW-SPK-003",
         "Spark did not start: " + what.strip().split("\n")[0],
@@ -121,7 +121,7 @@ def end_machine(gateway: Any) -> None:
     # By itself first, so that Spark's own shutdown runs and removes its scratch files; then ever harder.
     for end in (process.terminate, process.kill):
         try:
-            process.wait(_LEAVE)
+            process.wait(_EXIT_TIMEOUT_SECONDS)
             return
         except subprocess.TimeoutExpired:
             end()
@@ -129,7 +129,7 @@ def end_machine(gateway: Any) -> None:
 
 
 @contextmanager
-def interrupt_as_before() -> Iterator[None]:
+def restore_interrupt_handler() -> Iterator[None]:
     """pyspark puts its own handler in place of the caller's; give that one back."""
     # Python sets signal handlers in the main thread only; elsewhere pyspark has changed nothing either.
     if threading.current_thread() is not threading.main_thread():

@@ -19,31 +19,31 @@ class NumberRange(Struct, frozen=True):
     low: int | None = None
     high: int | None = None
 
-    def narrowed(self, low: int | None, high: int | None) -> NumberRange:
-        """What lies in both."""
+    def intersect(self, low: int | None, high: int | None) -> NumberRange:
+        """Return the range of the numbers that lie in both."""
         lows = [one for one in (self.low, low) if one is not None]
         highs = [one for one in (self.high, high) if one is not None]
         return NumberRange(max(lows, default=None), min(highs, default=None))
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing lies in it."""
+    def is_empty(self) -> bool:
+        """True where no number lies in the range."""
         return self.low is not None and self.high is not None and self.low > self.high
 
 
 class ReadBounds(Struct, frozen=True):
-    """What a reading may be limited to. Times in microseconds UTC; names None: any."""
+    """Bounds of a reading. Times in microseconds UTC; names None: any."""
 
     txids: NumberRange = field(default_factory=NumberRange)
     times: NumberRange = field(default_factory=NumberRange)
     topics: frozenset[str] | None = None
     operations: frozenset[str] | None = None
 
-    def within(self, low: int | None, high: int | None) -> ReadBounds:
+    def restrict_txids(self, low: int | None, high: int | None) -> ReadBounds:
         """With only the txids from ``low`` to ``high``."""
-        return replace(self, txids=self.txids.narrowed(low, high))
+        return replace(self, txids=self.txids.intersect(low, high))
 
-    def among(self, name: str, words: Iterable[str]) -> ReadBounds:
+    def restrict_names(self, name: str, words: Iterable[str]) -> ReadBounds:
         """With only these ``topics`` or ``operations``."""
         known = getattr(self, name)
         wanted = frozenset(words)
@@ -51,6 +51,8 @@ class ReadBounds(Struct, frozen=True):
         return replace(self, topics=wanted) if name == "topics" else replace(self, operations=wanted)
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing can match."""
-        return self.topics == frozenset() or self.operations == frozenset() or self.txids.empty or self.times.empty
+    def is_empty(self) -> bool:
+        """True where nothing can match."""
+        return (
+            self.topics == frozenset() or self.operations == frozenset() or self.txids.is_empty or self.times.is_empty
+        )

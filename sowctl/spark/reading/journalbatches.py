@@ -13,39 +13,39 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from sowctl.arrow import arrays
-from sowctl.arrow.entries import EntryColumns, entry_column
-from sowctl.arrow.inference import misfit_error
+from sowctl.arrow.entries import EntryColumns, build_entry_column
+from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.described import DescribedStruct
-from sowctl.engine.extensions.functions import functions_of
-from sowctl.engine.fold.blocks import mask_of, values_of
-from sowctl.engine.search.matcher import Matcher, environment_of
+from sowctl.engine.extensions.functions import load_functions
+from sowctl.engine.fold.blocks import build_entry_mask, read_entry_values
+from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.errors import ConfigError
-from sowctl.identity.hashes import client_hash
-from sowctl.journal.blockcodec import USER_KEYS
+from sowctl.identity.hashes import hash_client_name
+from sowctl.journal.blockcodec import USER_KEYS_FLAG
 from sowctl.journal.format import OPERATIONS, PUBLISH
-from sowctl.spark.catalog import is_mark
+from sowctl.spark.catalog import is_mark_column
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
-from sowctl.spark.reading.malformed import Judged, Judging, Malformed
-from sowctl.spark.schema import LOOK_AT_MORE, PAYLOAD, is_inferred
-from sowctl.store.codec import stamps
+from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
+from sowctl.spark.schema import MORE_SAMPLES_HINT, PAYLOAD_COLUMN, is_inferred
+from sowctl.store.codec import read_stamps
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.arrow.decoding import StructDecoder
+    from sowctl.arrow.struct_decoder import StructDecoder
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
     from sowctl.spark.origin import Origin
 
 
-FULL = 8192
+MIN_BATCH_ROWS = 8192
 """Rows from which on a batch is handed on; smaller blocks are put together."""
 
 
 class JournalQuery(DescribedStruct, frozen=True):
-    """Which entries are to be read. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``;
+    """Query for entries of a journal. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``;
     ``changes``: what they did to records (:mod:`sowctl.spark.reading.journalchanges`)."""
 
     origin: Origin
@@ -56,22 +56,22 @@ class JournalQuery(DescribedStruct, frozen=True):
     txids: NumberRange = field(default_factory=NumberRange)
     times: NumberRange = field(default_factory=NumberRange)
     partition_bytes: int | None = None
-    malformed: Malformed = Malformed()
+    malformed: MalformedRule = MalformedRule()
     changes: bool = False
 
-    def bounds(self) -> ReadBounds:
-        """What the query itself says, as bounds: txids, times, topic and operation."""
+    def build_bounds(self) -> ReadBounds:
+        """Return the bounds that the query itself sets: txids, times, topic and operation."""
         bounds = ReadBounds(txids=self.txids, times=self.times)
         if self.topic is not None:
-            bounds = bounds.among("topics", [self.topic])
-        return bounds if self.operation == "all" else bounds.among("operations", [self.operation])
+            bounds = bounds.restrict_names("topics", [self.topic])
+        return bounds if self.operation == "all" else bounds.restrict_names("operations", [self.operation])
 
 
-Run = list[tuple["Block", "arrays.Numbers | None"]]
+BlockRun = list[tuple["Block", "arrays.Numbers | None"]]
 """Blocks, and which of their entries are wanted; None for all."""
 
 
-class Batches:
+class BatchBuilder:
     """Makes record batches of blocks in the columns of ``schema``: what a query asks for, within ``bounds``."""
 
     def __init__(self, query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema) -> None:
@@ -80,22 +80,26 @@ class Batches:
         self._query = query
         self._bounds = bounds
         self._schema = schema
-        self._instance = query.origin.instance()
+        self._instance = query.origin.build_instance()
         name = query.origin.journal_name
         # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
         # only the name in these says which that is.
-        self.owner = self._instance.publisher if name is None else client_hash(name)
+        self.owner = self._instance.publisher_id if name is None else hash_client_name(name)
         self._matchers: dict[tuple[Topic, bool], Matcher] = {}
         self._decoder: StructDecoder | None = None
         self._strict = False
-        self.judging = Judging(query.malformed, schema)
-        if not self.judging.needed and PAYLOAD in schema.names and t.is_struct(schema.field(PAYLOAD).type):
-            from sowctl.arrow.decoding import StructDecoder
+        self.judging = MessageJudge(query.malformed, schema)
+        if (
+            not self.judging.needed
+            and PAYLOAD_COLUMN in schema.names
+            and t.is_struct(schema.field(PAYLOAD_COLUMN).type)
+        ):
+            from sowctl.arrow.struct_decoder import StructDecoder
 
             self._strict = is_inferred(schema)
-            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=self._strict)
+            self._decoder = StructDecoder(schema.field(PAYLOAD_COLUMN).type, strict=self._strict)
 
-    def batch(self, run: Run) -> pyarrow.RecordBatch:
+    def build_batch(self, run: BlockRun) -> pyarrow.RecordBatch:
         """The entries of some blocks that are wanted."""
         import numpy as np
         import pyarrow as pa
@@ -105,11 +109,11 @@ class Batches:
         if any(chosen is not None for _, chosen in run):
             # Columns are made of whole blocks, without a copy of each entry, and cut by the mask at the end.
             mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
-        judged = self._judged(entries, mask) if self.judging.needed else None
+        judged = self._judge_messages(entries, mask) if self.judging.needed else None
         columns = []
         for name in self._schema.names:
-            if judged is not None and name in (PAYLOAD, self.judging.column):
-                columns.append(judged.payload if name == PAYLOAD else judged.corrupt)
+            if judged is not None and name in (PAYLOAD_COLUMN, self.judging.column):
+                columns.append(judged.payload if name == PAYLOAD_COLUMN else judged.corrupt)
             else:
                 columns.append(self._column(name, entries, mask))
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -117,17 +121,17 @@ class Batches:
             mask = judged.kept if mask is None else mask & judged.kept
         return batch if mask is None else batch.filter(pa.array(mask))
 
-    def chosen(self, block: Block) -> arrays.Numbers | None:
-        """Which entries of a block are wanted; None for all."""
+    def select_entries(self, block: Block) -> arrays.Numbers | None:
+        """Return a mask of the entries of a block that are wanted; None for all."""
         import numpy as np
 
         if self._query.filter is not None and not self._may_match(block):
             return np.zeros(len(block), bool)
         bounds = self._bounds
-        numbers = block.numpy_columns()
-        within = mask_of(
+        numbers = block.decode_numpy_columns()
+        within = build_entry_mask(
             block,
-            [topic for topic in block.topics if self.wants(topic)],
+            [topic for topic in block.topics if self.wants_topic(topic)],
             # The engine's bound is exclusive, and txids count from 1.
             after=(bounds.txids.low or 1) - 1,
             until=bounds.txids.high,
@@ -141,67 +145,67 @@ class Batches:
             codes = [code for code, word in OPERATIONS.items() if word in bounds.operations]
             tests.append(np.isin(numbers.operations, codes))
         if self._query.filter is not None:
-            tests.append(self._matching(block))
+            tests.append(self._match_messages(block))
         found = np.logical_and.reduce(tests) if tests else None
         # None where all are wanted, so that the columns of the block are handed on without a copy.
         return None if found is None or found.all() else found
 
-    def wants(self, topic: Topic) -> bool:
-        """Whether entries of a topic are asked for."""
+    def wants_topic(self, topic: Topic) -> bool:
+        """Return whether entries of a topic are asked for."""
         names, kind = self._bounds.topics, self._query.message_type
         return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
 
     def _may_match(self, block: Block) -> bool:
-        """Whether any message of a block may match the filter, as far as its bytes tell: no column is looked at."""
-        run = block.payload_bytes()
-        matchers = [self._matcher_in(block, topic) for topic in block.topics if self.wants(topic)]
-        return any(matcher.possible_in(run, len(block)) for matcher in matchers)
+        """Return whether any message of a block may match the filter, by its bytes: no column is read."""
+        run = block.decompress_payloads()
+        matchers = [self._matcher_in(block, topic) for topic in block.topics if self.wants_topic(topic)]
+        return any(matcher.can_match_run(run, len(block)) for matcher in matchers)
 
     def _matcher_in(self, block: Block, topic: Topic) -> Matcher:
         # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
-        seen = not block.header.flags & USER_KEYS and self._fields_are_read(topic)
-        return self.matcher(topic, seen=seen)
+        seen = not block.header.flags & USER_KEYS_FLAG and self._fields_are_read(topic)
+        return self.build_matcher(topic, seen=seen)
 
-    def _matching(self, block: Block) -> arrays.Numbers:
+    def _match_messages(self, block: Block) -> arrays.Numbers:
         """The publishes whose messages match the filter."""
         import numpy as np
 
         found = np.zeros(len(block), bool)
-        for topic in filter(self.wants, block.topics):
+        for topic in filter(self.wants_topic, block.topics):
             matcher = self._matcher_in(block, topic)
             # A deletion has no message, so no filter can match it.
-            places = self._published(block, topic)
-            messages = block.payloads()
+            places = self._find_publishes(block, topic)
+            messages = block.list_payloads()
             if len(places) < len(messages):
                 messages = [messages[place] for place in places.tolist()]
-            matches = matcher.among(messages)
+            matches = matcher.find_matching_messages(messages)
             if matches is None:
-                matches = self._by_records(block, topic, matcher, places)
+                matches = self._match_records(block, topic, matcher, places)
             found[places[list(matches)]] = True
         return found
 
-    def _published(self, block: Block, topic: Topic) -> arrays.Numbers:
-        """Where the publishes of a topic lie in a block."""
+    def _find_publishes(self, block: Block, topic: Topic) -> arrays.Numbers:
+        """Return the positions of a topic's publishes in a block."""
         import numpy as np
 
-        numbers = block.numpy_columns()
+        numbers = block.decode_numpy_columns()
         there = numbers.operations == PUBLISH
         if len(block.topics) > 1:
             there &= numbers.topics == block.topics.index(topic)
         return np.flatnonzero(there)
 
-    def _by_records(self, block: Block, topic: Topic, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
-        """Which of the entries at ``places`` match, by the records that they make."""
-        keys, values = values_of(block, topic, unkeyed=True)
+    def _match_records(self, block: Block, topic: Topic, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
+        """Return which of the entries at ``places`` match, by the records that they make."""
+        keys, values = read_entry_values(block, topic, unkeyed=True)
         first = block.first_txid
         published = set((places + first).tolist())
-        kept = [place for place, value in enumerate(values) if stamps(value)[0] in published]
-        return matcher.places([keys[place] for place in kept], [values[place] for place in kept])
+        kept = [place for place, value in enumerate(values) if read_stamps(value)[0] in published]
+        return matcher.find_matches([keys[place] for place in kept], [values[place] for place in kept])
 
     def _fields_are_read(self, topic: Topic) -> bool:
         return any(one.key_mode == "fields" for one in self._instance.topics if (one.name, one.message_type) == topic)
 
-    def matcher(self, topic: Topic, *, seen: bool = False) -> Matcher:
+    def build_matcher(self, topic: Topic, *, seen: bool = False) -> Matcher:
         """The filter, for messages of one topic; ``seen``: each of them was read when it was published."""
         # A filter is compiled once for a topic and task: the same path may mean different fields in another message
         # type.
@@ -210,87 +214,89 @@ class Batches:
             instance = self._instance
             known = self._matchers[topic, seen] = Matcher(
                 self._query.filter,
-                self.kind(topic[1]),
+                self.find_message_type(topic[1]),
                 topic[0],
-                environment_of(instance),
+                build_environment(instance),
                 seen=seen,
-                functions=functions_of(instance),
+                functions=load_functions(instance),
             )
         return known
 
-    def kind(self, message_type: str) -> MessageType:
+    def find_message_type(self, message_type: str) -> MessageType:
         """The message type of that name; bytes where the configuration has none."""
         try:
-            return self._instance.type_of(message_type)
+            return self._instance.find_message_type(message_type)
         except ConfigError:
             # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
-            return self._instance.type_of("binary")
+            return self._instance.find_message_type("binary")
 
     def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         import pyarrow as pa
 
-        if is_mark(name):
+        if is_mark_column(name):
             return pa.nulls(len(entries.txids), pa.string())
-        return self._payload(entries, mask) if name == PAYLOAD else entry_column(name, entries, self.owner)
+        return self._payload(entries, mask) if name == PAYLOAD_COLUMN else build_entry_column(name, entries, self.owner)
 
     def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
             # A deletion has no message, which is not the same as a message without bytes: NULL tells them apart.
-            return arrays.packed(entries.payloads(), entries.lengths, published)
+            return arrays.build_binaries(entries.list_payloads(), entries.lengths, published)
         if self._strict and mask is not None:
             # inferred types were made for what is asked for; other messages in the blocks need not fit them
             published &= mask
         try:
             return self._structs(self._decoder, entries, published)
         except Misfit as problem:
-            raise misfit_error(problem, f"entry {entries.txids[problem.row]}", LOOK_AT_MORE) from None
+            raise build_misfit_error(problem, f"entry {entries.txids[problem.row]}", MORE_SAMPLES_HINT) from None
 
-    def _judged(self, entries: EntryColumns, mask: arrays.Numbers | None) -> Judged:
+    def _judge_messages(self, entries: EntryColumns, mask: arrays.Numbers | None) -> JudgedBatch:
         published = entries.operations == PUBLISH
         # Only what is asked for is judged: other messages in the blocks need not fit.
         asked = published if mask is None else published & mask
         topics, places = entries.topics
-        kinds = [self.kind(message_type) for _, message_type in topics]
+        kinds = [self.find_message_type(message_type) for _, message_type in topics]
         kind = kinds[0]
         several = len(set(map(id, kinds))) > 1
-        read = self.judging.read
+        read = self.judging.judge_messages
 
         def name(row: int) -> str:
             return f"entry {entries.txids[row]}"
 
         try:
             if not several and kind.json_text and not entries.lengths[~published].any():
-                found = self.judging.at_once(entries.payloads(), entries.lengths, published, asked, name)
+                found = self.judging.judge_columns(entries.list_payloads(), entries.lengths, published, asked, name)
                 if found is not None:
                     return found
-                read = self.judging.one_by_one
-            messages = [one if wanted else None for one, wanted in zip(entries.messages(), asked.tolist(), strict=True)]
+                read = self.judging.judge_rows
+            messages = [
+                one if wanted else None for one, wanted in zip(entries.list_messages(), asked.tolist(), strict=True)
+            ]
             if several:
                 # Several types in one block: JSON views are what they have in common.
-                kind = self.kind("json")
+                kind = self.find_message_type("json")
                 for place, topic in enumerate(places.tolist()):
                     one = messages[place]
-                    messages[place] = None if one is None else self.judging.view(one, kinds[topic])
+                    messages[place] = None if one is None else self.judging.build_view(one, kinds[topic])
             return read(messages, kind, name)
         except Misfit as problem:
-            raise misfit_error(problem, name(problem.row), LOOK_AT_MORE) from None
+            raise build_misfit_error(problem, name(problem.row), MORE_SAMPLES_HINT) from None
 
     def _structs(self, decoder: StructDecoder, entries: EntryColumns, published: arrays.Numbers) -> pyarrow.Array:
         topics, places = entries.topics
-        kinds = [self.kind(message_type) for _, message_type in topics]
+        kinds = [self.find_message_type(message_type) for _, message_type in topics]
         same = len(set(map(id, kinds))) == 1
         # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
         # as they lie.
         if same and kinds[0].json_text and not entries.lengths[~published].any():
-            return decoder.packed(entries.payloads(), entries.lengths, published)
-        messages: list[Any] = entries.messages()
+            return decoder.decode_packed(entries.list_payloads(), entries.lengths, published)
+        messages: list[Any] = entries.list_messages()
         if not published.all():
             messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
         if same:
-            return decoder.array(messages, kinds[0])
+            return decoder.decode_payloads(messages, kinds[0])
         for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
                 # Several types in one block: JSON views are what they have in common.
-                messages[place] = decoder.view(messages[place], kinds[topic])
-        return decoder.views(messages)
+                messages[place] = decoder.build_view(messages[place], kinds[topic])
+        return decoder.decode_views(messages)

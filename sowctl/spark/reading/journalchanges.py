@@ -15,40 +15,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from sowctl.arrow import arrays
-from sowctl.arrow.entries import EntryColumns, entry_column
-from sowctl.arrow.inference import misfit_error
+from sowctl.arrow.entries import EntryColumns, build_entry_column
+from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.engine.fold.blocks import places_of, values_at
+from sowctl.engine.fold.blocks import find_entry_places, read_values_at
 from sowctl.engine.fold.changefeed import (
     CHANGE_ROW_TYPES,
     DELETION,
     PREIMAGE,
-    Before,
-    State,
-    advance,
-    records_at,
-    rows_of,
+    LastEntries,
+    RecordState,
+    build_change_rows,
+    fold_entries,
+    read_records_at,
 )
 from sowctl.errors import UsageError
 from sowctl.journal.stretch import Segment, Stretch
 from sowctl.remote.place import RemotePath
-from sowctl.spark.catalog import is_mark
-from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery
-from sowctl.spark.reading.journalplan import open_journal, partition_bytes
-from sowctl.spark.schema import CHANGE_TYPE, LOOK_AT_MORE, PAYLOAD, is_inferred
-from sowctl.store.codec import CORRELATION, USER_KEY, decode, expiration_of, payloads
+from sowctl.spark.catalog import is_mark_column
+from sowctl.spark.reading.journalbatches import MIN_BATCH_ROWS, BatchBuilder, JournalQuery
+from sowctl.spark.reading.journalplan import compute_partition_bytes, open_journal
+from sowctl.spark.schema import CHANGE_TYPE_COLUMN, MORE_SAMPLES_HINT, PAYLOAD_COLUMN, is_inferred
+from sowctl.store.codec import CORRELATION_FLAG, USER_KEY_FLAG, decode_record, extract_payloads, read_expiration
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.arrow.decoding import StructDecoder
+    from sowctl.arrow.struct_decoder import StructDecoder
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.spark.reading.bounds import NumberRange
-    from sowctl.spark.reading.malformed import Judged
+    from sowctl.spark.reading.malformed_messages import JudgedBatch
 
-IMAGE = (PAYLOAD, "_expiration", "_user_key", "_correlation_id")
+IMAGE_COLUMNS = (PAYLOAD_COLUMN, "_expiration", "_user_key", "_correlation_id")
 """Columns of the record, before or after the change; all others are of the change."""
 
 
@@ -71,15 +71,15 @@ class ChangePlan:
     def __init__(self, query: JournalQuery, schema: pyarrow.Schema) -> None:
         self._query = query
         self._images = needs_images(query, schema)
-        self._before: Before | None = None
+        self._before: LastEntries | None = None
 
-    def partitions(self, log: Journal, after: int, until: int | None) -> list[InputPartition]:
+    def plan_partitions(self, log: Journal, after: int, until: int | None) -> list[InputPartition]:
         """Parts of the txids above ``after`` and not above ``until`` (None: the present end), each with what it begins
         with. Raises UsageError ``SOW-SPK-131`` for a topic without records, ``SOW-SPK-132`` for a name that several
         topics have."""
-        last = log.last_txid()
+        last = log.read_last_txid()
         until = last if until is None else min(until, last)
-        ref = topic_of(log, self._query)
+        ref = find_topic(log, self._query)
         if ref is None or after >= until:
             return []
         parts = _cuts(log, max(after, log.first_txid - 1), until, self._query.partition_bytes)
@@ -89,11 +89,11 @@ class ChangePlan:
         known = self._before
         # Spark plans a batch again after a failure: then this begins before what is known.
         if known is None or known.upto > after:
-            known = self._before = Before(ref)
+            known = self._before = LastEntries(ref)
         made: list[tuple[int, int, Any]] = []
         for low, high in parts:
-            known.reach(log, low)
-            made.append((low, high, known.needed(log, high)))
+            known.advance_to(log, low)
+            made.append((low, high, known.find_replaced_txids(log, high)))
         # Up to here: a part that ends before the topic's first entry, or behind its last one that is left, has no rows.
         if known.lacks_keys:
             raise UsageError(
@@ -109,9 +109,9 @@ def _stretches(log: Journal, parts: list[tuple[int, int, Any]]) -> list[InputPar
     them, None where none are read."""
     files = list[Segment]()
     if isinstance(log.directory, RemotePath) or isinstance(log.archive, RemotePath):
-        first = min([low + 1 for low, _, _ in parts] + [int(before[0]) for _, _, before in parts if _some(before)])
+        first = min([low + 1 for low, _, _ in parts] + [int(before[0]) for _, _, before in parts if _has_any(before)])
         # Those of this machine, whose headers are asked as well, have no mark.
-        files = [file for file in log.segments(first - 1, parts[-1][1]) if file.mark]
+        files = [file for file in log.list_segments(first - 1, parts[-1][1]) if file.mark]
     return [
         FeedStretch(
             low,
@@ -127,13 +127,13 @@ def _stretches(log: Journal, parts: list[tuple[int, int, Any]]) -> list[InputPar
     ]
 
 
-def _some(txids: Any) -> bool:
+def _has_any(txids: Any) -> bool:
     return txids is not None and len(txids) > 0
 
 
 def _is_any_in(file: Segment, txids: Any) -> bool:
-    """Whether a file holds any of these ascending txids."""
-    if not _some(txids):
+    """Return whether a file holds any of these ascending txids."""
+    if not _has_any(txids):
         return False
     number = txids.dtype.type
     low, high = txids.searchsorted([number(file.first_txid), number(file.last_txid + 1)])
@@ -141,18 +141,18 @@ def _is_any_in(file: Segment, txids: Any) -> bool:
 
 
 def _cuts(log: Journal, after: int, until: int, size: int | None) -> list[tuple[int, int]]:
-    """Where the parts begin and end, in txids: blocks of about ``size`` stored bytes (None: as entries are cut).
+    """Return the txid bounds of parts: blocks of about ``size`` stored bytes (None: as entries are cut).
 
     What a part has to know of the records before it is true for exact txids alone, so the headers of all blocks are
-    read; :class:`~sowctl.engine.fold.changefeed.Before` reads more of each.
+    read; :class:`~sowctl.engine.fold.changefeed.LastEntries` reads more of each.
     """
     blocks = []
-    for ref in log.unread(after):
+    for ref in log.iter_block_refs(after):
         if ref.header.first_txid > until:
             break
         blocks.append((ref.header.last_txid, ref.header.size))
     if size is None:
-        size = partition_bytes(sum(stored for _, stored in blocks), os.cpu_count() or 1)
+        size = compute_partition_bytes(sum(stored for _, stored in blocks), os.cpu_count() or 1)
     made, low, held = list[tuple[int, int]](), after, 0
     for last, stored in blocks:
         held += stored
@@ -164,17 +164,17 @@ def _cuts(log: Journal, after: int, until: int, size: int | None) -> list[tuple[
 
 
 def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
-    """Whether records are asked for; otherwise the entries say everything, and none before them is looked for."""
-    images = (*IMAGE, query.malformed.column)
+    """Return whether records are asked for; otherwise the entries say everything, and none before them is read."""
+    images = (*IMAGE_COLUMNS, query.malformed.column)
     return query.filter is not None or any(name in schema.names for name in images)
 
 
-def topic_of(log: Journal, query: JournalQuery) -> Topic | None:
+def find_topic(log: Journal, query: JournalQuery) -> Topic | None:
     """The one topic that a query means; None where the journal has no entry of it. Raises ``SOW-SPK-132``."""
     assert query.topic is not None
     if query.message_type is not None:
         return query.topic, query.message_type
-    found = [topic for topic in log.topics() if topic[0] == query.topic]
+    found = [topic for topic in log.read_topic_states() if topic[0] == query.topic]
     if len(found) > 1:
         raise UsageError(
             "SOW-SPK-132",
@@ -190,21 +190,21 @@ def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch)
 
     arrays.keep_memory()
     with open_journal(query.origin, task=part) as log:
-        ref = topic_of(log, query)
+        ref = find_topic(log, query)
         if ref is None:
             return
-        state = records_at(log, np.frombuffer(part.before, np.uint64))
+        state = read_records_at(log, np.frombuffer(part.before, np.uint64))
         made = _Changes(query, ref, schema)
         held: list[pyarrow.RecordBatch] = []
-        for block in log.blocks(after=part.after, until=part.until, topic=ref):
-            batch = made.batch(block, part.after, part.until, state)
+        for block in log.iter_blocks(after=part.after, until=part.until, topic=ref):
+            batch = made.build_batch(block, part.after, part.until, state)
             if batch is not None and batch.num_rows:
                 held.append(batch)
-            if sum(map(len, held)) >= FULL:
-                yield arrays.merged(held)
+            if sum(map(len, held)) >= MIN_BATCH_ROWS:
+                yield arrays.merge_batches(held)
                 held = []
         if held:
-            yield arrays.merged(held)
+            yield arrays.merge_batches(held)
         made.close()
 
 
@@ -215,33 +215,33 @@ class _Changes:
         import pyarrow as pa
 
         self._query, self._ref, self._schema = query, ref, schema
-        self._made = Batches(query, query.bounds(), schema)
+        self._made = BatchBuilder(query, query.build_bounds(), schema)
         self._filtered = query.filter is not None
         self._images = needs_images(query, schema)
-        struct = PAYLOAD in schema.names and pa.types.is_struct(schema.field(PAYLOAD).type)
+        struct = PAYLOAD_COLUMN in schema.names and pa.types.is_struct(schema.field(PAYLOAD_COLUMN).type)
         self._decoder: StructDecoder | None = None
         if struct and not self._made.judging.needed:
-            from sowctl.arrow.decoding import StructDecoder
+            from sowctl.arrow.struct_decoder import StructDecoder
 
-            self._decoder = StructDecoder(schema.field(PAYLOAD).type, strict=is_inferred(schema))
+            self._decoder = StructDecoder(schema.field(PAYLOAD_COLUMN).type, strict=is_inferred(schema))
 
-    def batch(self, block: Block, after: int, until: int, state: State) -> pyarrow.RecordBatch | None:
+    def build_batch(self, block: Block, after: int, until: int, state: RecordState) -> pyarrow.RecordBatch | None:
         """The rows of a block's entries in these txids; ``state`` is folded on to its end."""
         import numpy as np
         import pyarrow as pa
 
-        bounds = self._query.bounds()
-        places = np.array(places_of(block, self._ref, after=after, until=until), np.int64)
+        bounds = self._query.build_bounds()
+        places = np.array(find_entry_places(block, self._ref, after=after, until=until), np.int64)
         if not len(places):
             return None
         keys: list[bytes] = []
         values: list[bytes] = []
         met: list[bytes | None] = []
         if self._images:
-            keys, values = values_at(block, places.tolist())
-            met = advance(state, keys, values)
-        columns = block.numpy_columns()
-        kinds, entries = rows_of(columns.operations[places], columns.flags[places])
+            keys, values = read_values_at(block, places.tolist())
+            met = fold_entries(state, keys, values)
+        columns = block.decode_numpy_columns()
+        kinds, entries = build_change_rows(columns.operations[places], columns.flags[places])
         row_keys: list[bytes] = []
         images: list[bytes | None] = []
         if self._images:
@@ -249,18 +249,18 @@ class _Changes:
             rows = entries.tolist()
             row_keys = [keys[at] for at in rows]
             images = [met[at] if before else values[at] for at, before in zip(rows, old, strict=True)]
-        wanted = _within(columns.times[places][entries], bounds.times)
+        wanted = _mask_within(columns.times[places][entries], bounds.times)
         if self._filtered:
-            wanted &= self._matching(row_keys, images)
+            wanted &= self._match_rows(row_keys, images)
         if not wanted.all():
             kinds, entries = kinds[wanted], entries[wanted]
             row_keys, images = list(compress(row_keys, wanted)), list(compress(images, wanted))
         changes = _Rows(EntryColumns([block]), pa.array(places[entries]), kinds, row_keys, images)
-        judged = self._judged(changes) if self._made.judging.needed else None
+        judged = self._judge_rows(changes) if self._made.judging.needed else None
         found = []
         for name in self._schema.names:
-            if judged is not None and name in (PAYLOAD, self._made.judging.column):
-                found.append(judged.payload if name == PAYLOAD else judged.corrupt)
+            if judged is not None and name in (PAYLOAD_COLUMN, self._made.judging.column):
+                found.append(judged.payload if name == PAYLOAD_COLUMN else judged.corrupt)
             else:
                 found.append(self._column(name, changes))
         batch = pa.RecordBatch.from_arrays(found, schema=self._schema)
@@ -270,13 +270,15 @@ class _Changes:
         """At the end of the task."""
         self._made.judging.close()
 
-    def _matching(self, keys: list[bytes], images: list[bytes | None]) -> Any:
-        """Which rows match the filter: each is judged by its own image."""
+    def _match_rows(self, keys: list[bytes], images: list[bytes | None]) -> Any:
+        """Return which rows match the filter: each is judged by its own image."""
         import numpy as np
 
         found = np.zeros(len(images), bool)
         there = [(place, image) for place, image in enumerate(images) if image is not None]
-        some = self._made.matcher(self._ref).places([keys[place] for place, _ in there], [one for _, one in there])
+        some = self._made.build_matcher(self._ref).find_matches(
+            [keys[place] for place, _ in there], [one for _, one in there]
+        )
         found[[there[at][0] for at in some]] = True
         return found
 
@@ -284,32 +286,36 @@ class _Changes:
         import numpy as np
         import pyarrow as pa
 
-        if name == CHANGE_TYPE:
-            return arrays.chosen(list(CHANGE_ROW_TYPES), rows.kinds.astype("i4"))
-        if name == PAYLOAD:
-            messages = rows.messages()
+        if name == CHANGE_TYPE_COLUMN:
+            return arrays.take_texts(list(CHANGE_ROW_TYPES), rows.kinds.astype("i4"))
+        if name == PAYLOAD_COLUMN:
+            messages = rows.list_messages()
             if self._decoder is None:
                 return pa.array(messages, pa.binary())
             try:
-                return self._decoder.array(messages, self._made.kind(self._ref[1]))
+                return self._decoder.decode_payloads(messages, self._made.find_message_type(self._ref[1]))
             except Misfit as problem:
-                raise misfit_error(problem, rows.place(problem.row), LOOK_AT_MORE) from None
-        if is_mark(name):
+                raise build_misfit_error(problem, rows.format_place(problem.row), MORE_SAMPLES_HINT) from None
+        if is_mark_column(name):
             return pa.nulls(len(rows.images), pa.string())
         if name == "_expiration":
-            return arrays.stamps(np.array([0 if one is None else expiration_of(one) for one in rows.images], "i8"))
-        if name in IMAGE:
-            return arrays.texts(rows.texts(*_TEXTS[name]), len(rows.images))
-        return entry_column(name, rows.entries, self._made.owner).take(rows.places)
+            return arrays.build_expirations(
+                np.array([0 if one is None else read_expiration(one) for one in rows.images], "i8")
+            )
+        if name in IMAGE_COLUMNS:
+            return arrays.build_texts(rows.list_texts(*_TEXTS[name]), len(rows.images))
+        return build_entry_column(name, rows.entries, self._made.owner).take(rows.places)
 
-    def _judged(self, rows: _Rows) -> Judged:
+    def _judge_rows(self, rows: _Rows) -> JudgedBatch:
         try:
-            return self._made.judging.read(rows.messages(), self._made.kind(self._ref[1]), rows.place)
+            return self._made.judging.judge_messages(
+                rows.list_messages(), self._made.find_message_type(self._ref[1]), rows.format_place
+            )
         except Misfit as problem:
-            raise misfit_error(problem, rows.place(problem.row), LOOK_AT_MORE) from None
+            raise build_misfit_error(problem, rows.format_place(problem.row), MORE_SAMPLES_HINT) from None
 
 
-_TEXTS = {"_user_key": (USER_KEY, "user_key"), "_correlation_id": (CORRELATION, "correlation_id")}
+_TEXTS = {"_user_key": (USER_KEY_FLAG, "user_key"), "_correlation_id": (CORRELATION_FLAG, "correlation_id")}
 
 
 class _Rows(NamedTuple):
@@ -321,26 +327,26 @@ class _Rows(NamedTuple):
     keys: list[bytes]
     images: list[bytes | None]
 
-    def messages(self) -> list[bytes | None]:
+    def list_messages(self) -> list[bytes | None]:
         """One message per row; None where there is no record, or none is known."""
-        cut = iter(payloads([image for image in self.images if image is not None]))
+        cut = iter(extract_payloads([image for image in self.images if image is not None]))
         return [None if image is None else next(cut) for image in self.images]
 
-    def texts(self, flag: int, part: str) -> list[bytes | None] | None:
+    def list_texts(self, flag: int, part: str) -> list[bytes | None] | None:
         """One of the optional texts of the records; None where no record has it."""
         if not any(image is not None and image[0] & flag for image in self.images):
             return None
         return [
-            getattr(decode(key, image), part) if image is not None and image[0] & flag else None
+            getattr(decode_record(key, image), part) if image is not None and image[0] & flag else None
             for key, image in zip(self.keys, self.images, strict=True)
         ]
 
-    def place(self, row: int) -> str:
+    def format_place(self, row: int) -> str:
         """The name of a row, for an error."""
         return f"{CHANGE_ROW_TYPES[int(self.kinds[row])]} by entry {self.entries.txids[self.places[row].as_py()]}"
 
 
-def _within(times: Any, span: NumberRange) -> Any:
+def _mask_within(times: Any, span: NumberRange) -> Any:
     import numpy as np
 
     wanted = np.ones(len(times), bool)

@@ -1,5 +1,5 @@
-"""Which part of a journal each task reads: cut at about equal sizes by what headers of files say (sowctl-spark(7),
-PARTITIONS). Where its first block begins each task finds out by itself (:mod:`sowctl.journal.stretch`)."""
+"""Plan of a journal's partitions: about equal sizes, by headers of files (sowctl-spark(7), PARTITIONS). Where its
+first block begins each task finds out by itself (:mod:`sowctl.journal.stretch`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
+from sowctl.engine.maintenance.journal_search.entries import require_topic
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.upkeep.searching.entries import require_topic
 from sowctl.errors import DamageError, MissingError, UsageError
 from sowctl.journal.reader import Journal
-from sowctl.journal.stretch import Near, Segment, Span, Stretch, cut, indexed, spans
+from sowctl.journal.stretch import Segment, Span, Stretch, TxidLocator, cut_stretches, find_spans, locate_by_index
 from sowctl.spark.origin import Origin
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
 
-PARTITION_BYTES, LARGEST_BYTES = 64 << 20, 256 << 20
+PARTITION_BYTES, MAX_PARTITION_BYTES = 64 << 20, 256 << 20
 """Bytes of a partition as stored, two to nine seconds of one core: the former, or up to the latter so that there are at
 most MANY of them."""
-MANY = 20_000
+MAX_PARTITIONS = 20_000
 """Partitions from which on they grow. What the driver holds of each, and sends with its task, is about a kilobyte."""
-WORTHWHILE = 4 << 20
+MIN_PARTITION_BYTES = 4 << 20
 """Bytes of a journal, as stored, that take several times as long to read as a task takes to begin."""
 
 
@@ -39,15 +39,15 @@ class PlannedStretch(InputPartition):
         self.until = until
         self.parts = parts
 
-    def blocks(self, log: Journal, after: int, until: int, topic: Topic | None = None) -> Iterator[Block]:
+    def read_blocks(self, log: Journal, after: int, until: int, topic: Topic | None = None) -> Iterator[Block]:
         """Its blocks with a txid within these bounds and its own, in order; with ``topic`` those of it alone."""
         low, high = max(after, self.after), min(until, self.until)
         for part in self.parts:
-            yield from log.stretch(part, low, high, topic)
+            yield from log.iter_stretch_blocks(part, low, high, topic)
 
 
 class _Task(Protocol):
-    """What a task is to read."""
+    """Part of a journal that a task is to read."""
 
     @property
     def until(self) -> int:
@@ -68,19 +68,19 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
     did for the plan.
     """
     if task is None:
-        return _opened(origin, whole=whole)
+        return _open_log(origin, whole=whole)
     parts = task.parts
     # This process may have read the manifest of an archive that was made anew at its URL since: then what it says does
     # not fit what the plan has seen, or what lies here.
     with suppress(DamageError), ExitStack() as held:
-        log = held.enter_context(_opened(origin, reaching=task.until))
+        log = held.enter_context(_open_log(origin, reaching=task.until))
         if all(_is_planned(log, part) for part in parts):
             held.pop_all()
             return log
     with ExitStack() as held:
-        log = held.enter_context(_opened(origin))
+        log = held.enter_context(_open_log(origin))
         for part in parts:
-            told = log.archived(part.number) if part.mark else None
+            told = log.find_archived_file(part.number) if part.mark else None
             # The same blocks in another file are as good: a file that was compressed since is sent again.
             if told is not None and (told.last_txid, told.last_block) != (part.last_txid, part.last_block):
                 raise DamageError(
@@ -94,21 +94,20 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
 
 
 def _is_planned(log: Journal, part: Stretch) -> bool:
-    """Whether the manifest of an archive that is known here tells of the same file as the plan; of files of this
-    machine none is asked."""
+    """Return whether the manifest known here has the plan's file; of files of this machine none is asked."""
     if not part.mark:
         return True
-    told = log.archived(part.number)
-    return told is not None and told.mark == part.mark
+    told = log.find_archived_file(part.number)
+    return told is not None and told.fingerprint == part.mark
 
 
-def _opened(origin: Origin, *, whole: bool = False, reaching: int | None = None) -> Journal:
+def _open_log(origin: Origin, *, whole: bool = False, reaching: int | None = None) -> Journal:
     if origin.path is not None and origin.journal_name is not None:
         return Journal.open(origin.path, origin.journal_name, archive=origin.archive, reaching=reaching)
-    return open_log(origin.instance(), whole=whole, archive=origin.archive, reaching=reaching)
+    return open_log(origin.build_instance(), whole=whole, archive=origin.archive, reaching=reaching)
 
 
-def origin_of(log: Journal, now: int) -> Origin:
+def build_origin(log: Journal, now: int) -> Origin:
     """The origin by which tasks open a journal that is open here."""
     return Origin(None, None, log.directory, log.instance, now, log.archive)
 
@@ -123,13 +122,13 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
         return
     try:
         with open_journal(origin) as log:
-            known = list(log.topics())
+            known = list(log.read_topic_states())
     except MissingError as error:
         if not later or error.code != "SOW-JRN-001":
             raise
         known = []
     # Entries of a logical topic stand in the journal under the Name of their Pattern topic (behaviour 1.8).
-    found = require_topic(origin.instance(), known, topic, message_type)
+    found = require_topic(origin.build_instance(), known, topic, message_type)
     if found is not None and found.logical is not None and found.name != topic:
         raise UsageError(
             "SOW-SPK-100",
@@ -138,10 +137,10 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
         )
 
 
-def tell_uncut(instance: Instance, log: Journal) -> None:
+def warn_unsplittable(instance: Instance, log: Journal) -> None:
     """Remark on files that are larger than a partition, and yet read by one task: they are compressed and have no table
     of their frames."""
-    for segment in log.segments():
+    for segment in log.list_segments():
         if segment.is_packed and segment.size > PARTITION_BYTES:
             # By gzip, by another program or by an earlier release: who compressed it cannot be told here.
             text = (
@@ -154,39 +153,39 @@ def tell_uncut(instance: Instance, log: Journal) -> None:
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
     """The partitions from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
 
-    None: what :func:`partition_bytes` says. Headers of the files between the bounds are read, and a few blocks of those
-    two in which the bounds lie.
+    None: what :func:`compute_partition_bytes` says. Headers of the files between the bounds are read, and a few blocks
+    of those two in which the bounds lie.
     """
-    end = log.last_txid()
+    end = log.read_last_txid()
     until = end if until is None else min(until, end)
     # Files before the first one left were removed, which is allowed from the oldest on (behaviour 6.1).
     after = max(after, log.first_txid - 1)
-    return partitions_of(log.segments(after, until), after, until, size, log.near)
+    return plan_partitions(log.list_segments(after, until), after, until, size, log.locate_txid)
 
 
-def partitions_of(
-    segments: Sequence[Segment], after: int, until: int, size: int | None = None, near: Near = indexed
+def plan_partitions(
+    segments: Sequence[Segment], after: int, until: int, size: int | None = None, near: TxidLocator = locate_by_index
 ) -> list[PlannedStretch]:
     """As :func:`plan_stretches`, of files that are known from wherever: nothing is opened but by ``near``."""
     if after >= until:
         return []
-    wanted = spans(segments, after, until, near)
+    wanted = find_spans(segments, after, until, near)
     if size is None:
-        size = partition_bytes(sum(span.size for span in wanted), os.cpu_count() or 1)
-    return in_partitions(wanted, after, until, size)
+        size = compute_partition_bytes(sum(span.size for span in wanted), os.cpu_count() or 1)
+    return split_partitions(wanted, after, until, size)
 
 
-def in_partitions(wanted: Sequence[Span], after: int, until: int, size: int) -> list[PlannedStretch]:
+def split_partitions(wanted: Sequence[Span], after: int, until: int, size: int) -> list[PlannedStretch]:
     """Spans of files as partitions of about ``size`` bytes."""
     # Each ends with its last file, so that of an archive a task needs the manifest that the one before has read.
     last = {span.segment.number: span.segment.last_txid for span in wanted}
-    return [PlannedStretch(after, min(until, last[parts[-1].number]), parts) for parts in cut(wanted, size)]
+    return [PlannedStretch(after, min(until, last[parts[-1].number]), parts) for parts in cut_stretches(wanted, size)]
 
 
-def partition_bytes(total: int, processors: int, worthwhile: int | None = None) -> int:
+def compute_partition_bytes(total: int, processors: int, worthwhile: int | None = None) -> int:
     """The size of equal partitions of so many bytes, as stored; ``worthwhile`` in place of WORTHWHILE."""
     # As many as the size asks for, or more so that every processor has work, but none so small that starting the task
     # costs more than it reads.
-    size = min(max(PARTITION_BYTES, -(-total // MANY)), LARGEST_BYTES)
-    count = max(-(-total // size), min(processors, total // (worthwhile or WORTHWHILE)), 1)
+    size = min(max(PARTITION_BYTES, -(-total // MAX_PARTITIONS)), MAX_PARTITION_BYTES)
+    count = max(-(-total // size), min(processors, total // (worthwhile or MIN_PARTITION_BYTES)), 1)
     return -(-total // count)

@@ -15,16 +15,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.arrow import arrays
 from sowctl.journal.format import PUBLISH
-from sowctl.spark.errors import carried
-from sowctl.spark.origin import compiled
+from sowctl.spark.errors import carry_errors
+from sowctl.spark.origin import build_filter
 from sowctl.spark.reading.bounds import ReadBounds
-from sowctl.spark.reading.journalbatches import FULL, Batches, JournalQuery, Run
+from sowctl.spark.reading.journalbatches import MIN_BATCH_ROWS, BatchBuilder, BlockRun, JournalQuery
 from sowctl.spark.reading.journalchanges import ChangePlan, FeedStretch, read_changes
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
-from sowctl.spark.reading.malformed import Judging
-from sowctl.spark.reading.unseen import as_planned
+from sowctl.spark.reading.malformed_messages import MessageJudge
+from sowctl.spark.reading.missing_files import translate_missing
 from sowctl.spark.samecode import SameCode
-from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, arrow_schema, with_corrupt
+from sowctl.spark.schema import CHANGE_COLUMNS, JOURNAL_COLUMNS, add_corrupt_column, build_arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
-FULL_BYTES = 4 << 20
+MIN_BATCH_BYTES = 4 << 20
 """Bytes of messages from which on blocks are no longer put together."""
 
 
@@ -42,17 +42,17 @@ class JournalReader(SameCode, DataSourceReader):
 
     def __init__(self, query: JournalQuery, schema: StructType) -> None:
         self.query = query
-        self.bounds = query.bounds()
-        with carried():
-            self._schema = journal_schema(query, schema)
+        self.bounds = query.build_bounds()
+        with carry_errors():
+            self._schema = build_journal_schema(query, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Parts of the journal's files."""
-        with carried():
+        with carry_errors():
             if self.query.filter is not None:
                 # A faulty filter is reported once here and not by every task.
-                compiled(self.query.origin, self.query.filter)
-            if self.bounds.empty:
+                build_filter(self.query.origin, self.query.filter)
+            if self.bounds.is_empty:
                 return []
             txids = self.bounds.txids
             # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
@@ -60,36 +60,38 @@ class JournalReader(SameCode, DataSourceReader):
             with open_journal(self.query.origin, whole=True) as log:
                 after = (txids.low or 1) - 1
                 if self.query.changes:
-                    return ChangePlan(self.query, self._schema).partitions(log, after, txids.high)
+                    return ChangePlan(self.query, self._schema).plan_partitions(log, after, txids.high)
                 planned = plan_stretches(log, after, txids.high, self.query.partition_bytes)
                 return [one for one in planned if self._may_match(log, one)]
 
     def _may_match(self, log: Journal, planned: PlannedStretch) -> bool:
-        """Whether anything can match, as far as the manifest of an archive tells without a look at its files."""
+        """Return whether anything can match, by the manifest of an archive, without a look at its files."""
         query, times = self.query, self.bounds.times
         topic = (query.topic, query.message_type) if query.topic and query.message_type else None
-        return any(log.may_hold(part.number, topic, times.low, times.high) for part in planned.parts)
+        return any(log.may_hold_entries(part.number, topic, times.low, times.high) for part in planned.parts)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match, or what they changed."""
-        with carried():
+        with carry_errors():
             yield from read_partition(self.query, self.bounds, self._schema, partition)
 
 
-def journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Schema:
+def build_journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Schema:
     """The Arrow schema of what a query reads. Raises UsageError for what does not go together."""
     columns = CHANGE_COLUMNS if query.changes else JOURNAL_COLUMNS
-    made = arrow_schema(schema, with_corrupt(columns, query.malformed.column))
+    made = build_arrow_schema(schema, add_corrupt_column(columns, query.malformed.column))
     # What does not go together is said here and not by every task.
-    Judging(query.malformed, made)
+    MessageJudge(query.malformed, made)
     return made
 
 
 def read_partition(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, partition: InputPartition
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of a partition of either kind. Raises as :func:`~sowctl.spark.reading.unseen.as_planned`."""
-    with as_planned():
+    """Record batches of a partition of either kind. Raises as
+    :func:`~sowctl.spark.reading.missing_files.translate_missing`.
+    """
+    with translate_missing():
         if isinstance(partition, FeedStretch):
             yield from read_changes(query, schema, partition)
         elif isinstance(partition, PlannedStretch):
@@ -101,8 +103,8 @@ def read_stretch(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Record batches of the entries in a stretch."""
     # Blocks are planned as a whole; the bounds of the query may lie within the first or the last one.
-    wanted = bounds.within(stretch.after + 1, stretch.until)
-    if wanted.empty:
+    wanted = bounds.restrict_txids(stretch.after + 1, stretch.until)
+    if wanted.is_empty:
         return
     low, high = wanted.txids.low, wanted.txids.high
     assert low is not None and high is not None
@@ -110,26 +112,26 @@ def read_stretch(
     topic = None
     if query.topic is not None and query.message_type is not None:
         topic = query.topic, query.message_type
-    made = Batches(query, wanted, schema)
+    made = BatchBuilder(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
     with open_journal(query.origin, task=stretch) as log:
         # Blocks go by in txid order, and so do the rows of a partition.
-        for run in _runs(made, stretch.blocks(log, low - 1, high, topic)):
-            held.append(made.batch(run))
-            if sum(map(len, held)) >= FULL:
-                yield arrays.merged(held)
+        for run in _iterate_runs(made, stretch.read_blocks(log, low - 1, high, topic)):
+            held.append(made.build_batch(run))
+            if sum(map(len, held)) >= MIN_BATCH_ROWS:
+                yield arrays.merge_batches(held)
                 held = []
     if held:
-        yield arrays.merged(held)
+        yield arrays.merge_batches(held)
     made.judging.close()
 
 
-def _runs(made: Batches, blocks: Iterable[Block]) -> Iterator[Run]:
+def _iterate_runs(made: BatchBuilder, blocks: Iterable[Block]) -> Iterator[BlockRun]:
     """The blocks of which something is wanted, so many together that columns are worth making."""
-    run: Run = []
+    run: BlockRun = []
     rows = size = 0
     for block in blocks:
-        chosen = made.chosen(block)
+        chosen = made.select_entries(block)
         # No column is made of such a block.
         if chosen is not None and not chosen.any():
             continue
@@ -137,28 +139,28 @@ def _runs(made: Batches, blocks: Iterable[Block]) -> Iterator[Run]:
         rows += len(block)
         size += block.header.payloads_raw
         # Both are bounds of memory: many small entries by their number, few large ones by their bytes.
-        if rows >= FULL or size >= FULL_BYTES:
+        if rows >= MIN_BATCH_ROWS or size >= MIN_BATCH_BYTES:
             yield run
             run, rows, size = [], 0, 0
     if run:
         yield run
 
 
-def sample(query: JournalQuery, count: int | None) -> Iterator[bytes]:
+def sample_messages(query: JournalQuery, count: int | None) -> Iterator[bytes]:
     """JSON views of the first ``count`` messages, None for all, for the inference of a schema."""
     return islice(_views(query), count)
 
 
 def _views(query: JournalQuery) -> Iterator[bytes]:
-    made = Batches(query, query.bounds(), _nothing())
+    made = BatchBuilder(query, query.build_bounds(), _build_empty_schema())
     with open_journal(query.origin) as log:
-        for block in log.blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
-            for entry in block.entries():
-                if entry.operation == PUBLISH and made.wants(entry.topic):
-                    yield made.kind(entry.topic[1]).view(entry.payload)
+        for block in log.iter_blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
+            for entry in block.iter_entries():
+                if entry.operation == PUBLISH and made.wants_topic(entry.topic):
+                    yield made.find_message_type(entry.topic[1]).view(entry.payload)
 
 
-def _nothing() -> pyarrow.Schema:
+def _build_empty_schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     return pa.schema([])

@@ -20,12 +20,12 @@ from pyspark.sql.streaming.datasource import (
 
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Position
-from sowctl.spark.errors import CarriedError, carried
-from sowctl.spark.origin import compiled
+from sowctl.spark.errors import CarriedError, carry_errors
+from sowctl.spark.origin import build_filter
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalchanges import ChangePlan
 from sowctl.spark.reading.journalplan import open_journal, plan_stretches
-from sowctl.spark.reading.journalreader import journal_schema, read_partition
+from sowctl.spark.reading.journalreader import build_journal_schema, read_partition
 from sowctl.spark.samecode import SameCode
 
 if TYPE_CHECKING:
@@ -35,18 +35,17 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 Offset = dict[str, Any]
-MAX_ENTRIES = 1_000_000
+MAX_BATCH_ENTRIES = 1_000_000
 """Most entries of a batch where nothing else is said, some 200 MB of messages: the first batch of a query over a long
 journal comes to its end, and little is read again after a failure. Measured with 300,000 entries on two cores: 3.0 CPU
 seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound about 4 % of the reading."""
 
 
-class Pace(Struct, frozen=True):
-    """Where a new query begins (``latest``: behind what is there), and how much a batch may have: so many entries, so
-    many bytes of the journal as stored; None is no bound."""
+class StreamLimits(Struct, frozen=True):
+    """Start of a new query (``latest``: behind what is there), and bounds of a batch: entries, stored bytes or None."""
 
     latest: bool = False
-    max_entries: int | None = MAX_ENTRIES
+    max_entries: int | None = MAX_BATCH_ENTRIES
     fail_on_loss: bool = True
     max_bytes: int | None = None
 
@@ -54,25 +53,25 @@ class Pace(Struct, frozen=True):
 class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the entries that a :class:`JournalQuery` asks for, as they are committed."""
 
-    def __init__(self, query: JournalQuery, pace: Pace, schema: StructType) -> None:
+    def __init__(self, query: JournalQuery, pace: StreamLimits, schema: StructType) -> None:
         self.query = query
         self.pace = pace
         self._target: int | None = None
         self._reached: int | None = None
         self._changes: ChangePlan | None = None
-        with carried():
-            self._schema = journal_schema(query, schema)
+        with carry_errors():
+            self._schema = build_journal_schema(query, schema)
             if query.filter is not None:
-                compiled(query.origin, query.filter)
+                build_filter(query.origin, query.filter)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
         """Before the first entry wanted; txid 0 where there is no journal yet."""
         low = self.query.txids.low
-        with carried():
+        with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
                     # An offset is the last txid that has been read, so it stands before the first one wanted.
-                    before = log.last_txid() if self.pace.latest else log.first_txid - 1
+                    before = log.read_last_txid() if self.pace.latest else log.first_txid - 1
                     return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
             except MissingError:
                 # Lineage "" says that there was no journal: the first one that appears is the one to follow.
@@ -86,7 +85,7 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the last whole group within the limit; one group at least."""
-        with carried():
+        with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
                     end = self._latest(log, start, limit)
@@ -100,8 +99,8 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 raise
 
     def _latest(self, log: Journal, start: Offset, limit: ReadLimit) -> Offset:
-        first = self._checked(log, start)
-        last = log.last_txid()
+        first = self._check_start(log, start)
+        last = log.read_last_txid()
         # Trigger.AvailableNow fixes the end at the start: otherwise a query beside a busy writer would never end.
         for bound in (self._target, self.query.txids.high):
             last = last if bound is None else min(last, bound)
@@ -111,7 +110,7 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         if not isinstance(limit, ReadAllAvailable):
             # Spark hands back one limit of ours, and knows no two at once: the bytes are remembered here.
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            last = _within(log, first, last, rows, self.pace.max_bytes)
+            last = _find_batch_end(log, first, last, rows, self.pace.max_bytes)
         return _offset(last, log)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
@@ -120,10 +119,10 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         Spark shows it as ``latestOffset`` of the source in the progress of a query; it is the one place where a source
         written in Python can say something there.
         """
-        with carried():
+        with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
-                    end = log.last_txid()
+                    end = log.read_last_txid()
                     at = max(log.first_txid - 1, self._reached if self._reached is not None else 0)
                     behind = {"entriesBehind": max(end - at, 0), "bytesBehind": _bytes_behind(log, at)}
                     return _offset(end, log) | behind
@@ -132,10 +131,10 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing beyond the present end is read."""
-        with carried():
+        with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
-                    self._target = log.last_txid()
+                    self._target = log.read_last_txid()
             except MissingError:
                 # Nothing is there to be read, and what appears later belongs to the next run.
                 self._target = 0
@@ -144,27 +143,27 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         """The stretches between two offsets."""
         if start["txid"] >= end["txid"]:
             return []
-        with carried(), open_journal(self.query.origin) as log:
+        with carry_errors(), open_journal(self.query.origin) as log:
             # Checked again, because a query that goes on after a failure plans a batch whose offsets come from the
             # checkpoint.
-            after = self._checked(log, start)
+            after = self._check_start(log, start)
             if not self.query.changes:
                 return plan_stretches(log, after, end["txid"], self.query.partition_bytes)
             # What is known of keys stays from batch to batch: each looks at its own part of the journal only.
             self._changes = self._changes or ChangePlan(self.query, self._schema)
-            return self._changes.partitions(log, after, end["txid"])
+            return self._changes.plan_partitions(log, after, end["txid"])
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match, or what they changed."""
-        with carried():
-            yield from read_partition(self.query, self.query.bounds(), self._schema, partition)
+        with carry_errors():
+            yield from read_partition(self.query, self.query.build_bounds(), self._schema, partition)
 
-    def _checked(self, log: Journal, start: Offset) -> int:
+    def _check_start(self, log: Journal, start: Offset) -> int:
         """The txid behind which to read on. Raises DamageError ``SOW-SPK-021``, MissingError ``SOW-SPK-022``."""
         place = str(log.directory)
         txid: int = start["txid"]
         # Reading on would pair the checkpoint with entries of other messages, and nothing downstream could tell.
-        if start["lineage"] not in ("", log.lineage.hex()) or txid > log.last_txid():
+        if start["lineage"] not in ("", log.lineage.hex()) or txid > log.read_last_txid():
             raise DamageError(
                 "SOW-SPK-021",
                 f"the checkpoint is at txid {txid} of another journal, or after the end of this one",
@@ -226,7 +225,7 @@ def _offset(txid: int, log: Journal) -> Offset:
     return {"txid": txid, "lineage": log.lineage.hex()}
 
 
-def _within(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None = None) -> int:
+def _find_batch_end(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None = None) -> int:
     """The end of the last group that ends within ``most`` entries and ``most_bytes`` stored bytes, of the first one
     where it is larger; None is no bound."""
     # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limits.
@@ -235,9 +234,9 @@ def _within(log: Journal, after: int, until: int, most: int | None, most_bytes: 
 
     def fits(place: Position) -> bool:
         within = most is None or place.txid - after <= most
-        return within and (most_bytes is None or begin is None or log.distance(begin, place) <= most_bytes)
+        return within and (most_bytes is None or begin is None or log.count_bytes_between(begin, place) <= most_bytes)
 
-    for place in log.places(after, until):
+    for place in log.iter_group_positions(after, until):
         begin = begin or place
         if place.txid <= after:
             continue
@@ -249,17 +248,17 @@ def _within(log: Journal, after: int, until: int, most: int | None, most_bytes: 
     # Behind the last group there is no further place; ``until`` is its end.
     if best is None:
         return until
-    last = log.end()
+    last = log.find_end()
     if last.txid != until and most_bytes is not None:
         # What ends before the journal does was bounded by a txid: its last group begins within the limit.
-        last = next(iter(log.places(until)), last)
+        last = next(iter(log.iter_group_positions(until)), last)
     return until if fits(Position(last.number, last.offset, until)) else best
 
 
 def _bytes_behind(log: Journal, txid: int) -> int:
     """Bytes of the journal, as stored, from behind the entry ``txid`` to the present end."""
-    end = log.end()
+    end = log.find_end()
     if txid >= end.txid:
         return 0
-    begin = next(iter(log.places(txid)), end)
-    return log.distance(begin, end)
+    begin = next(iter(log.iter_group_positions(txid)), end)
+    return log.count_bytes_between(begin, end)

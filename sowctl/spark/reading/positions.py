@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import places_of
-from sowctl.engine.sources.current import open_current, open_file
-from sowctl.engine.sources.opening import open_source
+from sowctl.engine.fold.blocks import find_entry_places
+from sowctl.engine.sources.current import open_current_source, open_file_source
+from sowctl.engine.sources.opener import open_source
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import (
+    add_replay_hint,
     has_log,
-    naming_replay,
     open_log,
     open_store,
 )
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class PlannedState(Struct, frozen=True):
-    """What the plan saw: lineage and txid of the store, and how far the journal is to be read.
+    """State that the plan saw: lineage and txid of the store, and how far the journal is to be read.
 
     ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``records`` is
     about how many there are.
@@ -56,9 +56,9 @@ class PlannedState(Struct, frozen=True):
             removed = meta.removal_mark != self.removal_mark and meta.removal_mark > origin.now
             # With a journal a store that is behind is completed by each task up to ``until``. One that is further ahead
             # fits only if nothing of this topic has been applied since.
-            moved = removed or (meta.applied > self.until and _newer(origin, meta, self.until))
+            moved = removed or (meta.applied > self.until and _has_newer_entries(origin, meta, self.until))
         if moved:
-            raise _moved(path)
+            raise _build_moved_error(path)
 
 
 def plan_position(origin: Origin) -> PlannedState | None:
@@ -66,26 +66,26 @@ def plan_position(origin: Origin) -> PlannedState | None:
     path = origin.topic.file if origin.topic is not None else origin.store_path
     if path is None or not path.exists():
         return None
-    instance = origin.instance()
+    instance = origin.build_instance()
     with (
-        naming_replay(origin.topic),
+        add_replay_hint(origin.topic),
         open_store(instance, path) as store,
     ):
-        meta = store.meta()
+        meta = store.read_meta()
     until = None
     if origin.topic is not None and origin.topic.journalled and has_log(instance):
         with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-            until = log.last_txid()
+            until = log.read_last_txid()
     return PlannedState(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
 
 
-def open_planned(origin: Origin, planned: PlannedState | None, at: int | None) -> Source:
-    """The source of one task; of a Pattern topic, all of it: :func:`ranged` takes the part that is meant.
+def open_planned_source(origin: Origin, planned: PlannedState | None, at: int | None) -> Source:
+    """The source of one task; of a Pattern topic, all of it: :func:`read_range` takes the part that is meant.
 
     Raises LockedError ``SOW-SPK-020`` where the topic has moved on, and what readers raise.
     """
-    instance = origin.instance()
-    topic = origin.topic.whole if origin.topic is not None else None
+    instance = origin.build_instance()
+    topic = origin.topic.whole_topic if origin.topic is not None else None
     if at is not None or planned is None:
         # The state at an instant does not depend on how far the store has moved; without a file each task builds the
         # present from the journal.
@@ -93,39 +93,39 @@ def open_planned(origin: Origin, planned: PlannedState | None, at: int | None) -
     if topic is None:
         path = origin.store_path
         assert path is not None
-        return open_file(instance, path, admit=partial(planned.admit, origin, path))
+        return open_file_source(instance, path, admit=partial(planned.admit, origin, path))
     assert topic.file is not None
     admit = partial(planned.admit, origin, topic.file)
     # without a journal at the time of the plan, nothing of one that began since is read
-    return open_current(instance, topic, now=origin.now, until=planned.until or 0, admit=admit)
+    return open_current_source(instance, topic, now=origin.now, until=planned.until or 0, admit=admit)
 
 
-def ranged(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
+def read_range(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
     """The records of ``source`` that are meant, from ``low`` (inclusive) to ``high`` (exclusive), in key order."""
     logical = origin.topic.logical if origin.topic is not None else None
-    found = source.part(size, low, high)
+    found = source.read_part(size, low, high)
     if logical is None:
         return found
-    from sowctl.engine.sources.logical import chosen
+    from sowctl.engine.sources.logical_topics import build_logical_filter
 
-    return map(chosen(logical), found)
+    return map(build_logical_filter(logical), found)
 
 
-def _newer(origin: Origin, meta: StoreMeta, until: int) -> bool:
-    """Whether the store holds entries of the topic behind ``until``; those of other topics move its position, too."""
+def _has_newer_entries(origin: Origin, meta: StoreMeta, until: int) -> bool:
+    """Return whether the store holds entries of the topic behind ``until``; other topics move its position, too."""
     assert origin.topic is not None
     ref = origin.topic.name, origin.topic.message_type
-    with open_log(origin.instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
+    with open_log(origin.build_instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
         # The topic's last entry, which the journal knows without reading, decides most cases.
-        if meta.lineage != log.lineage or log.topic_state(ref).last_txid <= until:
+        if meta.lineage != log.lineage or log.find_topic_state(ref).last_txid <= until:
             return False
         return any(
-            places_of(block, ref, after=until, until=meta.applied, unkeyed=True)
-            for block in log.blocks(after=until, until=meta.applied, topic=ref)
+            find_entry_places(block, ref, after=until, until=meta.applied, unkeyed=True)
+            for block in log.iter_blocks(after=until, until=meta.applied, topic=ref)
         )
 
 
-def _moved(path: Path) -> LockedError:
+def _build_moved_error(path: Path) -> LockedError:
     return LockedError(
         "SOW-SPK-020",
         "the store changed after the query was planned",

@@ -20,20 +20,33 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from sowctl.arrow.build import root_of
-from sowctl.described import DescribedStruct
-from sowctl.engine.bulk.commit import RefusalWords, commit
-from sowctl.engine.bulk.staging import OPERATION_FLAGS, Area, Operation, Staged, StagePlan, own_directory
+from sowctl.arrow.message_encoder import find_root
+from sowctl.engine.bulk.commit import RefusalWords, commit_run
+from sowctl.engine.bulk.staging import (
+    OPERATION_FLAGS,
+    Operation,
+    StagedAttempt,
+    StagePlan,
+    StagingArea,
+    create_own_directory,
+)
 from sowctl.engine.bulk.task import StageTask
-from sowctl.engine.options import PublishOptions, is_bulk
+from sowctl.engine.options import PublishOptions, needs_reindex
 from sowctl.engine.reports import Rejected
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.remote.place import RemotePath
-from sowctl.spark.errors import carried
+from sowctl.spark.errors import carry_errors
 from sowctl.spark.samecode import SameCode
-from sowctl.spark.writing.encoding import EncodedRows, RowEncoder
-from sowctl.spark.writing.outcome import append_counts, keep_refused, partition_name, require_directory, warn_of_missing
+from sowctl.spark.writing.outcome import (
+    append_counts,
+    append_refused,
+    format_partition,
+    require_directory,
+    warn_missing,
+)
+from sowctl.spark.writing.row_encoder import EncodedRows, RowEncoder
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,11 +54,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sowctl.spark.origin import Origin
-    from sowctl.spark.writing.attempts import Staging
+    from sowctl.spark.writing.staging import Staging
 
 
 class WriteRequest(DescribedStruct, frozen=True):
-    """What a write was asked for. ``operation`` None: rows say so in ``_operation``, else they are published.
+    """Request for a write. ``operation`` None: rows say so in ``_operation``, else they are published.
 
     ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted. ``rejects`` and ``report`` are files
     of the driver's, for refused rows and for counts.
@@ -70,37 +83,37 @@ class WriteRequest(DescribedStruct, frozen=True):
         require_directory(self.rejects, "rejects")
         require_directory(self.report, "report")
         # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
-        self._area().plan(self.publish)
+        self._area().build_plan(self.publish)
 
-    def _area(self, own: Path = Path()) -> Area:
+    def _area(self, own: Path = Path()) -> StagingArea:
         """``own``: a directory of the driver's, for what is staged at a URL."""
         assert self.origin.topic is not None
         place = self.staging.directory
         if isinstance(place, RemotePath):
-            return Area(own, self.origin.topic, self.origin.instance(), place)
-        return Area(place, self.origin.topic, self.origin.instance())
+            return StagingArea(own, self.origin.topic, self.origin.build_instance(), place)
+        return StagingArea(place, self.origin.topic, self.origin.build_instance())
 
     def _own(self, held: ExitStack) -> Path:
         if not isinstance(self.staging.directory, RemotePath):
             return Path()
-        return held.enter_context(own_directory(self.origin.instance()))
+        return held.enter_context(create_own_directory(self.origin.build_instance()))
 
-    def plan(self, operation: Operation) -> StagePlan:
-        """What the tasks need for one operation; two of one write differ in nothing else."""
-        return self._area().plan(self.publish, operation=operation, keep_rejects=self.rejects is not None)
+    def build_plan(self, operation: Operation) -> StagePlan:
+        """Build the plan of the tasks for one operation; two of one write differ in nothing else."""
+        return self._area().build_plan(self.publish, operation=operation, keep_rejects=self.rejects is not None)
 
-    def encoder(self, schema: StructType) -> RowEncoder:
-        """What makes messages of rows. Raises UsageError ``SOW-SPK-030``."""
+    def build_encoder(self, schema: StructType) -> RowEncoder:
+        """Build the encoder that makes messages of rows. Raises UsageError ``SOW-SPK-030``."""
         topic = self.origin.topic
         assert topic is not None
         return RowEncoder(
             schema,
-            self.origin.instance().type_of(topic.message_type),
+            self.origin.build_instance().find_message_type(topic.message_type),
             keep_stamps=self.keep_stamps,
             # A deletion needs no message, and rows that name their own operation may be deletions.
             by_key=self.operation in (None, "delete"),
             own_keys=topic.key_mode == "user",
-            root=root_of(topic),
+            root=find_root(topic),
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None = None) -> None:
@@ -114,13 +127,13 @@ class WriteRequest(DescribedStruct, frozen=True):
         held = ExitStack()
         try:
             # Operations that rows name differ in their segments; everything else in the plan is common to them.
-            plan = self.plan(self.operation or "publish")
+            plan = self.build_plan(self.operation or "publish")
             # Rows have no file; errors name the partition that they came in.
-            names = [partition_name(number) for number in range(len(messages))]
+            names = [format_partition(number) for number in range(len(messages))]
             area = self._area(self._own(held))
             late: list[Rejected] = []
             try:
-                made = commit(
+                made = commit_run(
                     area,
                     plan,
                     staged,
@@ -128,27 +141,29 @@ class WriteRequest(DescribedStruct, frozen=True):
                     overwrite=self.overwrite,
                     sources=names,
                     on_reject=late.append,
-                    words=OF_ROWS,
+                    words=ROW_REFUSAL_WORDS,
                 )
             finally:
                 # In ``finally``: refused rows are kept also where the commit fails because of them.
                 if self.rejects is not None:
-                    keep_refused(self.rejects, area.directory, staged, late)
+                    append_refused(self.rejects, area.directory, staged, late)
             if self.report is not None:
                 append_counts(self.report, made, self.client, sequence)
-            warn_of_missing(made)
+            warn_missing(made)
         finally:
             held.close()
             self.staging.remove()
         loaded = [(made.topic, made.message_type, made.inserted + made.updated + made.deleted)]
-        if is_bulk(loaded):
-            from sowctl.engine.verbs.reindex import follow_load
+        if needs_reindex(loaded):
+            from sowctl.engine.verbs.reindex import reindex_loaded
 
             # The rows are published whatever becomes of this, which raises nothing that says otherwise.
-            follow_load(self.origin.instance(), loaded)
+            reindex_loaded(self.origin.build_instance(), loaded)
 
-    def stage(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
-        """What one attempt of one task does. Raises UsageError ``SOW-SPK-099`` where a table of the catalog is made."""
+    def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
+        """Stage the rows of one attempt of one task. Raises UsageError ``SOW-SPK-099`` where a table of the catalog
+        is made.
+        """
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -159,30 +174,30 @@ class WriteRequest(DescribedStruct, frozen=True):
             # the directory of a stream goes with every batch; that of a batch write was made by its driver
             self.staging.open()
         with _Attempt(self, number) as attempt:
-            encoder = self.encoder(schema)
+            encoder = self.build_encoder(schema)
             for batch in batches:
                 if len(batch):
-                    attempt.add(encoder.rows(batch))
+                    attempt.add(encoder.encode_rows(batch))
             return attempt.finish()
 
 
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver; its base is Spark's, which no class of values can have."""
+    """Message of a task to the driver; its base is Spark's, which no class of values can have."""
 
-    def __init__(self, staged: tuple[Staged, ...]) -> None:
+    def __init__(self, staged: tuple[StagedAttempt, ...]) -> None:
         self.staged = staged
 
 
-EXCERPT = 200
+EXCERPT_CHARACTERS = 200
 """Characters of a refused message that an error shows."""
 
 
 def _excerpt(one: Rejected) -> str | None:
     """The beginning of the message, which holds its key: rows have no place that could be looked up."""
-    return one.payload[:EXCERPT].decode("utf-8", "replace") if one.payload else None
+    return one.payload[:EXCERPT_CHARACTERS].decode("utf-8", "replace") if one.payload else None
 
 
-OF_ROWS = RefusalWords(
+ROW_REFUSAL_WORDS = RefusalWords(
     lambda one: f"{one.source}, row {one.offset + 1}",
     _excerpt,
     "option onError=skip skips invalid rows, maxErrors limits their number, rejects=FILE saves them",
@@ -235,7 +250,7 @@ class _Attempt:
                 raise InputError(
                     "SOW-SPK-032",
                     f"the operation of a row is {name!r}",
-                    place=f"{partition_name(self._number)}, row {row + 1}",
+                    place=f"{format_partition(self._number)}, row {row + 1}",
                     hint="use publish, delta or delete",
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
@@ -247,14 +262,14 @@ class _Attempt:
     def _stage(self, operation: Operation, rows: EncodedRows, positions: Sequence[int]) -> None:
         task = self._tasks.get(operation)
         if task is None:
-            task = self._tasks[operation] = StageTask(self._request.plan(operation), f"{self._name}-{operation}")
+            task = self._tasks[operation] = StageTask(self._request.build_plan(operation), f"{self._name}-{operation}")
         envelopes = rows.envelopes
         if operation != "delete":
             # the key of a message follows from it, unless its publisher chooses keys
             topic = self._request.origin.topic
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
-        source = partition_name(self._number)
+        source = format_partition(self._number)
         places = []
         payloads = []
         for place, made in enumerate(rows.payloads):
@@ -264,12 +279,12 @@ class _Attempt:
             else:
                 code = made.code if isinstance(made, SowError) else "SOW-SPK-045"
                 words = f"its columns cannot be converted to a message: {made}"
-                task.refuse(Rejected(source, 0, positions[place], code, words, None), self._number)
+                task.note_rejected(Rejected(source, 0, positions[place], code, words, None), self._number)
         envelopes = [envelopes[place] for place in places]
         # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
         chosen = [positions[place] for place in places]
-        task.add(payloads, self._number, chosen, envelopes=None if bare else envelopes, source=source)
+        task.add_messages(payloads, self._number, chosen, envelopes=None if bare else envelopes, source=source)
 
     def finish(self) -> StagedMessage:
         """Complete the segments."""
@@ -290,18 +305,18 @@ class BatchWriter(SameCode, DataSourceArrowWriter):
         self._request = request
         self._schema = schema
         request.check()
-        request.encoder(schema)
+        request.build_encoder(schema)
         # Tasks of a batch write never make the directory: one that still runs after the end must not bring it back.
         request.staging.open()
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
-        with carried():
-            return self._request.stage(iterator, self._schema)
+        with carry_errors():
+            return self._request.stage_rows(iterator, self._schema)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish everything, or nothing."""
-        with carried():
+        with carry_errors():
             self._request.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -316,16 +331,16 @@ class StreamWriter(SameCode, DataSourceStreamArrowWriter):
         self._request = request
         self._schema = schema
         request.check()
-        request.encoder(schema)
+        request.build_encoder(schema)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
-        with carried():
-            return self._request.stage(iterator, self._schema)
+        with carry_errors():
+            return self._request.stage_rows(iterator, self._schema)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch, unless the journal says that this has happened."""
-        with carried():
+        with carry_errors():
             # Batch ids count from 0 and sequences from 1. The same batch has the same number after a restart, because
             # Spark keeps it in the checkpoint.
             self._request.commit(messages, batchId + 1)

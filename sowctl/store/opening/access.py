@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.errors import RefusedError
 
-DAMAGED, REPLACED = ".damaged-", ".replaced-"
+DAMAGED_SUFFIX, REPLACED_SUFFIX = ".damaged-", ".replaced-"
 """What the name of a file that a rebuild put aside has after that of its store, before a number: the second where
 nothing was found wrong with it."""
 # By default access(2) asks for the real user, while opening a file is decided for the effective one.
@@ -31,14 +31,14 @@ class StoreFiles(Struct, frozen=True):
     directory: Path
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> StoreFiles:
+    def from_path(cls, path: str | os.PathLike[str]) -> StoreFiles:
         """The files of the store at ``path``."""
         real = Path(path).resolve()
         lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
         return cls(real, lock, gate, writer, real.parent)
 
 
-def refuse_irregular(path: Path) -> None:
+def require_regular_file(path: Path) -> None:
     """Refuse the place of a store where a directory, a device, a pipe or a socket stands.
 
     A rename would put a store in the place of a device for all programs, and opening it would leave lock files beside
@@ -53,30 +53,30 @@ def refuse_irregular(path: Path) -> None:
         )
 
 
-def may_lock(files: StoreFiles) -> bool:
-    """Whether this process may enter itself in the store's lock table, and see in the gate whether that is its own.
+def can_lock(files: StoreFiles) -> bool:
+    """Return whether this process may enter itself in the store's lock table and read the gate.
 
     On a read-only file system no process may. Missing files can be made where the directory may be changed.
     """
     return _may_use(files, files.lock, _READ_WRITE) and _may_use(files, files.gate, os.R_OK)
 
 
-def may_hold(files: StoreFiles) -> bool:
-    """Whether this process may hold the gate alone."""
+def can_hold_gate(files: StoreFiles) -> bool:
+    """Return whether this process may hold the gate alone."""
     return _may_use(files, files.gate, _READ_WRITE)
 
 
-def may_settle(files: StoreFiles) -> bool:
-    """Whether it may part a data file from a lock file that belonged to another one: a copied or restored store."""
+def can_discard_lock(files: StoreFiles) -> bool:
+    """Return whether it may discard a lock file that belonged to another data file: of a copied or restored store."""
     return _has_access(files.gate, _READ_WRITE) and _may_change(files)
 
 
-def access_of(path: Path) -> Literal["write", "read", "unlocked", "none"]:
-    """What may be done with the store at ``path``: written, read, read without locks, or nothing."""
-    files = StoreFiles.of(path)
+def determine_access(path: Path) -> Literal["write", "read", "unlocked", "none"]:
+    """Return how the store at ``path`` can be used: written, read, read without locks, or not at all."""
+    files = StoreFiles.from_path(path)
     if not _has_access(files.path, os.R_OK):
         return "none"
-    if not may_lock(files):
+    if not can_lock(files):
         return "unlocked"
     # A writer takes every lock of the store, so one file that it may not write to makes it a reader.
     writes = _has_access(files.path, _READ_WRITE) and all(

@@ -1,7 +1,7 @@
 """Opening the LMDB environment of a store: through its gate, with its sub-databases (``sow-store(5)``).
 
-Called by ``current``, ``sharing``, the store's ``examine`` and ``builder``. An interrupted replacement is completed on
-the way; what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
+Called by ``current_handle``, ``shared_environments``, the store's ``examine`` and ``builder``. An interrupted
+replacement is completed on the way; what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,40 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import explained, missing, translate
-from sowctl.store.opening.access import DAMAGED, REPLACED, StoreFiles, may_hold, may_lock, may_settle
-from sowctl.store.opening.handle import Databases, Handle, Identity, current_identity, rounded
-from sowctl.store.opening.locks import FILE_MODE, Gate, record_inode, recorded_inode
-from sowctl.store.opening.pages import inspect
-from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.lmdberrors import build_store_error, missing_store_error, translate_errors
+from sowctl.store.opening.access import (
+    DAMAGED_SUFFIX,
+    REPLACED_SUFFIX,
+    StoreFiles,
+    can_discard_lock,
+    can_hold_gate,
+    can_lock,
+)
+from sowctl.store.opening.handle import Databases, FileIdentity, Handle, read_identity, round_map_size
+from sowctl.store.opening.locks import FILE_MODE, Gate, read_gate_inode, write_gate_inode
+from sowctl.store.opening.meta_pages import read_verified_meta
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
-from sowctl.store.opening.unlocked import Watch
+from sowctl.store.opening.unlocked_watch import StateWatch
 
 # A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) hits many
 # readers at once.
-DEFAULT_MAP = 16 << 20
-READER_MAP = 1 << 20
+MIN_WRITER_MAP_BYTES = 16 << 20
+MIN_READER_MAP_BYTES = 1 << 20
 MAX_READERS = 254
 MAX_DATABASES = 32
-RECORDS = b"records"
-NAMES = (b"meta", RECORDS, b"history", b"expiry")
-CHANGES = b"changes"
+RECORDS_DATABASE = b"records"
+DATABASE_NAMES = (b"meta", RECORDS_DATABASE, b"history", b"expiry")
+CHANGES_DATABASE = b"changes"
 """The sub-database that stores made before it was thought of do not have, until they are built anew."""
 # Opening fails for an instant while another process opens or closes, or replaces the file: it is tried again that
 # often.
 _OPEN_ATTEMPTS = 5
-_OPEN_PAUSE = 0.02
+_OPEN_PAUSE_SECONDS = 0.02
 
 
-class Mode(Struct, frozen=True):
-    """How a store is opened."""
+class OpenMode(Struct, frozen=True):
+    """The mode in which a store is opened."""
 
     write: bool
     durable: bool
@@ -51,51 +58,51 @@ class Mode(Struct, frozen=True):
     lock_wait: float
 
 
-def open_handle(files: StoreFiles, mode: Mode, seam: Seam) -> Handle:
+def open_handle(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
     """Open the store through its gate, completing a replacement that was interrupted.
 
     To open for writing the caller holds the writer lock. A reader who may not use the locks reads without them; its
     handle has a ``watch`` then. Raises MissingError, DamageError, StorageError, LockedError, RefusedError SOW-STO-027
     (open already in this process).
     """
-    with explained(files.path, "open the store"):
+    with translate_errors(files.path, "open the store"):
         if not files.path.exists():
-            raise missing(files.path)
+            raise missing_store_error(files.path)
     # A reader that may not write to the lock table cannot protect its pages; it reads with proof afterwards instead
     # (unlocked).
-    if mode.no_lock or not (mode.write or may_lock(files)):
+    if mode.no_lock or not (mode.write or can_lock(files)):
         return _open_environment(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
     # The first process that opens a store makes the table in LMDB's lock file. They open it one by one: where the first
     # is killed meanwhile, no other waits within LMDB to take a half-made table; the next one makes it anew. A reader
     # that may not write to the gate shares it.
-    alone = may_hold(files)
+    alone = can_hold_gate(files)
     for _ in range(_OPEN_ATTEMPTS):
-        with gate.held(exclusive=alone) as lock, explained(files.path, "open the store"):
+        with gate.hold(exclusive=alone) as lock, translate_errors(files.path, "open the store"):
             # With the gate held the file cannot be replaced. The gate names the data file to which LMDB's lock file
             # belongs; only a matching pair may be opened.
-            if recorded_inode(lock) == files.path.stat().st_ino:
+            if read_gate_inode(lock) == files.path.stat().st_ino:
                 return _open_environment(files, mode, seam)
-        if not mode.write and not may_settle(files):
+        if not mode.write and not can_discard_lock(files):
             # The lock file belongs to another data file, and this process may not say so: it reads beside it.
             return _open_environment(files, mode, seam, locks=False)
         # They do not match: a replacement was interrupted, or the file was copied or restored. One process puts it
         # right, then all try again.
-        with gate.held(exclusive=True) as lock, explained(files.path, "complete a replacement"):
-            settle(files, lock, seam)
+        with gate.hold(exclusive=True) as lock, translate_errors(files.path, "complete a replacement"):
+            discard_foreign_lock(files, lock, seam)
     raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
 
 
-def refuse_other_names(files: StoreFiles) -> None:
+def require_single_name(files: StoreFiles) -> None:
     """Refuse to write to a data file that has several names. Raises RefusedError SOW-STO-062, StorageError.
 
     The locks of a store have its file's name: through two hard links two writers would change one file at once. And a
     link is no copy: LMDB writes into the file, so a backup that is a hard link changes with it, and is none.
     """
-    with explained(files.path, "open the store"):
+    with translate_errors(files.path, "open the store"):
         names = files.path.stat().st_nlink
         if names > 1:  # a file that a rebuild keeps aside stands there until the new store takes its place
-            kept = (files.path.name + DAMAGED, files.path.name + REPLACED)
+            kept = (files.path.name + DAMAGED_SUFFIX, files.path.name + REPLACED_SUFFIX)
             aside = (one for one in files.directory.iterdir() if one.name.startswith(kept))
             names -= sum(one.samefile(files.path) for one in aside)
     if names > 1:
@@ -110,31 +117,31 @@ def refuse_other_names(files: StoreFiles) -> None:
         )
 
 
-def settle(files: StoreFiles, lock: Any, seam: Seam) -> None:
+def discard_foreign_lock(files: StoreFiles, lock: Any, seam: Seam) -> None:
     """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
     inode = files.path.stat().st_ino
     # Another process may have settled it between the two locks.
-    if recorded_inode(lock) == inode:
+    if read_gate_inode(lock) == inode:
         return
     # Order: the lock file goes first, the note in the gate comes last. If the process dies between, the next one
     # settles again.
     if files.lock.exists():
         seam.call("file.unlink", os.unlink, files.lock)
-    record_inode(lock, inode, seam)
+    write_gate_inode(lock, inode, seam)
 
 
-def _open_environment(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool = True) -> Handle:
+def _open_environment(files: StoreFiles, mode: OpenMode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
         # Before LMDB maps the file: a file shorter than its last page would end this process by SIGBUS.
-        newest = inspect(files.path, seam)
+        newest = read_verified_meta(files.path, seam)
         if mode.write:
-            refuse_other_names(files)
+            require_single_name(files)
         watch = env = pages = None
         try:
             if not locks:
-                watch = Watch(files, seam)
+                watch = StateWatch(files, seam)
             pages = PageFile(files.path, newest.page_size, seam)
-            env = open_environment(files.path, newest.needed, mode, seam, locks=locks)
+            env = open_environment(files.path, newest.required_bytes, mode, seam, locks=locks)
             # A store that has a transaction (txnid is not 0) and a table that names none: a writer would begin to count
             # anew, and give numbers of transactions twice.
             if locks and mode.write and newest.txnid and not _is_table_finished(env):
@@ -142,12 +149,12 @@ def _open_environment(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool 
                 _close_parts(env, watch, pages)
                 if attempt == _OPEN_ATTEMPTS - 1:
                     raise _unfinished_error(files.path)
-                time.sleep(_OPEN_PAUSE)
+                time.sleep(_OPEN_PAUSE_SECONDS)
                 continue
             # The environment and what is read beside it were opened by name, one after the other: only if the name
             # still shows the same file are all of it.
             inode = files.path.stat().st_ino
-            if pages.inode == inode and (watch is None or watch.inode() == inode):
+            if pages.inode == inode and (watch is None or watch.read_inode() == inode):
                 break
             _close_parts(env, watch, pages)  # replaced between the two, and it is not known which of them was opened
         except BaseException as problem:
@@ -165,8 +172,8 @@ def _open_environment(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool 
                 ) from problem
             # LMDB documents that opening may fail while another process opens or closes at the same instant
             if isinstance(problem, OSError) or attempt == _OPEN_ATTEMPTS - 1 or not _is_transient(problem):
-                raise translate(problem, files.path, "open the store") from problem
-            time.sleep(_OPEN_PAUSE)
+                raise build_store_error(problem, files.path, "open the store") from problem
+            time.sleep(_OPEN_PAUSE_SECONDS)
     else:
         raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
     try:
@@ -174,11 +181,11 @@ def _open_environment(files: StoreFiles, mode: Mode, seam: Seam, *, locks: bool 
         # Slots of readers that died keep old pages from being used again: a writer clears them.
         if mode.write:
             env.reader_check()
-        identity = current_identity(files, mode.no_lock)
+        identity = read_identity(files, mode.no_lock)
     except BaseException:
         _close_parts(env, watch, pages)
         raise
-    handle = Handle(files, env, pages, databases, identity or Identity(0, 0), seam)
+    handle = Handle(files, env, pages, databases, identity or FileIdentity(0, 0), seam)
     handle.writable = mode.write
     handle.watch = watch
     return handle
@@ -191,7 +198,7 @@ def _close_parts(*parts: Any) -> None:
 
 
 def _is_table_finished(env: Any) -> bool:
-    """Whether LMDB's lock file names a committed transaction.
+    """Return whether LMDB's lock file names a committed transaction.
 
     The first process that opens a store makes the table in its lock file, and enters the last transaction at the end.
     Where it is killed in between, a process that waits within LMDB takes the table as it is, with transaction 0, from
@@ -215,9 +222,9 @@ def _is_transient(problem: lmdb.Error) -> bool:
     return not isinstance(problem, (lmdb.VersionMismatchError, lmdb.MemoryError))
 
 
-def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: bool) -> Any:
+def open_environment(path: Path, needed: int, mode: OpenMode, seam: Seam, *, locks: bool) -> Any:
     """``lmdb.open`` with the flags of this format; a smaller map where address space is short."""
-    wanted = max(DEFAULT_MAP, 2 * needed) if mode.write else max(READER_MAP, 2 * needed)
+    wanted = max(MIN_WRITER_MAP_BYTES, 2 * needed) if mode.write else max(MIN_READER_MAP_BYTES, 2 * needed)
     options: dict[str, Any] = {
         "subdir": False,
         "readonly": not mode.write,
@@ -228,10 +235,10 @@ def open_environment(path: Path, needed: int, mode: Mode, seam: Seam, *, locks: 
         "lock": locks,
     }
     try:
-        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=rounded(wanted), **options)
+        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=round_map_size(wanted), **options)
     # Twice the size leaves room to grow; what the file needs must do where address space is short.
     except (lmdb.MemoryError, MemoryError):
-        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=rounded(needed), **options)
+        return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=round_map_size(needed), **options)
 
 
 def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:
@@ -240,16 +247,16 @@ def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:
     py-lmdb keeps handles opened in a read transaction of a writable environment for that transaction only, so there
     it takes an (empty) write transaction. The writer lock is held then, so that never waits for LMDB's own lock.
     """
-    with explained(pages.path, "open the store"):
-        txn = begin_proven(partial(env.begin, write=write), pages, write=write)
+    with translate_errors(pages.path, "open the store"):
+        txn = begin_proven_transaction(partial(env.begin, write=write), pages, write=write)
         try:
-            if not set(NAMES) <= set(txn.names):
+            if not set(DATABASE_NAMES) <= set(txn.names):
                 raise DamageError(
                     "SOW-STO-010",
                     "the file is an LMDB file, but not a SOW file: a sub-database is missing",
                     place=str(pages.path),
                 )
-            found = [_open_database(env, txn, pages, name, write=write) for name in (*NAMES, CHANGES)]
+            found = [_open_database(env, txn, pages, name, write=write) for name in (*DATABASE_NAMES, CHANGES_DATABASE)]
             if write:
                 txn.commit()
         finally:
@@ -267,4 +274,4 @@ def _open_database(env: Any, txn: ProvenTransaction, pages: PageFile, name: byte
 
 def create_databases(env: Any, txn: ProvenTransaction) -> Databases:
     """Make the sub-databases of a new store within ``txn``."""
-    return Databases(*(txn.open(env, name, create=True) for name in (*NAMES, CHANGES)))
+    return Databases(*(txn.open(env, name, create=True) for name in (*DATABASE_NAMES, CHANGES_DATABASE)))

@@ -17,16 +17,16 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import explained
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.opening.locks import StoreFiles
-from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven_transaction
 
 if TYPE_CHECKING:
     from sowctl.store.opening.proof.tree import PageFile
-    from sowctl.store.opening.unlocked import Watch
+    from sowctl.store.opening.unlocked_watch import StateWatch
 
 # A multiple of the page size of all machines: LMDB refuses a map that ends within a page.
-MAP_UNIT = 1 << 16
+MAP_UNIT_BYTES = 1 << 16
 
 
 class Databases(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Databases(Struct, frozen=True):
     changes: Any = None
 
 
-class Identity(Struct, frozen=True):
+class FileIdentity(Struct, frozen=True):
     """The inodes behind a handle; when the path shows others, the store was replaced."""
 
     data: int
@@ -53,7 +53,7 @@ class Handle:
     """
 
     def __init__(
-        self, files: StoreFiles, env: Any, pages: PageFile, databases: Databases, identity: Identity, seam: Seam
+        self, files: StoreFiles, env: Any, pages: PageFile, databases: Databases, identity: FileIdentity, seam: Seam
     ) -> None:
         self.files = files
         self.env = env
@@ -64,7 +64,7 @@ class Handle:
         self.writable = False
         self.tables: dict[str, Any] = {}
         """LMDB's handles of further tables, as far as they were asked for (``store/tables``)."""
-        self.watch: Watch | None = None
+        self.watch: StateWatch | None = None
         self.users = 0
         self.sharers = 1
         self.retired = False
@@ -79,39 +79,39 @@ class Handle:
         if self.pid != os.getpid():
             raise RefusedError("SOW-STO-027", "a store handle cannot be used after a fork", place=str(self.files.path))
 
-    def begin(self, *, write: bool) -> ProvenTransaction:
+    def begin_transaction(self, *, write: bool) -> ProvenTransaction:
         """Begin a transaction; follows a map that another process made larger. Raises DamageError, StorageError."""
         self.check_process()
         try:
-            return begin_proven(partial(self._begin_unchecked, write), self.pages, write=write)
+            return begin_proven_transaction(partial(self._begin_unchecked, write), self.pages, write=write)
         except DamageError:
             # Pages that were written again meanwhile are no damage.
             if self.watch is not None:
-                self.watch.verify(self.last_txnid())
+                self.watch.verify_state(self.read_last_txnid())
             raise
 
     def _begin_unchecked(self, write: bool) -> Any:
         while True:
             try:
-                with explained(self.files.path, "begin a transaction"):
+                with translate_errors(self.files.path, "begin a transaction"):
                     return self.seam.call("lmdb.begin", self.env.begin, write=write)
             # Another process made the file larger than this map: 0 asks LMDB for the size that the file has now.
             except lmdb.MapResizedError:
-                self.resize(0)
+                self.resize_map(0)
 
-    def begin_reading(self) -> ProvenTransaction:
-        """Begin a read transaction, which counts until :meth:`release`. Raises as :meth:`begin`."""
+    def begin_read(self) -> ProvenTransaction:
+        """Begin a read transaction, which counts until :meth:`release_read`. Raises as :meth:`begin_transaction`."""
         with self._mutex:
             # Begun before it is counted: if beginning raises, nothing has to be taken back.
-            txn = self.begin(write=False)
+            txn = self.begin_transaction(write=False)
             self.users += 1
             return txn
 
-    def map_size(self) -> int:
+    def read_map_size(self) -> int:
         """The size of the map in bytes."""
         return int(self.env.info()["map_size"])
 
-    def resize(self, size: int) -> None:
+    def resize_map(self, size: int) -> None:
         """Set the map's size (0: what the file asks for).
 
         Raises RefusedError SOW-STO-028 while a snapshot of this process is open, StorageError SOW-STO-043 when there
@@ -125,19 +125,19 @@ class Handle:
                 hint="read the result completely, or close it, before writing",
             )
         try:
-            with explained(self.files.path, "enlarge the map"):
-                self.seam.call("lmdb.resize", self.env.set_mapsize, rounded(size))
+            with translate_errors(self.files.path, "enlarge the map"):
+                self.seam.call("lmdb.resize", self.env.set_mapsize, round_map_size(size))
         except SowError:
             # set_mapsize unmaps before it maps: after a failure there is no map, and any use would end the process.
             self.retired = True
             self.close()
             raise
 
-    def last_txnid(self) -> int:
+    def read_last_txnid(self) -> int:
         """The number of the last committed LMDB transaction."""
         return int(self.env.info()["last_txnid"])
 
-    def release(self) -> None:
+    def release_read(self) -> None:
         """One read transaction less; the last one closes a retired environment."""
         with self._mutex:
             self.users -= 1
@@ -169,21 +169,21 @@ class Handle:
                 self.watch.close()
 
 
-def rounded(size: int) -> int:
+def round_map_size(size: int) -> int:
     """A size of the map that holds ``size`` bytes."""
-    return -(-size // MAP_UNIT) * MAP_UNIT
+    return -(-size // MAP_UNIT_BYTES) * MAP_UNIT_BYTES
 
 
-def current_identity(files: StoreFiles, no_lock: bool) -> Identity | None:
+def read_identity(files: StoreFiles, no_lock: bool) -> FileIdentity | None:
     """The inodes that the path shows now; None when there is no data file."""
     try:
         data = files.path.stat().st_ino
     except FileNotFoundError:
         return None
     if no_lock:
-        return Identity(data, 0)
+        return FileIdentity(data, 0)
     try:
-        return Identity(data, files.lock.stat().st_ino)
+        return FileIdentity(data, files.lock.stat().st_ino)
     except FileNotFoundError:
         # No lock file: it was removed with a replacement, or the store is read without locks.
-        return Identity(data, 0)
+        return FileIdentity(data, 0)

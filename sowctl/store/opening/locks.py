@@ -18,15 +18,15 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.errors import LockedError
+from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import explained
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.opening.access import StoreFiles as StoreFiles
 from sowctl.values.times import format_time
-from sowctl.waiting import holders, take
 
 # Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
 _WRITER_PAUSE_SECONDS = 0.002, 0.05
-GATE_WAIT = 10.0
+MIN_GATE_WAIT_SECONDS = 10.0
 """Seconds to wait for the gate at least; it is held while a store is opened, or for the length of a rename."""
 _GATE_PAUSE_SECONDS = 0.0005, 0.01
 """Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
@@ -56,7 +56,7 @@ class FileLock:
 
         ``pauses`` are the seconds between two attempts, the first and the longest. Raises OSError.
         """
-        return take(lambda: self._try_lock(exclusive), wait, pauses, tell)
+        return wait_for_lock(lambda: self._try_lock(exclusive), wait, pauses, tell)
 
     def _try_lock(self, exclusive: bool) -> bool:
         fd = self._open_lock_file(exclusive)
@@ -113,18 +113,18 @@ class Gate:
     def __init__(self, files: StoreFiles, seam: Seam, wait: float) -> None:
         self.files = files
         self.seam = seam
-        self.wait = max(wait, GATE_WAIT)
+        self.wait = max(wait, MIN_GATE_WAIT_SECONDS)
 
     @contextmanager
-    def held(self, *, exclusive: bool) -> Iterator[FileLock]:
+    def hold(self, *, exclusive: bool) -> Iterator[FileLock]:
         """Hold the gate. Raises :class:`LockedError` SOW-STO-031, :class:`StorageError`."""
         lock = FileLock(self.files.gate, self.seam)
-        with explained(self.files.path, "lock the gate"):
+        with translate_errors(self.files.path, "lock the gate"):
             # Who opens the store has it alone, as who replaces it has; openers that may not write to it share it.
             taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_GATE_PAUSE_SECONDS)
         if not taken:
             # A process that was stopped while it opened the store keeps all others out; the system knows which it is.
-            known = sorted(holders(self.files.gate) or ())
+            known = sorted(find_lock_holders(self.files.gate) or ())
             who = f" ({known[0]})" if known else ""
             facts: dict[str, Any] = {"holder_pid": known[0]} if known else {}
             raise LockedError(
@@ -140,7 +140,7 @@ class Gate:
             lock.release()
 
 
-def recorded_inode(lock: FileLock) -> int | None:
+def read_gate_inode(lock: FileLock) -> int | None:
     """The inode to which the LMDB lock file belongs, as the gate says; None when it says nothing sensible."""
     # 16 bytes: inode (8), zero (4), CRC-32 of both (4).
     data = os.pread(lock.fd, _GATE.size, 0)
@@ -152,7 +152,7 @@ def recorded_inode(lock: FileLock) -> int | None:
     return inode if zero == 0 and crc == crc32(data[:12]) else None
 
 
-def record_inode(lock: FileLock, inode: int, seam: Seam) -> None:
+def write_gate_inode(lock: FileLock, inode: int, seam: Seam) -> None:
     """Write it into the gate; ``lock`` is held exclusively."""
     body = _GATE.pack(inode, 0, 0)[:12]
     seam.call("file.pwrite", os.pwrite, lock.fd, body + crc32(body).to_bytes(4, "little"), 0)
@@ -181,7 +181,7 @@ class WriterLock:
         try:
             # Nested uses are one: several writes can be put under one lock, inside of which each write takes it again.
             if self.depth == 0:
-                with explained(self.files.path, "take the writer lock"):
+                with translate_errors(self.files.path, "take the writer lock"):
                     if not self._lock.acquire(exclusive=True, wait=wait, tell=self._notify_waiting):
                         raise self._locked_error(wait)
                 self._write_holder()
@@ -200,7 +200,7 @@ class WriterLock:
             self._threads.release()
 
     @contextmanager
-    def held(self, wait: float) -> Iterator[None]:
+    def hold(self, wait: float) -> Iterator[None]:
         """Hold it for the length of a with statement."""
         self.acquire(wait)
         try:
@@ -231,11 +231,11 @@ class WriterLock:
 
     def _notify_waiting(self) -> None:
         if self._notify is not None:
-            who = holder(self.files.writer)[0]
+            who = read_holder(self.files.writer)[0]
             self._notify(f"waiting for the store {self.files.path}: another process is writing to it{who}")
 
     def _locked_error(self, wait: float) -> LockedError:
-        who, facts = holder(self.files.writer)
+        who, facts = read_holder(self.files.writer)
         return LockedError(
             "SOW-STO-030",
             f"another process is writing to the store{who}; waited {wait:g} s",
@@ -245,8 +245,8 @@ class WriterLock:
         )
 
 
-def holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
-    """Who holds a writer lock: words for a message (perhaps none) and plain values."""
+def read_holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
+    """Read who holds a writer lock: words for a message (perhaps none) and plain values."""
     import json
 
     try:
@@ -256,7 +256,7 @@ def holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
         return "", {}
     if not facts:
         # A program of another kind may hold it; the system may know which process that is.
-        known = holders(writer_file)
+        known = find_lock_holders(writer_file)
         return (f": process {min(known)}", {"holder_pid": min(known)}) if known else ("", {})
     words = f": process {facts.get('pid')} on {facts.get('host')} ({facts.get('command')}), since {since}"
     return words, {"holder_" + name: facts.get(name) for name in ("pid", "host", "command")} | {"holder_since": since}

@@ -19,18 +19,18 @@ from typing import Any
 import lmdb
 from msgspec import Struct
 
-from sowctl.breaks import unbroken
 from sowctl.directories import make_directories
 from sowctl.errors import DamageError, LockedError, StorageError
+from sowctl.interrupts import without_interrupts
+from sowctl.lockwait import find_lock_holders
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import explained, translate
+from sowctl.store.lmdberrors import build_store_error, translate_errors
 from sowctl.store.opening.locks import FILE_MODE, FileLock
-from sowctl.store.opening.pages import inspect
-from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven
+from sowctl.store.opening.meta_pages import read_verified_meta
+from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
-from sowctl.store.queue.rows import NAMES, StateRows
-from sowctl.store.queue.values import damaged
-from sowctl.waiting import holders
+from sowctl.store.queue.rows import DATABASE_NAMES, StateRows
+from sowctl.store.queue.values import damaged_queue_error
 
 _LOCK_PAUSE_SECONDS = 0.0002, 0.002
 """Seconds between two attempts at the lock: a change takes some hundred microseconds."""
@@ -60,7 +60,7 @@ class _SharedEnvironment(Struct, eq=False):
     closed: bool = False
 
     def serves(self, identity: tuple[int, int]) -> bool:
-        """Whether this process may use it for this file."""
+        """Return whether this process may use it for this file."""
         return not self.closed and self.identity == identity and self.pid == os.getpid()
 
     def close(self) -> None:
@@ -72,16 +72,16 @@ class _SharedEnvironment(Struct, eq=False):
             self.pages.close()
 
 
-_opened: dict[tuple[int, int], _SharedEnvironment] = {}
+_open_environments: dict[tuple[int, int], _SharedEnvironment] = {}
 """What is open in this process, by device and inode of the lock file, which is never another one."""
 _guard = Lock()
-_changed: dict[Path, int] = {}
+_running_changes: dict[Path, int] = {}
 """Files whose lock this process holds, and its number: a forked child does not hold them."""
 
 
 def is_changed_here(path: Path) -> bool:
-    """Whether this process is in the middle of a change of the file, so that waiting for its lock would not end."""
-    return _changed.get(path) == os.getpid()
+    """Return whether this process is changing the file, so that waiting for its lock would not end."""
+    return _running_changes.get(path) == os.getpid()
 
 
 def _release_environment(opened: _SharedEnvironment) -> None:
@@ -90,8 +90,8 @@ def _release_environment(opened: _SharedEnvironment) -> None:
         opened.users -= 1
         if opened.users <= 0 or opened.closed:
             opened.close()
-            for place in [place for place, one in _opened.items() if one is opened]:
-                del _opened[place]
+            for place in [place for place, one in _open_environments.items() if one is opened]:
+                del _open_environments[place]
 
 
 class QueueFile:
@@ -126,17 +126,17 @@ class QueueFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
-        with explained(self._place, "look for the queue"):
+        """True if there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
+        with translate_errors(self._place, "look for the queue"):
             return self.path.exists()
 
     @contextmanager
-    def change(self) -> Iterator[StateRows]:
+    def begin_change(self) -> Iterator[StateRows]:
         """One change, or one look: written when the block ends without an error. A file is made where there is none.
 
         Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, VersionError, StorageError.
         """
-        with unbroken(), self._hold_lock():
+        with without_interrupts(), self._hold_lock():
             opened = self._current_environment()
             txn = self._begin_transaction(opened)
             try:
@@ -163,10 +163,10 @@ class QueueFile:
                 raise self._translate_errors(problem, "write to the queue") from problem
 
     @contextmanager
-    def look(self) -> Iterator[StateRows | None]:
+    def open_rows(self) -> Iterator[StateRows | None]:
         """The rows as the last change left them, for reading alone; None where there is no file that may be used.
 
-        Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`change`.
+        Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`begin_change`.
         """
         if not self.exists:
             yield None
@@ -174,20 +174,20 @@ class QueueFile:
         # Alone, as LMDB opens a file once in a process; who may only read shares it with others of that kind.
         alone = os.access(self._lock.path, os.W_OK)
         with (
-            unbroken(),
+            without_interrupts(),
             self._hold_lock(exclusive=alone),
-            explained(self._place, "read the queue"),
+            translate_errors(self._place, "read the queue"),
             ExitStack() as stack,
         ):
             if not self._is_usable(self._read_mark()):
                 yield None
                 return
             try:
-                env, pages, databases = self._for_reading(stack)
-                txn = begin_proven(partial(self._seam.call, "lmdb.begin", env.begin), pages, write=False)
+                env, pages, databases = self._open_for_reading(stack)
+                txn = begin_proven_transaction(partial(self._seam.call, "lmdb.begin", env.begin), pages, write=False)
                 stack.callback(txn.abort)
                 if databases is None:
-                    databases = {name: txn.open(env, name.encode(), create=False) for name in NAMES}
+                    databases = {name: txn.open(env, name.encode(), create=False) for name in DATABASE_NAMES}
                 yield StateRows(txn, databases, self._seam, str(self._place))
             except DamageError as problem:
                 if not self._is_own(problem):
@@ -197,18 +197,18 @@ class QueueFile:
                 raise self._translate_errors(problem, "read the queue") from problem
 
     def _is_own(self, problem: DamageError) -> bool:
-        """Whether it is damage of this file that does not have the code of queues yet."""
+        """Return whether it is damage of this file that does not have the code of queues yet."""
         return problem.code.startswith("SOW-STO") and problem.place == str(self.path)
 
-    def _for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, PageFile, dict[str, Any] | None]:
+    def _open_for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, PageFile, dict[str, Any] | None]:
         now, there = self.path.stat(), os.fstat(self._lock.fd)
         with _guard:
-            found = _opened.get((there.st_dev, there.st_ino))
+            found = _open_environments.get((there.st_dev, there.st_ino))
             if found is not None and found.serves((now.st_dev, now.st_ino)):
                 found.users += 1
                 stack.callback(_release_environment, found)
                 return found.env, found.pages, found.databases
-        newest = inspect(self.path, self._seam)
+        newest = read_verified_meta(self.path, self._seam)
         mapped = max(_INITIAL_MAP_BYTES, 4 * now.st_size)
         env = self._seam.call(
             "lmdb.open",
@@ -218,7 +218,7 @@ class QueueFile:
             lock=False,
             readonly=True,
             map_size=mapped,
-            max_dbs=len(NAMES),
+            max_dbs=len(DATABASE_NAMES),
             readahead=False,
         )
         stack.callback(env.close)
@@ -227,12 +227,12 @@ class QueueFile:
         return env, pages, None
 
     @contextmanager
-    def still(self) -> Iterator[bool]:
+    def hold_unchanged(self) -> Iterator[bool]:
         """Keep the file from changing, to copy it, without opening it; whether its content may be used.
 
         Raises LockedError ``SOW-QUE-010``, StorageError.
         """
-        with unbroken(), self._hold_lock():
+        with without_interrupts(), self._hold_lock():
             yield self.path.exists() and self._is_usable(self._read_mark())
 
     def copy_into(self, directory: Path) -> QueueFile:
@@ -246,27 +246,27 @@ class QueueFile:
         copy._place = self.path
         if not self.exists:
             return copy
-        with unbroken(), ExitStack() as stack:
+        with without_interrupts(), ExitStack() as stack:
             if self._lock.path.exists():
                 stack.enter_context(self._hold_lock(exclusive=False))
                 if not self._is_usable(self._read_mark()):
                     return copy
-            with explained(self._place, "read the queue"):
+            with translate_errors(self._place, "read the queue"):
                 shutil.copyfile(self.path, copy.path)
         # A file without a mark is taken for one that was synced, which is what this process has read.
         copy.path.chmod(FILE_MODE)
         return copy
 
-    def put_aside(self) -> Path | None:
+    def rename_damaged(self) -> Path | None:
         """Give a damaged file another name; the new name, None where there is no file."""
-        with unbroken(), self._hold_lock():
+        with without_interrupts(), self._hold_lock():
             if not self.path.exists():
                 return None
             self.close()
             number = 1
             while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
                 number += 1
-            with explained(self._place, "put the file aside"):
+            with translate_errors(self._place, "put the file aside"):
                 self._seam.call("file.rename", os.rename, self.path, aside)
             return aside
 
@@ -278,12 +278,12 @@ class QueueFile:
 
     @contextmanager
     def _hold_lock(self, *, exclusive: bool = True) -> Iterator[None]:
-        with explained(self._place, "lock the queue"):
+        with translate_errors(self._place, "lock the queue"):
             if exclusive and not self._housed:
                 make_directories(self.path.parent, self._seam)
                 self._housed = True
             taken = self._lock.acquire(
-                exclusive=exclusive, wait=self.lock_wait, tell=self._waiting_words, pauses=_LOCK_PAUSE_SECONDS
+                exclusive=exclusive, wait=self.lock_wait, tell=self._describe_waiting, pauses=_LOCK_PAUSE_SECONDS
             )
         if not taken:
             raise LockedError(
@@ -293,15 +293,15 @@ class QueueFile:
                 hint="find out what it does; --lock-wait says how long to wait",
             )
         if exclusive:
-            _changed[self.path] = os.getpid()
+            _running_changes[self.path] = os.getpid()
         try:
             yield
         finally:
             if exclusive:
-                _changed.pop(self.path, None)
+                _running_changes.pop(self.path, None)
             self._lock.release()
 
-    def _waiting_words(self) -> None:
+    def _describe_waiting(self) -> None:
         self._notify_waiting(f"waiting for the queue, which is in use by another process{self._describe_holder()}")
 
     def _notify_waiting(self, words: str) -> None:
@@ -309,12 +309,12 @@ class QueueFile:
             self._tell(words)
 
     def _describe_holder(self) -> str:
-        found = holders(self._lock.path)
+        found = find_lock_holders(self._lock.path)
         return f" ({', '.join(map(str, sorted(found)))})" if found else ""
 
     def _current_environment(self) -> _SharedEnvironment:
         """The environment of the file that the path shows now; the lock is held."""
-        with explained(self._place, "open the queue"):
+        with translate_errors(self._place, "open the queue"):
             marked = self._read_mark()
             try:
                 if not self._is_usable(marked):
@@ -348,19 +348,19 @@ class QueueFile:
         """The environment of this file in this process, opened unless it is."""
         with _guard:
             there = os.fstat(self._lock.fd)
-            found = _opened.get((there.st_dev, there.st_ino))
+            found = _open_environments.get((there.st_dev, there.st_ino))
             if found is None or not found.serves(identity):
                 if found is not None:
                     # Another file has taken its place: whoever still has it opened finds that out, too.
                     found.close()
                 # A file that was cut would end this process by SIGBUS.
-                inspect(self.path, self._seam)
-                found = _opened[there.st_dev, there.st_ino] = self._open_environment(self.path)
+                read_verified_meta(self.path, self._seam)
+                found = _open_environments[there.st_dev, there.st_ino] = self._open_environment(self.path)
             found.users += 1
             return found
 
     def _read_mark(self) -> str:
-        """What the lock file says of the data file: that it is synced, or the start of the machine it was made in."""
+        """Read the data file's mark in the lock file: that it is synced, or the machine start it was made in."""
         raw = os.pread(self._lock.fd, 100, 0)
         return raw.decode("ascii", "replace").strip() or SYNCED_MARK
 
@@ -369,11 +369,11 @@ class QueueFile:
         return SYNCED_MARK if self.synced or self._boot is None else self._boot
 
     def _is_usable(self, mark: str) -> bool:
-        """Whether a file with this mark is whole. Raises DamageError for a mark that is none."""
+        """Return whether a file with this mark is whole. Raises DamageError for a mark that is none."""
         if mark in (SYNCED_MARK, self._boot):
             return True
         if self.path.exists() and not _BOOT_ID.fullmatch(mark):
-            raise damaged("its lock file does not say how it was written", str(self._lock.path))
+            raise damaged_queue_error("its lock file does not say how it was written", str(self._lock.path))
         return False
 
     def _rewrite_mark(self) -> None:
@@ -393,7 +393,7 @@ class QueueFile:
             opened.close()
             self._seam.call("file.rename", os.rename, temporary, self.path)
         except lmdb.Error as problem:
-            raise translate(problem, self._place, "make the queue's state file") from problem
+            raise build_store_error(problem, self._place, "make the queue's state file") from problem
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -407,7 +407,7 @@ class QueueFile:
             subdir=False,
             lock=False,
             map_size=mapped,
-            max_dbs=len(NAMES),
+            max_dbs=len(DATABASE_NAMES),
             mode=FILE_MODE,
             sync=self.synced,
             metasync=self.synced,
@@ -429,13 +429,13 @@ class QueueFile:
 
     def _open_databases(self, env: lmdb.Environment, pages: PageFile, *, is_being_made: bool) -> dict[str, Any]:
         """Open the databases, and make those of a new file. Raises DamageError where one is missing."""
-        txn = begin_proven(partial(env.begin, write=True), pages, write=True)
+        txn = begin_proven_transaction(partial(env.begin, write=True), pages, write=True)
         try:
-            missing = {name.encode() for name in NAMES}.difference(txn.names)
+            missing = {name.encode() for name in DATABASE_NAMES}.difference(txn.names)
             # A file gets its name when it has all of them.
             if missing and (txn.names or not is_being_made):
-                raise damaged("a database is missing", str(self._place))
-            databases = {name: txn.open(env, name.encode(), create=True) for name in NAMES}
+                raise damaged_queue_error("a database is missing", str(self._place))
+            databases = {name: txn.open(env, name.encode(), create=True) for name in DATABASE_NAMES}
             txn.commit()
             return databases
         finally:
@@ -449,7 +449,7 @@ class QueueFile:
                 self._seam.call("lmdb.resize", opened.env.set_mapsize, opened.mapped)
             try:
                 begin = partial(self._seam.call, "lmdb.begin", opened.env.begin, write=True)
-                return begin_proven(begin, opened.pages, write=True)
+                return begin_proven_transaction(begin, opened.pages, write=True)
             except lmdb.MapResizedError:
                 opened.mapped, self._size = 0, self.path.stat().st_size
             except (lmdb.Error, DamageError) as problem:
@@ -457,7 +457,7 @@ class QueueFile:
         raise StorageError("SOW-STO-043", "the map of the queue's state file is too small", place=str(self._place))
 
     def _translate_errors(self, problem: lmdb.Error | DamageError, action: str) -> Exception:
-        found = translate(problem, self._place, action)
+        found = build_store_error(problem, self._place, action)
         if not isinstance(found, DamageError) or found.code.startswith("SOW-QUE"):
             return found
-        return damaged(found.message, str(self._place))
+        return damaged_queue_error(found.message, str(self._place))

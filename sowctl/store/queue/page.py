@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from sowctl.checksum import crc32
-from sowctl.described import DescribedStruct
+from sowctl.structs import DescribedStruct
 
 PAGE_MESSAGES = 256
 """Messages of a page at most: a lease rewrites a page, so pages are small; one row of an index serves all of it."""
@@ -26,7 +26,7 @@ NEVER_MICROS = (1 << 63) - 1
 
 # What a message is to the queue. A finished one stays in its page until all of the page are finished.
 DONE, READY, LEASED, DELAYED, BARRIER = range(5)
-PENDING = (READY, LEASED, DELAYED, BARRIER)
+PENDING_STATES = (READY, LEASED, DELAYED, BARRIER)
 
 _CRC = Layout("<I")
 _HEAD = Layout("<HHHxxq")
@@ -45,7 +45,7 @@ _COLUMNS = (
     ("sequences", "Q"),
 )
 """Names and type codes, in the order of the file; a column of zeros is not written."""
-_RANKED = 1 << [name for name, _ in _COLUMNS].index("priorities")
+_PRIORITIES_BIT = 1 << [name for name, _ in _COLUMNS].index("priorities")
 _ZERO_COLUMN = bytes(8 * PAGE_MESSAGES)
 _NEEDS_SWAP = sys.byteorder != "little"
 _SIZES = {code: Layout("<" + code).size for code in "BHIQq"}
@@ -55,7 +55,7 @@ MAX_COUNTER = 0xFFFF
 
 
 class BlockPlace(Struct, frozen=True):
-    """Where the messages from index ``start`` on lie: a block of the journal, and the txid before its first entry."""
+    """The place of the messages from index ``start`` on: a journal block, and the txid before its first entry."""
 
     start: int
     number: int
@@ -97,19 +97,19 @@ class Page(DescribedStruct):
     ranked: bool = False
 
     @classmethod
-    def empty(cls) -> Page:
+    def create_empty(cls) -> Page:
         """A page without messages."""
         return cls([], *(_make_column(code) for _, code in _COLUMNS))  # type: ignore[arg-type]  # by their codes
 
     def __len__(self) -> int:
         return len(self.txids)
 
-    def index(self, txid: int) -> int:
+    def find_index(self, txid: int) -> int:
         """The index of a message, -1 where it is not in this page."""
         place = bisect_left(self.txids, txid)
         return place if place < len(self.txids) and self.txids[place] == txid else -1
 
-    def extend(self, txids: array[int], place: tuple[int, int, int], **columns: Iterable[int]) -> None:
+    def append_messages(self, txids: array[int], place: tuple[int, int, int], **columns: Iterable[int]) -> None:
         """Append messages of one block, in order; ``place`` is its file's number, offset, and the txid before it.
 
         ``columns`` are those that are not zeros; ``states`` is READY unless given.
@@ -126,7 +126,7 @@ class Page(DescribedStruct):
                 given = bytes((READY,)) * len(txids) if name == "states" else _make_column(code, len(txids))
             column.extend(given)
 
-    def place_of(self, index: int) -> BlockPlace:
+    def find_block_place(self, index: int) -> BlockPlace:
         """The block in which the message at ``index`` lies."""
         found = self.places[0]
         for place in self.places:
@@ -135,16 +135,16 @@ class Page(DescribedStruct):
             found = place
         return found
 
-    def count(self, state: int) -> int:
-        """How many messages are in this state."""
+    def count_state(self, state: int) -> int:
+        """Count the messages in a state."""
         return self.states.count(state)
 
     @property
-    def is_over(self) -> bool:
-        """Whether every message is finished."""
+    def is_finished(self) -> bool:
+        """True if every message is finished."""
         return self.states.count(DONE) == len(self.states)
 
-    def ready_priorities(self) -> set[int]:
+    def list_ready_priorities(self) -> set[int]:
         """The priorities of the messages that are ready."""
         if READY not in self.states:
             return set()
@@ -152,17 +152,17 @@ class Page(DescribedStruct):
             return {0}
         return {prio for prio, state in zip(self.priorities, self.states, strict=True) if state == READY}
 
-    def held_by(self) -> set[int]:
+    def list_holders(self) -> set[int]:
         """The holders of the leases in this page."""
         found = set(self.holders)
         found.discard(0)
         return found
 
-    def first_pending(self) -> int:
+    def find_first_pending(self) -> int:
         """The index of the first message that is not finished, the length where all are."""
         return len(self.states) - len(self.states.lstrip(b"\0"))
 
-    def next_alarm(self) -> int:
+    def find_next_alarm(self) -> int:
         """The next instant at which something falls due, 0 for none: lease, delay or lifetime of a pending message."""
         found = NEVER_MICROS
         for state, until, expiration in zip(self.states, self.until, self.expirations, strict=True):
@@ -213,7 +213,7 @@ class Page(DescribedStruct):
             at += len(piece)
         if at != len(view) or any(len(column) != count for column in columns.values()):
             raise ValueError("a page that is not as long as it says")
-        return cls(places, alarm=alarm, ranked=bool(mask & _RANKED), **columns)
+        return cls(places, alarm=alarm, ranked=bool(mask & _PRIORITIES_BIT), **columns)
 
 
 def _to_little_endian(column: Column) -> bytes:

@@ -1,8 +1,8 @@
-"""What one change of a queue reads and writes: pages, and the indexes that follow from them (``sow-queue(5)``).
+"""The rows that one change of a queue reads and writes: pages and their indexes (``sow-queue(5)``).
 
-A change loads the pages that it is about, changes their columns, and :meth:`Rows.flush` writes them: the indexes of
-what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the difference
-between a page as it was and as it is. So no operation can forget one of them.
+A change loads the pages that it is about, changes their columns, and :meth:`RecordBlocks.flush` writes them: the
+indexes of what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the
+difference between a page as it was and as it is. So no operation can forget one of them.
 """
 
 from __future__ import annotations
@@ -11,24 +11,34 @@ from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.described import DescribedStruct
 from sowctl.seam import Seam
 from sowctl.store.queue.page import BARRIER, DELAYED, LEASED, READY, Page
-from sowctl.store.queue.values import Barrier, Dead, Holder, QueueState, damaged, pack, pack_state, unpack, unpack_state
+from sowctl.store.queue.values import (
+    Barrier,
+    Dead,
+    Holder,
+    QueueState,
+    damaged_queue_error,
+    decode_state,
+    decode_value,
+    encode_state,
+    encode_value,
+)
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.store.opening.proof.transaction import ProvenTransaction
 
-NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
+DATABASE_NAMES = ("meta", "pages", "ready", "alarms", "held", "names", "deferred", "due", "holders", "barriers", "dead")
 STATE_KEY = b"state"
-TOLD_KEY = b"told"
+WRITTEN_TXID_KEY = b"told"
 _U64 = Layout(">Q")
 _PAIR = Layout(">QQ")
 _TRIPLE = Layout(">QQQ")
 MAX_TXID = (1 << 64) - 1
 MAX_HOLDER_NUMBER = (1 << 32) - 1
 """Pages have the numbers of holders as u32."""
-Name: TypeAlias = tuple[int, int]
+BookmarkName: TypeAlias = tuple[int, int]
 """Publisher and sequence of a bookmark."""
 
 
@@ -44,7 +54,7 @@ class _LoadedPage(DescribedStruct):
 
 
 def _count_states(page: Page) -> tuple[int, int, int, int]:
-    return page.count(READY), page.count(LEASED), page.count(DELAYED), page.count(BARRIER)
+    return page.count_state(READY), page.count_state(LEASED), page.count_state(DELAYED), page.count_state(BARRIER)
 
 
 class StateRows:
@@ -65,19 +75,19 @@ class StateRows:
         self._has_names: bool | None = None
         self._told: int | None = None
         raw = self._get_row("meta", STATE_KEY)
-        self._state = None if raw is None else unpack_state(raw, place)
+        self._state = None if raw is None else decode_state(raw, place)
         if raw is None:
             self._verify_empty()
 
     def _verify_empty(self) -> None:
         """Raise DamageError unless every database is empty: the first change of a file writes the state, too."""
-        for name in NAMES:
+        for name in DATABASE_NAMES:
             if next(self._iterate_row_keys(name), None) is not None:
-                raise damaged(f"the state is missing, but database {name!r} has rows", self.place)
+                raise damaged_queue_error(f"the state is missing, but database {name!r} has rows", self.place)
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was written yet."""
+        """True if nothing was written yet."""
         return self._state is None
 
     @property
@@ -87,40 +97,40 @@ class StateRows:
         return self._state
 
     @property
-    def told(self) -> int:
+    def written_txid(self) -> int:
         """The txid of the last entry that a change of this state wrote into the journal, 0 for none."""
         if self._told is None:
-            raw = self._get_row("meta", TOLD_KEY)
+            raw = self._get_row("meta", WRITTEN_TXID_KEY)
             self._told = 0 if raw is None else self._decode_numbers(_U64, raw)[0]
         return self._told
 
-    @told.setter
-    def told(self, txid: int) -> None:
+    @written_txid.setter
+    def written_txid(self, txid: int) -> None:
         self._told = txid
 
-    def begin(self, state: QueueState) -> None:
+    def reset_state(self, state: QueueState) -> None:
         """Empty the file; ``state`` is its new one."""
         self._pages.clear()
         self._holders.clear()
         self._near = self._has_names = None
         self._told = 0
-        for name in NAMES:
+        for name in DATABASE_NAMES:
             self._seam.call("lmdb.put", self._txn.drop, self._databases[name])
         self._state = state
 
     # Pages
 
-    def page(self, first: int) -> Page:
+    def load_page(self, first: int) -> Page:
         """The page whose first message has this txid; changes to it are written by :meth:`flush`."""
         found = self._pages.get(first)
         if found is None:
             raw = self._get_row("pages", _U64.pack(first))
             if raw is None:
-                raise damaged(f"the page of txid {first} is missing", self.place)
+                raise damaged_queue_error(f"the page of txid {first} is missing", self.place)
             found = self._load_row(first, raw)
         return found.page
 
-    def page_of(self, txid: int) -> tuple[int, Page] | None:
+    def find_page(self, txid: int) -> tuple[int, Page] | None:
         """The page in which a message would be, by its first txid; None where it is before all of them."""
         near = self._near
         if near is not None and near[0] <= txid <= near[1]:
@@ -132,44 +142,44 @@ class StateRows:
             first = max(made)
         if first is None:
             return None
-        page = self.page(first)
+        page = self.load_page(first)
         self._near = first, page.txids[-1] if page.txids else first, page
         return first, page
 
-    def last_page(self) -> tuple[int, Page] | None:
+    def find_last_page(self) -> tuple[int, Page] | None:
         """The page that new messages are appended to; None where there is none."""
-        return self.page_of(MAX_TXID)
+        return self.find_page(MAX_TXID)
 
-    def make_page(self, first: int) -> Page:
+    def create_page(self, first: int) -> Page:
         """A new page for messages from this txid on."""
-        page = Page.empty()
+        page = Page.create_empty()
         self._pages[first] = _LoadedPage(page, set(), set(), 0, (0, 0, 0, 0), None)
         self._near = None
         return page
 
-    def firsts(self, start: int = 0) -> Iterator[int]:
+    def iter_first_txids(self, start: int = 0) -> Iterator[int]:
         """The first txids of the pages in the file, from ``start`` on, in order."""
         for key in self._iterate_row_keys("pages", _U64.pack(start)):
             yield self._decode_numbers(_U64, key)[0]
 
-    def first_pending(self) -> int | None:
+    def find_first_pending(self) -> int | None:
         """The txid of the oldest message that is not finished."""
-        for first in self.firsts():
-            page = self.page(first)
-            index = page.first_pending()
+        for first in self.iter_first_txids():
+            page = self.load_page(first)
+            index = page.find_first_pending()
             if index < len(page):
                 return page.txids[index]
         return None
 
     # Indexes; as of the last flush
 
-    def ready(self) -> Iterator[tuple[int, int]]:
+    def iter_ready_pages(self) -> Iterator[tuple[int, int]]:
         """Priority and first txid of the pages with ready messages, in the order of delivery."""
         for key in self._iterate_row_keys("ready"):
             inverted, first = self._decode_numbers(_PAIR, key)
             yield MAX_TXID - inverted, first
 
-    def alarms(self, until: int, most: int | None = None) -> list[int]:
+    def list_due_pages(self, until: int, most: int | None = None) -> list[int]:
         """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
         found: list[int] = []
         for key in self._iterate_row_keys("alarms"):
@@ -179,14 +189,14 @@ class StateRows:
             found.append(first)
         return found
 
-    def next_alarm(self) -> int:
+    def find_next_alarm(self) -> int:
         """The next instant at which something may fall due, 0 for none."""
         for key in self._iterate_row_keys("alarms"):
             instant: int = self._decode_numbers(_PAIR, key)[0]
             return instant
         return 0
 
-    def held(self, holder: int) -> list[int]:
+    def list_lease_pages(self, holder: int) -> list[int]:
         """The pages with leases of a holder."""
         found = []
         for key in self._iterate_row_keys("held", _PAIR.pack(holder, 0)):
@@ -198,53 +208,53 @@ class StateRows:
 
     # Bookmarks of clients
 
-    def named(self, name: Name) -> int | None:
+    def find_named_txid(self, name: BookmarkName) -> int | None:
         """The txid of the pending message with a client's bookmark."""
         raw = self._get_row("names", _PAIR.pack(*name)) if self.has_names else None
         return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
     @property
     def has_names(self) -> bool:
-        """Whether any message has a client's bookmark; most queues have none."""
+        """True if any message has a client's bookmark; most queues have none."""
         if self._has_names is None:
             self._has_names = next(self._iterate_row_keys("names"), None) is not None
         return self._has_names
 
-    def put_names(self, names: list[Name], txids: list[int]) -> None:
+    def put_names(self, names: list[BookmarkName], txids: list[int]) -> None:
         """Note the bookmarks of new messages."""
         self._has_names = None
         for name, txid in zip(names, txids, strict=True):
             self._put_row("names", _PAIR.pack(*name), _U64.pack(txid))
 
-    def drop_name(self, name: Name) -> None:
+    def drop_name(self, name: BookmarkName) -> None:
         """Forget a bookmark."""
         self._delete_row("names", _PAIR.pack(*name))
 
-    def defer(self, name: Name, until: int) -> None:
+    def put_deferral(self, name: BookmarkName, until: int) -> None:
         """Remember up to ``until`` that the message of a bookmark, which is not here yet, is acknowledged."""
-        self.undefer(name)
+        self.drop_deferral(name)
         self._put_row("deferred", _PAIR.pack(*name), _U64.pack(until))
         self._put_row("due", _TRIPLE.pack(until, *name), b"")
 
-    def deferred(self, name: Name) -> int | None:
+    def find_deferral(self, name: BookmarkName) -> int | None:
         """Until when the acknowledgement of a message that is not here yet is remembered; None for none."""
         raw = self._get_row("deferred", _PAIR.pack(*name))
         return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
-    def undefer(self, name: Name) -> bool:
+    def drop_deferral(self, name: BookmarkName) -> bool:
         """Forget such an acknowledgement; whether there was one."""
-        until = self.deferred(name)
+        until = self.find_deferral(name)
         if until is None:
             return False
         self._delete_row("deferred", _PAIR.pack(*name))
         self._delete_row("due", _TRIPLE.pack(until, *name))
         return True
 
-    def has_deferred(self) -> bool:
-        """Whether any acknowledgement waits for its message."""
+    def has_deferrals(self) -> bool:
+        """Return whether any acknowledgement waits for its message."""
         return next(self._iterate_row_keys("deferred"), None) is not None
 
-    def forget_deferred(self, now: int) -> int:
+    def drop_expired_deferrals(self, now: int) -> int:
         """Forget what waited too long; how many."""
         over = []
         for key in self._iterate_row_keys("due"):
@@ -253,12 +263,12 @@ class StateRows:
                 break
             over.append((publisher, sequence))
         for name in over:
-            self.undefer(name)
+            self.drop_deferral(name)
         return len(over)
 
     # Holders, barriers, dead messages
 
-    def holders(self) -> dict[int, Holder]:
+    def list_holders(self) -> dict[int, Holder]:
         """All holders by their numbers."""
         for key, raw in self._iterate_row_items("holders"):
             number = self._decode_numbers(_U64, key)[0]
@@ -266,7 +276,7 @@ class StateRows:
                 self._holders[number] = self._unpack_holder(number, raw)
         return dict(sorted(self._holders.items()))
 
-    def holder(self, number: int) -> Holder | None:
+    def load_holder(self, number: int) -> Holder | None:
         """A holder, to be changed in place."""
         found = self._holders.get(number)
         if found is None:
@@ -280,7 +290,7 @@ class StateRows:
         found: Holder = self._decode_row_value(raw, Holder)
         # The checksum does not cover the number; numbers are given in order.
         if not 0 < number <= min(self.state.holder, MAX_HOLDER_NUMBER):
-            raise damaged(f"a holder has the invalid number {number}", self.place)
+            raise damaged_queue_error(f"a holder has the invalid number {number}", self.place)
         return found
 
     def verify_leases_of_holder(self, number: int) -> None:
@@ -288,11 +298,11 @@ class StateRows:
 
         As of the last flush: then the row of a holder whose number is damaged is noticed.
         """
-        holder = self.holder(number)
+        holder = self.load_holder(number)
         held = next(self._iterate_row_keys("held", _PAIR.pack(number, 0)), None)
         has_pages = held is not None and self._decode_numbers(_PAIR, held)[0] == number
         if has_pages != (holder is not None and holder.in_flight > 0):
-            raise damaged(f"the leases of holder {number} do not match its counter", self.place)
+            raise damaged_queue_error(f"the leases of holder {number} do not match its counter", self.place)
 
     def add_holder(self, number: int, holder: Holder) -> None:
         """A new holder, or another one in the place of one."""
@@ -303,7 +313,7 @@ class StateRows:
         self._holders.pop(number, None)
         self._delete_row("holders", _U64.pack(number))
 
-    def first_barrier(self) -> tuple[int, Barrier] | None:
+    def find_first_barrier(self) -> tuple[int, Barrier] | None:
         """The oldest barrier: its txid, and who waits for it."""
         for key, raw in self._iterate_row_items("barriers"):
             return self._decode_numbers(_U64, key)[0], self._decode_row_value(raw, Barrier)
@@ -311,27 +321,27 @@ class StateRows:
 
     def put_barrier(self, txid: int, barrier: Barrier) -> None:
         """Write a barrier."""
-        self._put_row("barriers", _U64.pack(txid), pack(barrier))
+        self._put_row("barriers", _U64.pack(txid), encode_value(barrier))
 
     def drop_barrier(self, txid: int) -> None:
         """Forget a barrier."""
         self._delete_row("barriers", _U64.pack(txid))
 
-    def dead(self) -> dict[int, Dead]:
+    def list_dead_messages(self) -> dict[int, Dead]:
         """The dead messages by their txids."""
         return {
             self._decode_numbers(_U64, key)[0]: self._decode_row_value(raw, Dead)
             for key, raw in self._iterate_row_items("dead")
         }
 
-    def dead_one(self, txid: int) -> Dead | None:
+    def read_dead_message(self, txid: int) -> Dead | None:
         """One dead message."""
         raw = self._get_row("dead", _U64.pack(txid))
         return None if raw is None else self._decode_row_value(raw, Dead)
 
     def put_dead(self, txid: int, dead: Dead) -> None:
         """Note a dead message."""
-        self._put_row("dead", _U64.pack(txid), pack(dead))
+        self._put_row("dead", _U64.pack(txid), encode_value(dead))
         self.state.dead += 1
 
     def drop_dead(self, txid: int) -> None:
@@ -345,9 +355,11 @@ class StateRows:
         """Write the pages of this change, their index rows and what follows for the counters."""
         for first, loaded in self._pages.items():
             page = loaded.page
-            over = page.is_over
-            self._settle_index("ready", first, loaded.ready, set() if over else page.ready_priorities(), inverted=True)
-            self._settle_index("held", first, loaded.held, set() if over else page.held_by(), inverted=False)
+            over = page.is_finished
+            self._settle_index(
+                "ready", first, loaded.ready, set() if over else page.list_ready_priorities(), inverted=True
+            )
+            self._settle_index("held", first, loaded.held, set() if over else page.list_holders(), inverted=False)
             if over:
                 page.alarm = 0
             if page.alarm != loaded.alarm:
@@ -369,11 +381,11 @@ class StateRows:
         """Write everything."""
         self.flush()
         for number, holder in self._holders.items():
-            self._replace_row("holders", _U64.pack(number), pack(holder))
+            self._replace_row("holders", _U64.pack(number), encode_value(holder))
         if self._state is not None:
-            self._replace_row("meta", STATE_KEY, pack_state(self._state))
+            self._replace_row("meta", STATE_KEY, encode_state(self._state))
         if self._told:
-            self._replace_row("meta", TOLD_KEY, _U64.pack(self._told))
+            self._replace_row("meta", WRITTEN_TXID_KEY, _U64.pack(self._told))
 
     def _settle_index(self, name: str, first: int, before: set[int], after: set[int], *, inverted: bool) -> None:
         for gone in before - after:
@@ -392,8 +404,10 @@ class StateRows:
         try:
             page = Page.decode(raw)
         except ValueError as problem:
-            raise damaged(f"from txid {first} on: {problem}", self.place) from None
-        loaded = _LoadedPage(page, page.ready_priorities(), page.held_by(), page.alarm, _count_states(page), raw)
+            raise damaged_queue_error(f"from txid {first} on: {problem}", self.place) from None
+        loaded = _LoadedPage(
+            page, page.list_ready_priorities(), page.list_holders(), page.alarm, _count_states(page), raw
+        )
         self._pages[first] = loaded
         return loaded
 
@@ -411,47 +425,47 @@ class StateRows:
         """Prove every page of the file but the values in them. Raises DamageError."""
         self._txn.verify_all()
 
-    def held_pages(self) -> set[tuple[int, int]]:
+    def collect_lease_index(self) -> set[tuple[int, int]]:
         """Holder and first txid of the pages with leases of one."""
         return {
             (who, first) for who, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("held"))
         }
 
-    def alarm_pages(self) -> set[tuple[int, int]]:
+    def collect_alarm_index(self) -> set[tuple[int, int]]:
         """Instant and first txid of the pages in which something falls due."""
         return {
             (instant, first)
             for instant, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("alarms"))
         }
 
-    def names(self) -> dict[Name, int]:
+    def collect_name_index(self) -> dict[BookmarkName, int]:
         """The txids of the messages with clients' bookmarks, by these."""
         return {
             self._encode_name(key): self._decode_numbers(_U64, raw)[0] for key, raw in self._iterate_row_items("names")
         }
 
-    def all_deferred(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
+    def collect_deferral_index(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
         """Instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by instants."""
         named: set[tuple[int, ...]] = set()
         for key, raw in self._iterate_row_items("deferred"):
             named.add((*self._decode_numbers(_U64, raw), *self._decode_numbers(_PAIR, key)))
         return named, {self._decode_numbers(_TRIPLE, key) for key in self._iterate_row_keys("due")}
 
-    def _encode_name(self, key: bytes) -> Name:
+    def _encode_name(self, key: bytes) -> BookmarkName:
         publisher, sequence = self._decode_numbers(_PAIR, key)
         return publisher, sequence
 
     def _decode_numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
         """The numbers of a key or a value. Raises DamageError."""
         if len(raw) != layout.size:
-            raise damaged("a row does not belong to its database", self.place)
+            raise damaged_queue_error("a row does not belong to its database", self.place)
         return layout.unpack(raw)
 
     def _decode_row_value(self, raw: bytes, kind: type[Any]) -> Any:
         try:
-            return unpack(raw, kind)
+            return decode_value(raw, kind)
         except ValueError as problem:
-            raise damaged(str(problem), self.place) from None
+            raise damaged_queue_error(str(problem), self.place) from None
 
     def _get_row(self, name: str, key: bytes) -> bytes | None:
         found: Any = self._txn.get(key, db=self._databases[name])

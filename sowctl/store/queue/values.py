@@ -26,7 +26,7 @@ Place: TypeAlias = tuple[int, int, int]
 
 
 class Minute(Struct, array_like=True):
-    """What happened within one minute, ``number`` minutes after 1970."""
+    """The events of one minute, ``number`` minutes after 1970."""
 
     number: int
     entered: int = 0
@@ -35,7 +35,7 @@ class Minute(Struct, array_like=True):
 
 
 class QueueState(Struct, array_like=True):
-    """What a state file says of itself, written with every change.
+    """The state of a queue, written to its state file with every change.
 
     ``definition`` is a digest of what of the configuration decides which messages are in it; ``recovery`` its
     RecoveryPoint. ``lineage``, ``applied``, ``block`` and ``position`` say up to where the journal was read; ``began``
@@ -73,11 +73,11 @@ class QueueState(Struct, array_like=True):
     whole: bool = True
 
     @property
-    def pending(self) -> int:
+    def pending_count(self) -> int:
         """Messages that are in the queue: ready, leased, delayed or barriers."""
         return self.ready + self.leased + self.delayed + self.barriers
 
-    def minute(self, now: int) -> Minute:
+    def open_minute(self, now: int) -> Minute:
         """The row of the present minute, the last one; rows that are too old go."""
         number = now // 60_000_000
         if not self.minutes or self.minutes[-1].number < number:
@@ -87,7 +87,7 @@ class QueueState(Struct, array_like=True):
 
 
 class Holder(Struct, array_like=True):
-    """Who leases: a worker, which lives as long as its process holds the lock of its file, or a client by name.
+    """A holder of leases: a worker, which lives while its process holds its file's lock, or a client by name.
 
     ``slots`` are the subscriptions of a worker. ``room`` is how many messages may be in flight with it in all;
     ``asked`` the instant at which it last asked and got less than it had room for, 0 where it did not.
@@ -135,13 +135,13 @@ _decoders: dict[type[Any], msgpack.Decoder[Any]] = {}
 _encoder = msgpack.Encoder()
 
 
-def pack(value: Struct) -> bytes:
+def encode_value(value: Struct) -> bytes:
     """The row of a value."""
     raw = _encoder.encode(value)
     return _CRC.pack(crc32(raw)) + raw
 
 
-def unpack(raw: bytes | memoryview, kind: type[Any]) -> Any:
+def decode_value(raw: bytes | memoryview, kind: type[Any]) -> Any:
     """The value of a row. Raises ValueError for one that is damaged."""
     view = memoryview(raw)
     if len(view) < _CRC.size or crc32(view[_CRC.size :]) != _CRC.unpack_from(view)[0]:
@@ -155,16 +155,16 @@ def unpack(raw: bytes | memoryview, kind: type[Any]) -> Any:
         raise ValueError(f"a row of kind {kind.__name__}: {problem}") from None
 
 
-def pack_state(state: QueueState) -> bytes:
+def encode_state(state: QueueState) -> bytes:
     """The row of the state: magic and version before it."""
-    return _HEAD.pack(MAGIC, VERSION) + pack(state)
+    return _HEAD.pack(MAGIC, VERSION) + encode_value(state)
 
 
-def unpack_state(raw: bytes | memoryview, place: str) -> QueueState:
+def decode_state(raw: bytes | memoryview, place: str) -> QueueState:
     """The state of a file. Raises VersionError ``SOW-QUE-003``, DamageError ``SOW-QUE-002``."""
     view = memoryview(raw)
     if len(view) < _HEAD.size or bytes(view[:8]) != MAGIC:
-        raise damaged("it is not the state of a queue", place)
+        raise damaged_queue_error("it is not the state of a queue", place)
     _, version = _HEAD.unpack_from(view)
     if version > VERSION:
         raise VersionError(
@@ -174,13 +174,13 @@ def unpack_state(raw: bytes | memoryview, place: str) -> QueueState:
             hint="use the release that wrote it, or a later one",
         )
     try:
-        state: QueueState = unpack(view[_HEAD.size :], QueueState)
+        state: QueueState = decode_value(view[_HEAD.size :], QueueState)
     except ValueError as problem:
-        raise damaged(str(problem), place) from None
+        raise damaged_queue_error(str(problem), place) from None
     return state
 
 
-def damaged(what: str, place: str) -> DamageError:
+def damaged_queue_error(what: str, place: str) -> DamageError:
     """DamageError ``SOW-QUE-002``."""
     return DamageError(
         "SOW-QUE-002",

@@ -1,8 +1,8 @@
-"""Where the records of a state lie in the store's file, by LMDB's own pages (``sow-memo(5)``, "Kind 5").
+"""The places of the records of a state in the store's file, by LMDB's own pages (``sow-memo(5)``, "Kind 5").
 
 LMDB never writes to a page that a state in use holds, so a process that has a snapshot open may follow that state's
-tree. The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.pages`. Loads numpy; called by
-:mod:`sowctl.store.raw.offsets`, where memo indexes are built or used.
+tree. The format is LMDB 0.9's, as in :mod:`sowctl.store.opening.meta_pages`. Loads numpy; called by
+:mod:`sowctl.store.raw.offset_read`, where memo indexes are built or used.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sowctl.store.codec import CRC_SIZE, KEY_SIZE
-from sowctl.store.opening.pages import (
-    BIG_DATA,
-    BRANCH,
-    LEAF,
+from sowctl.store.opening.meta_pages import (
+    BIG_DATA_FLAG,
+    BRANCH_FLAG,
+    LEAF_FLAG,
     MAX_TREE_DEPTH,
     NO_PAGE,
-    NODE,
-    PAGE,
-    TREE,
+    NODE_LAYOUT,
+    PAGE_LAYOUT,
+    TREE_LAYOUT,
     MetaPage,
-    page_in_use,
+    find_meta_in_use,
 )
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -38,7 +38,7 @@ _PAGE_READ_ERRORS = (IndexError, OverflowError, ValueError, error)
 """What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
 
 
-class Astray(Exception):
+class StaleTree(Exception):
     """The pages are not those of the state that was asked for."""
 
 
@@ -51,55 +51,55 @@ class Leaves(NamedTuple):
     sums: Array
 
 
-def survey(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
+def read_leaves(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
     """All entries of sub-database ``name`` in the state of LMDB transaction ``txnid``.
 
-    Nothing says yet that they are those of the state: see :func:`locate`. Raises :class:`Astray` where the file shows
-    another state.
+    Nothing says yet that they are those of the state: see :func:`locate_values`. Raises :class:`StaleTree` where the
+    file shows another state.
     """
-    return entries(data, *leaf_pages(data, txnid, name))
+    return read_page_entries(data, *find_leaf_pages(data, txnid, name))
 
 
-def leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Array]:
+def find_leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Array]:
     """The leaf pages of a sub-database, in the order of their keys, of the state that the meta page is of.
 
-    Raises :class:`Astray`.
+    Raises :class:`StaleTree`.
     """
     try:
         meta = _find_state_page(data, txnid)
-        # Every step may meet pages that were written again: whatever does not parse ends as Astray, and the caller asks
-        # LMDB.
+        # Every step may meet pages that were written again: whatever does not parse ends as StaleTree, and the caller
+        # asks LMDB.
         return meta, _list_leaf_pages(data, meta, *_find_root(data, meta, name))
     except _PAGE_READ_ERRORS as problem:
-        raise Astray(str(problem)) from problem
+        raise StaleTree(str(problem)) from problem
 
 
-def entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
-    """The entries of some leaf pages. Raises :class:`Astray`."""
+def read_page_entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
+    """The entries of some leaf pages. Raises :class:`StaleTree`."""
     try:
         return _locate_leaf_values(data, meta, pages)
     except _PAGE_READ_ERRORS as problem:
-        raise Astray(str(problem)) from problem
+        raise StaleTree(str(problem)) from problem
 
 
-def locate(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
-    """Where each value of sub-database ``name`` begins, its size, and its last four bytes (u64, u32, u32).
+def locate_values(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
+    """Return the offset, size and last four bytes of each value of sub-database ``name`` (u64, u32, u32).
 
     The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
-    :class:`Astray` where the file shows another state.
+    :class:`StaleTree` where the file shows another state.
     """
-    found = survey(data, txnid, name)
+    found = read_leaves(data, txnid, name)
     # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
     if found.keys != keys:
-        raise Astray("the keys are others")
+        raise StaleTree("the keys are others")
     return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
 
 
 def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
     """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
-    meta = page_in_use(data)
+    meta = find_meta_in_use(data)
     if meta is None or meta.txnid != txnid:
-        raise Astray("the meta page in use is that of another state")
+        raise StaleTree("the meta page in use is that of another state")
     return meta
 
 
@@ -113,56 +113,58 @@ class _Words:
         self.words: Array = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
         self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _NODE_ALIGNMENT_BYTES)
 
-    def counts(self, pages: Array, bases: Array, kind: int) -> Array:
-        """How many nodes pages of a kind have."""
-        heads = self.longs[bases + PAGE.size // 2]
+    def count_nodes(self, pages: Array, bases: Array, kind: int) -> Array:
+        """Count the nodes of pages of a kind."""
+        heads = self.longs[bases + PAGE_LAYOUT.size // 2]
         # Each page carries its own number and kind: a pointer that leads to another page, or to one used anew, is
         # noticed here.
         if not (heads >> 16 & kind).all() or (self.longs[bases] != pages).any():
-            raise Astray("a page of the tree is not what the tree says")
-        found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE.size
+            raise StaleTree("a page of the tree is not what the tree says")
+        found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE_LAYOUT.size
         return found // _NODE_ALIGNMENT_BYTES
 
 
 def _locate_bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
-    """Where the values of leaf nodes begin, and their sizes: behind the key, or on pages of their own."""
+    """Return offsets and sizes of the values of leaf nodes: behind the key, or on pages of their own."""
     # The head of a node is four 16-bit fields: size of the value (low, high), flags, size of the key.
     if (heads >> 48 != KEY_SIZE).any():
-        raise Astray("the keys are others")
+        raise StaleTree("the keys are others")
     sizes = (heads & 0xFFFFFFFF).astype(np.int64)
     # A large value has pages of its own; the node holds the number of the first one.
-    for place in np.flatnonzero(heads >> 32 & BIG_DATA).tolist():
-        starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE.size
+    for place in np.flatnonzero(heads >> 32 & BIG_DATA_FLAG).tolist():
+        starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
     ends = starts + sizes
     # Proven before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
-        raise Astray("a record ends behind the file")
+        raise StaleTree("a record ends behind the file")
     return starts, sizes
 
 
 def _locate_nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list[int]:
-    """Where the nodes of a page begin, in the order of their keys."""
+    """Return the offsets of the nodes of a page, in the order of their keys."""
     base = page * meta.page_size
-    number, _, flags, lower, _ = PAGE.unpack_from(data, base)
+    number, _, flags, lower, _ = PAGE_LAYOUT.unpack_from(data, base)
     if number != page or not flags & kind:
-        raise Astray(f"page {page} is not what the tree says")
-    count = (lower - PAGE.size) // _NODE_ALIGNMENT_BYTES
+        raise StaleTree(f"page {page} is not what the tree says")
+    count = (lower - PAGE_LAYOUT.size) // _NODE_ALIGNMENT_BYTES
     return [
         base + at
-        for (at,) in Struct("=H").iter_unpack(data[base + PAGE.size : base + PAGE.size + _NODE_ALIGNMENT_BYTES * count])
+        for (at,) in Struct("=H").iter_unpack(
+            data[base + PAGE_LAYOUT.size : base + PAGE_LAYOUT.size + _NODE_ALIGNMENT_BYTES * count]
+        )
     ]
 
 
 def _find_root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
     """Root page and depth of a sub-database."""
     for page in _list_leaf_pages(data, meta, meta.main_root, meta.main_depth).tolist():
-        for at in _locate_nodes(data, meta, page, LEAF):
-            _, _, flags, size = NODE.unpack_from(data, at)
-            start = at + NODE.size
+        for at in _locate_nodes(data, meta, page, LEAF_FLAG):
+            _, _, flags, size = NODE_LAYOUT.unpack_from(data, at)
+            start = at + NODE_LAYOUT.size
             if flags & _SUB_TREE and data[start : start + size] == name:
-                _, _, depth, _, _, _, _, root = TREE.unpack_from(data, start + size)
+                _, _, depth, _, _, _, _, root = TREE_LAYOUT.unpack_from(data, start + size)
                 return root, depth
-    raise Astray("there is no such sub-database")
+    raise StaleTree("there is no such sub-database")
 
 
 def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
@@ -174,29 +176,29 @@ def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> 
     for _ in range(depth - 1):
         bases = pages * meta.page_size
         # The head of a branch node has the number of a page in its lower 48 bits, and above them the size of the key.
-        pages = (file.longs[_flatten_nodes(file, bases, file.counts(pages, bases, BRANCH))] & _PAGE_NUMBER).astype(
-            np.int64
-        )
+        pages = (
+            file.longs[_flatten_nodes(file, bases, file.count_nodes(pages, bases, BRANCH_FLAG))] & _PAGE_NUMBER
+        ).astype(np.int64)
         if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
-            raise Astray("the tree has more pages than the file")
+            raise StaleTree("the tree has more pages than the file")
     return pages
 
 
 def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
     file = _Words(data)
     bases = pages * meta.page_size
-    nodes = _flatten_nodes(file, bases, file.counts(pages, bases, LEAF))
-    keys = file.longs[nodes + NODE.size].tobytes()
-    starts, sizes = _locate_bodies(data, meta, file.longs[nodes], nodes + NODE.size + KEY_SIZE)
+    nodes = _flatten_nodes(file, bases, file.count_nodes(pages, bases, LEAF_FLAG))
+    keys = file.longs[nodes + NODE_LAYOUT.size].tobytes()
+    starts, sizes = _locate_bodies(data, meta, file.longs[nodes], nodes + NODE_LAYOUT.size + KEY_SIZE)
     return Leaves(keys, starts, sizes, file.words[starts + sizes - CRC_SIZE])
 
 
 def _flatten_nodes(file: _Words, bases: Array, counts: Array) -> Array:
-    """Where all nodes of pages begin, page by page, in the order of their keys."""
+    """Return the offsets of all nodes of pages, page by page, in the order of their keys."""
     nodes = np.repeat(bases, counts)
     number = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    nodes += file.pointers[(nodes + PAGE.size) // _NODE_ALIGNMENT_BYTES + number]
+    nodes += file.pointers[(nodes + PAGE_LAYOUT.size) // _NODE_ALIGNMENT_BYTES + number]
     return nodes
 
 
-__all__ = ["Array", "Astray", "Leaves", "entries", "leaf_pages", "locate", "survey"]
+__all__ = ["Array", "Leaves", "StaleTree", "find_leaf_pages", "locate_values", "read_leaves", "read_page_entries"]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.config.lint import lint
-from sowctl.config.rules.advice_actions import _loops
-from sowctl.config.rules.advice_journal import _dotted
-from sowctl.config.rules.globs import covers
-from sowctl.config.validate import inspect
+from sowctl.config.lint import lint_files
+from sowctl.config.rules.advice_actions import _find_loops
+from sowctl.config.rules.advice_journal import _find_dotted_matches
+from sowctl.config.rules.globs import glob_matches
+from sowctl.config.validate import inspect_config
 from sowctl.findings import Finding
 
 Write = Callable[..., Path]
@@ -24,7 +24,7 @@ SEEDS = Path(__file__).parents[3] / "samples/seeds"
 
 
 def advice(path: Path, *, fragment: bool = False) -> list[Finding]:
-    return [f for f in inspect(path, environment={}, fragment=fragment) if f.id[0] == "B"]
+    return [f for f in inspect_config(path, environment={}, fragment=fragment) if f.id[0] == "B"]
 
 
 def test_a_secret_is_not_shown(write: Write) -> None:
@@ -66,7 +66,7 @@ def test_nothing_is_missed_that_may_stand_elsewhere(write: Write, text: str, fra
 )
 def test_a_name_with_dots_matches_as_its_expression_does(pattern: str, names: list[str]) -> None:
     wanted = {name for name in names if name != pattern and re.search(pattern, name)}
-    found = _dotted(pattern, "\n".join(names))
+    found = _find_dotted_matches(pattern, "\n".join(names))
     assert set(found) <= wanted
     assert bool(found) == bool(wanted)
 
@@ -83,7 +83,7 @@ def test_a_loop_is_found_where_there_is_one(graph: dict[int, list[int]]) -> None
                 waiting.extend(graph.get(member, []))
         return seen
 
-    found = [list(loop) for loop in _loops(list(graph), graph)]  # type: ignore[arg-type]
+    found = [list(loop) for loop in _find_loops(list(graph), graph)]  # type: ignore[arg-type]
     assert bool(found) == any(start in reaches(start) for start in graph)
     for loop in found:
         assert all(after in graph[before] for before, after in zip(loop, [*loop[1:], loop[0]], strict=True))  # type: ignore[index]
@@ -101,7 +101,7 @@ def test_a_loop_is_found_where_there_is_one(graph: dict[int, list[int]]) -> None
     ],
 )
 def test_a_glob_covers_one_directory(pattern: str, path: str, covered: bool) -> None:
-    assert covers(pattern, path) is covered
+    assert glob_matches(pattern, path) is covered
 
 
 @pytest.mark.parametrize("name", ["orders_{:04}", "md.fx.{:04}", "{:04}.orders", "/orders/{:04}"])
@@ -117,7 +117,7 @@ def test_two_thousand_topics_are_quick(write: Write, name: str) -> None:
         f"{logged}</TransactionLog></AMPSConfig>"
     )
     before = process_time()
-    found = inspect(file, environment={})
+    found = inspect_config(file, environment={})
     # Half a second where it is quiet; what must not come is the hundred times more of rules that compare all with all.
     assert process_time() - before < 4
     assert sum(f.id == "B050" for f in found) == 1000
@@ -135,7 +135,7 @@ def test_two_thousand_topics_are_quick(write: Write, name: str) -> None:
 )
 def test_instances_of_one_group_are_compared(write: Write, first: str, second: str, count: int) -> None:
     files = [write(f"<AMPSConfig><Name>{n}</Name>{t}</AMPSConfig>", n) for n, t in (("one", first), ("two", second))]
-    one, two = (result.findings for result in lint(files, environment={}))
+    one, two = (result.findings for result in lint_files(files, environment={}))
     assert [f.id for f in one if f.id == "B039"] == []
     assert [f.id for f in two if f.id == "B039"] == ["B039"] * count
 
@@ -143,7 +143,7 @@ def test_instances_of_one_group_are_compared(write: Write, first: str, second: s
 def test_two_states_of_one_instance_may_differ(write: Write) -> None:
     texts = (f"{NAMED}<Group>g</Group>{SOW}</AMPSConfig>", f"{NAMED}<Group>g</Group></AMPSConfig>")
     files = [write(text, f"{number}.xml") for number, text in enumerate(texts)]
-    assert not any(f.id == "B039" for result in lint(files, environment={}) for f in result.findings)
+    assert not any(f.id == "B039" for result in lint_files(files, environment={}) for f in result.findings)
 
 
 def test_the_advice_on_the_samples() -> None:
@@ -154,7 +154,7 @@ def test_the_advice_on_the_samples() -> None:
     found = {
         (path.name, f.level.name.lower(), f.id, f.place.line)
         for path in SEEDS.glob("*.xml")
-        for f in inspect(path, environment=environment)
+        for f in inspect_config(path, environment=environment)
         if f.id[0] == "B"
     }
     assert found == expected

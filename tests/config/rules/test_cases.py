@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.lint import lint
+from sowctl.config.lint import lint_files
 from sowctl.config.rules.table import RULES
 from sowctl.findings import Finding
 
@@ -33,7 +33,7 @@ def of(pattern: str) -> list[Path]:
 
 
 def findings_of(path: Path) -> list[Finding]:
-    (linted,) = lint([path], environment=ENVIRONMENT)
+    (linted,) = lint_files([path], environment=ENVIRONMENT)
     return linted.findings
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.config.lint import lint
-from sowctl.config.problems import UNKNOWN_WORD
-from sowctl.config.rules.facts import Facts, facts_of, faults
+from sowctl.config.lint import lint_files
+from sowctl.config.problems import UNKNOWN_WORD_CODE
+from sowctl.config.rules.facts import Facts, find_comment_faults, parse_facts
 
 Write = Callable[..., Path]
 
@@ -29,7 +29,7 @@ Write = Callable[..., Path]
     ],
 )
 def test_facts_of_comments(text: str, facts: Facts) -> None:
-    assert facts_of(text) == facts
+    assert parse_facts(text) == facts
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,21 @@ def test_facts_of_comments(text: str, facts: Facts) -> None:
     ],
 )
 def test_what_has_no_effect(words: str, count: int) -> None:
-    found = faults(words)
+    found = find_comment_faults(words)
     assert len(found) == count
     assert all(len(fault) < 100 for fault in found)
 
 
 def test_lint_tells(write: Write) -> None:
     file = write("<!-- sowctl: assume cores=many -->\n<AMPSConfig><Name>n</Name></AMPSConfig>")
-    (result,) = lint([file], environment={})
+    (result,) = lint_files([file], environment={})
     assert [(f.place.line, f.message) for f in result.findings] == [(1, "invalid value 'many' of cores")]
 
 
 def test_an_included_file_cannot_say_what_to_assume(write: Write) -> None:
     write("<!-- sowctl: assume cores=8 -->\n<Part><Name>n</Name></Part>", "part.xml")
     file = write("<!-- sowctl: assume cores=8 -->\n<AMPSConfig><Include>part.xml</Include></AMPSConfig>")
-    (result,) = lint([file], environment={})
-    (found,) = [finding for finding in result.findings if finding.id == UNKNOWN_WORD]
+    (result,) = lint_files([file], environment={})
+    (found,) = [finding for finding in result.findings if finding.id == UNKNOWN_WORD_CODE]
     assert (Path(found.place.file).name, found.place.line) == ("part.xml", 1)
     assert "main file" in found.message

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.lintpage import NAME
-from sowctl.cli.manual.roff import escaped
+from sowctl.cli.manual.lintpage import PAGE_FILE
+from sowctl.cli.manual.roff import escape_text
 from sowctl.config.rules.table import RULES
 
 MAN = Path(__file__).parents[3] / "man"
@@ -18,7 +18,7 @@ MAN = Path(__file__).parents[3] / "man"
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_finds_nothing_wrong() -> None:
-    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / NAME)], capture_output=True, check=False)
+    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / PAGE_FILE)], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     text = re.sub(rb".\x08", b"", done.stdout).decode()
     for rule in RULES:
@@ -26,4 +26,4 @@ def test_groff_finds_nothing_wrong() -> None:
 
 
 def test_markup_is_not_taken_from_texts() -> None:
-    assert escaped(".SH it's a \\ - ~ ^") == "\\&.SH it\\(aqs a \\e \\- \\(ti \\(ha"
+    assert escape_text(".SH it's a \\ - ~ ^") == "\\&.SH it\\(aqs a \\e \\- \\(ti \\(ha"

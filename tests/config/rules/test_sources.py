@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.config.document import ElementNode, SourceFile
-from sowctl.config.rules.sources import circles
+from sowctl.config.rules.sources import find_cycles
 from sowctl.config.rules.subjects import SubjectEntry
-from sowctl.config.validate import validate
+from sowctl.config.validate import validate_config
 from sowctl.findings import Place
 
 Write = Callable[..., Path]
@@ -33,7 +33,7 @@ def reached(start: int, edges: dict[int, set[int]]) -> set[int]:
 def test_entries_of_one_circle_derive_from_each_other(edges: dict[int, set[int]]) -> None:
     entries = {number: SubjectEntry("View", str(number), "json", NODE, number) for number in range(13)}
     below = {number: [entries[other] for other in others] for number, others in edges.items()}
-    part = circles(below)
+    part = find_cycles(below)
     assert set(part) == set(edges)
     for one in edges:
         for other in edges:
@@ -50,7 +50,7 @@ VIEW = (
 def test_a_circle_is_told_once_and_a_view_above_it_is_only_too_early(instance: Write) -> None:
     views = [("above", "b"), ("a", "b"), ("b", "c"), ("c", "a"), ("d", "c")]
     path = instance("".join(VIEW.format(*pair) for pair in views))
-    told = [(finding.id, finding.message) for finding in validate(path, environment={})]
+    told = [(finding.id, finding.message) for finding in validate_config(path, environment={})]
     assert told == [
         ("R005", "'b' is defined after View 'above'; move it before"),
         ("R027", "cycle among views or conflated topics: a -> b -> c -> a"),

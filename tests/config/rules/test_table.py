@@ -11,9 +11,9 @@ from pkgutil import iter_modules
 import pytest
 
 import sowctl.config.rules as rules_package
-from sowctl.config.rules.pages import page_of, read_page, severity, written
+from sowctl.config.rules.pages import find_page, format_severity, list_page_ids, read_page
 from sowctl.config.rules.rule import Rule
-from sowctl.config.rules.table import RULES, find
+from sowctl.config.rules.table import RULES, find_rule
 
 DIFFERENT = {
     "X004": "error",
@@ -35,18 +35,18 @@ def test_ids_and_titles_are_unique() -> None:
 
 
 def test_every_rule_has_one_page_and_every_page_a_rule() -> None:
-    pages = {rule.id: page_of(rule) for rule in RULES}
+    pages = {rule.id: find_page(rule) for rule in RULES}
     for rule, page in pages.items():
         assert all(part.endswith((".", "``")) and part.count("``") % 2 == 0 for part in page), (rule, page)
     assert len({page.what for page in pages.values()}) == len(pages)
-    assert written() <= set(pages)
+    assert list_page_ids() <= set(pages)
 
 
 def test_rules_are_the_published_ones(shared: Path) -> None:
     text = (shared / "spec/config.md").read_text(encoding="utf-8")
     published = dict(re.findall(r"^\| ([XSFRDB]\d{3}) \| ([a-z ,/]+?) \|", text, re.MULTILINE))
     assert len(published) == 236
-    ours = {rule.id: severity(rule).replace(" or ", " / ") for rule in RULES if len(rule.id) == 4}
+    ours = {rule.id: format_severity(rule).replace(" or ", " / ") for rule in RULES if len(rule.id) == 4}
     assert set(ours) == set(published) | OWN
     different = {rule: levels for rule, levels in ours.items() if published.get(rule, levels) != levels}
     assert different == DIFFERENT
@@ -66,17 +66,17 @@ def test_the_table_lists_every_rule_function_once() -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.checks], ids=lambda rule: rule.id)
 def test_every_function_explains_itself(rule: Rule) -> None:
-    for _, function in rule.functions():
+    for _, function in rule.resolve_functions():
         read_page(function.__doc__ or "", rule.id)
 
 
 @pytest.mark.parametrize("word", ["S022", "s022", "SOW-CFG-122", "sow-cfg-122", "persistent-without-file"])
 def test_a_rule_is_found_by_id_code_and_title(word: str) -> None:
-    found = find(word)
+    found = find_rule(word)
     assert found is not None and found.id == "S022"
 
 
 def test_a_limit_is_found_by_its_code_and_an_unknown_word_is_not() -> None:
-    found = find("SOW-CFG-020")
+    found = find_rule("SOW-CFG-020")
     assert found is not None and found.title == "file-too-large"
-    assert find("S999") is None
+    assert find_rule("S999") is None

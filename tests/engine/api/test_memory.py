@@ -11,7 +11,7 @@ import pytest
 
 from sowctl.engine.api import InstanceHandle, TopicHandle
 from sowctl.errors import LimitError
-from sowctl.expressions.rows.program import Compiled
+from sowctl.expressions.rows.program import CompiledExpression
 from tests.engine.conftest import MakeLab
 from tests.support.instances import message
 
@@ -40,7 +40,7 @@ def test_not_enough_memory_has_a_code(way: str, make_lab: MakeLab) -> None:
     lab.publish("t", *(message(id=number, n=number) for number in range(5)))
     instance = lab.open()
     topic = instance.topic("t")
-    with patch.object(Compiled, "_run_loop", side_effect=MemoryError), pytest.raises(LimitError) as found:
+    with patch.object(CompiledExpression, "_run_loop", side_effect=MemoryError), pytest.raises(LimitError) as found:
         WAYS[way](instance, topic)
     assert (found.value.code, found.value.exit_status) == ("SOW-CLI-063", 7)
     # Afterwards it goes on as if nothing had been.

@@ -10,7 +10,7 @@ import pytest
 
 import sowctl
 from sowctl.engine.api import TopicHandle
-from sowctl.engine.api.result import SHOWN
+from sowctl.engine.api.result import MAX_SHOWN_RECORDS
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, message
 
@@ -39,7 +39,7 @@ def test_looking_at_a_result_takes_nothing_from_it(topic: TopicHandle) -> None:
     result = topic.query(order_by="/id", batch_size=8)
     shown = result._repr_html_()
     assert shown == result._repr_html_()
-    assert shown.count("<tr>") == SHOWN + 1
+    assert shown.count("<tr>") == MAX_SHOWN_RECORDS + 1
     assert "<caption>t: the first 20 records</caption>" in shown
     assert [row["id"] for row in result.to_dicts()] == list(range(45))
     assert "<caption>t: 0 records</caption>" in topic.query("/id = 99")._repr_html_()
@@ -173,7 +173,7 @@ def test_polars_reads_a_result(mixed: TopicHandle, monkeypatch: pytest.MonkeyPat
 
 
 def test_without_pyarrow_the_extra_is_named(mixed: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.arrow.needed.find_spec", lambda name: None)
+    monkeypatch.setattr("sowctl.arrow.requirements.find_spec", lambda name: None)
     with pytest.raises(sowctl.ConfigError, match=r"to_arrow\(\) requires the package pyarrow") as caught:
         mixed.query().to_arrow()
     assert str(caught.value.hint).endswith("-m pip install 'sowctl[arrow]'")

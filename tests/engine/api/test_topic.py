@@ -21,11 +21,11 @@ from msgspec import Struct
 import sowctl
 from sowctl.engine import options as engine_options
 from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
-from sowctl.engine.api.given import At, encoder
+from sowctl.engine.api.arguments import At, build_encoder
 from sowctl.engine.options import DiffOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
 from sowctl.engine.search import figures
 from sowctl.errors import SowError
-from sowctl.messages.native import message_of
+from sowctl.messages.native_values import build_message
 from sowctl.messages.types import get_type
 from sowctl.values.differences import MISSING
 from tests.support.examples import examples
@@ -218,7 +218,7 @@ _VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(stri
 def test_plain_fields_are_written_at_once_as_all_others_are(fields: dict[str, Any]) -> None:
     """The quick way for plain values says what the way through every value does, which a list makes it take."""
     kind = get_type("json")
-    quick, slow = message_of(fields, kind), message_of({**fields, "list": []}, kind)
+    quick, slow = build_message(fields, kind), build_message({**fields, "list": []}, kind)
     assert slow == (quick[:-1] + b"," if fields else b"{") + b'"list":[]}'
 
 
@@ -232,14 +232,14 @@ def test_plain_fields_are_written_at_once_as_all_others_are(fields: dict[str, An
     ],
 )
 def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any], payload: bytes) -> None:
-    assert encoder(get_type(kind))(message) == payload
+    assert build_encoder(get_type(kind))(message) == payload
 
 
 def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
     with pytest.raises(TypeError, match=r"type binary .* dict"):
-        encoder(get_type("binary"))({"id": 1})
+        build_encoder(get_type("binary"))({"id": 1})
     with pytest.raises(sowctl.InputError, match=r"field v is a list, .* type fix"):
-        encoder(get_type("fix"))({"v": [1]})
+        build_encoder(get_type("fix"))({"v": [1]})
 
 
 def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:
@@ -260,8 +260,8 @@ def test_help_names_every_option_of_open() -> None:
 
 def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a load of the command line: those that there are are built anew before the call returns."""
-    monkeypatch.setattr(figures, "CHANGED", 3)
-    monkeypatch.setattr(engine_options, "INDEXED", 20)
+    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(engine_options, "INDEX_MIN_RECORDS", 20)
     topic = lab.open().topic("t")
 
     def columns() -> dict[Path, bytes]:

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.bulk import commit as staged
-from sowctl.engine.bulk import finish, outcomes
-from sowctl.engine.bulk.commit import commit
+from sowctl.engine.bulk import delta_merge, outcomes
+from sowctl.engine.bulk.commit import commit_run
 from sowctl.engine.bulk.segments import SegmentReader
-from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
-from sowctl.engine.topics.logplaces import LogPlace, find_place
+from sowctl.engine.topics.log_places import LogPlace, find_log_place
 from sowctl.errors import DamageError, InputError, LimitError, SowError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.values.times import format_time
 from tests.support.examples import examples
@@ -60,7 +60,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(finish, "UPDATE_BUCKET_BYTES", 30)
+    monkeypatch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -104,12 +104,12 @@ def test_any_operations_in_any_split(
             model[key] = {**base, f"v{value % 2}": value}
             counts["updated" if known else "inserted"] += 1
     instance = lab.open()
-    with pytest.MonkeyPatch.context() as patch, staging(instance, instance.topic(topic).config) as area:
+    with pytest.MonkeyPatch.context() as patch, hold_staging_area(instance, instance.topic(topic).config) as area:
         if small:
             patch.setattr(staged, "COMMIT_BUCKET_BYTES", 40)
-            patch.setattr(finish, "UPDATE_BUCKET_BYTES", 40)
-            patch.setattr(outcomes, "decide", lambda *args: DECIDE(*args, bucket=4))
-        plan = area.plan(SKIP)
+            patch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 40)
+            patch.setattr(outcomes, "decide_run", lambda *args: DECIDE(*args, bucket=4))
+        plan = area.build_plan(SKIP)
         done = []
         for number in range(tasks):
             mine = [(place, *event) for place, event in enumerate(events) if place % tasks == number]
@@ -118,9 +118,9 @@ def test_any_operations_in_any_split(
                     message(**({"id": key} | ({} if kind == "delete" else {f"v{v % 2}": v})))
                     for _, kind, key, v in mine
                 ]
-                task.add([t.encode() for t in texts], 0, [m[0] for m in mine], operations=[m[1] for m in mine])
+                task.add_messages([t.encode() for t in texts], 0, [m[0] for m in mine], operations=[m[1] for m in mine])
                 done.append(task.finish())
-        report = commit(area, plan, done)
+        report = commit_run(area, plan, done)
     held = {row["id"]: row for row in map(json.loads, lab.query(topic))}
     assert held == model
     assert report.updated + report.unchanged == counts["updated"]
@@ -132,7 +132,7 @@ def test_any_operations_in_any_split(
     assert not [finding for finding in lab.findings() if finding.level.name == "ERROR"]
 
 
-DECIDE = outcomes.decide
+DECIDE = outcomes.decide_run
 
 
 def test_overwrite_deletes_the_rest(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_bookmark_of_a_commit_is_its_last_entry(tmp_path: Path) -> None:
         run(lab, "log", [message(id=2), message(id=3)], [message(id=4)], publisher=("sink", 1))
         lab.clock.tick(1)
         lab.publish("log", message(id=5))
-        assert find_place(lab.open(), f"{client_hash('sink')}|1|") == LogPlace(4, START)
+        assert find_log_place(lab.open(), f"{hash_client_name('sink')}|1|") == LogPlace(4, START)
 
 
 def test_refused_messages(tmp_path: Path) -> None:
@@ -192,12 +192,12 @@ def test_messages_older_than_the_topic_are_refused_late(tmp_path: Path) -> None:
         lab.publish("log", message(id=1))
         instance = lab.open()
         seen: list[Rejected] = []
-        with staging(instance, instance.topic("log").config) as area:
-            plan = area.plan(SKIP)
+        with hold_staging_area(instance, instance.topic("log").config) as area:
+            plan = area.build_plan(SKIP)
             times = [START - 5, START + 7, START + 6, START + 8]
             envelopes = [Envelope(timestamp=format_time(time)) for time in times]
             done = [stage(plan, "t", 0, [message(id=n) for n in (1, 2, 2, 3)], envelopes=envelopes)]
-            report = commit(area, plan, done, sources=["in.ndjson"], on_reject=seen.append)
+            report = commit_run(area, plan, done, sources=["in.ndjson"], on_reject=seen.append)
         assert (report.rejected, report.inserted, report.updated) == (2, 2, 0)
         assert [(one.source, one.offset, one.code) for one in seen] == [
             ("in.ndjson", 0, "SOW-PUB-006"),
@@ -210,17 +210,17 @@ def test_messages_older_than_the_topic_are_refused_late(tmp_path: Path) -> None:
 def test_expirations_and_user_keys(tmp_path: Path) -> None:
     with verified(make(tmp_path)) as lab:
         instance = lab.open()
-        with staging(instance, instance.topic("brief").config) as area:
-            plan = area.plan(SKIP)
+        with hold_staging_area(instance, instance.topic("brief").config) as area:
+            plan = area.build_plan(SKIP)
             lifetimes = [None, 0, 5, format_time(START + 9)]
             envelopes = [Envelope(expiration=lifetime, correlation_id=f"c{n}") for n, lifetime in enumerate(lifetimes)]
-            commit(area, plan, [stage(plan, "t", 0, [message(id=n) for n in range(4)], envelopes=envelopes)])
+            commit_run(area, plan, [stage(plan, "t", 0, [message(id=n) for n in range(4)], envelopes=envelopes)])
         found = {record.correlation_id: record.expiration for record in lab.records("brief")}
         assert found == {"c0": START + 30_000_000, "c1": 0, "c2": START + 5_000_000, "c3": START + 9}
-        with staging(instance, instance.topic("own").config) as area:
-            plan = area.plan(SKIP)
+        with hold_staging_area(instance, instance.topic("own").config) as area:
+            plan = area.build_plan(SKIP)
             envelopes = [Envelope(sow_key=key) for key in ("ab", "cd", "ab", "a b")]
-            report = commit(area, plan, [stage(plan, "t", 0, ["{}", "1", "2", "3"], envelopes=envelopes)])
+            report = commit_run(area, plan, [stage(plan, "t", 0, ["{}", "1", "2", "3"], envelopes=envelopes)])
         assert (report.inserted, report.updated, report.rejected) == (2, 1, 1)
         assert sorted((r.user_key, r.payload) for r in lab.records("own")) == [("ab", b"2"), ("cd", b"1")]
 
@@ -228,18 +228,18 @@ def test_expirations_and_user_keys(tmp_path: Path) -> None:
 def test_a_damaged_segment_is_noticed_before_anything_is_written(tmp_path: Path) -> None:
     with verified(make(tmp_path)) as lab:
         instance = lab.open()
-        with staging(instance, instance.topic("log").config) as area:
-            plan = area.plan(SKIP)
+        with hold_staging_area(instance, instance.topic("log").config) as area:
+            plan = area.build_plan(SKIP)
             done = stage(plan, "t", 0, [message(id=n) for n in range(50)])
             path = area.directory / done.segments[0].name
             raw = bytearray(path.read_bytes())
             for at in (3, 20, 60, len(raw) - 3):
                 path.write_bytes(raw[:at] + bytes((raw[at] ^ 64,)) + raw[at + 1 :])
                 with pytest.raises(DamageError):
-                    list(SegmentReader(area.directory, done.segments[0]).blocks())
+                    list(SegmentReader(area.directory, done.segments[0]).iterate_blocks())
             path.write_bytes(raw[:-3])
             with pytest.raises(DamageError):
-                commit(area, plan, [done])
+                commit_run(area, plan, [done])
         assert lab.query("log") == []
 
 
@@ -254,10 +254,10 @@ def test_a_commit_that_fails_anywhere_leaves_all_or_nothing(tmp_path: Path, topi
         lab.publish(topic, *old)
         seam = FailAt(number, errno.EIO, points=("file.", "lmdb.", "dir."))
         instance = lab.open(seam=seam)
-        with suppress(SowError), staging(instance, instance.topic(topic).config) as area:
-            plan = area.plan(SKIP)
+        with suppress(SowError), hold_staging_area(instance, instance.topic(topic).config) as area:
+            plan = area.build_plan(SKIP)
             done = [stage(plan, "a", 0, new[:20]), stage(plan, "b", 1, new[20:])]
-            commit(area, plan, done, publisher=("sink", 1))
+            commit_run(area, plan, done, publisher=("sink", 1))
         held = set(lab.query(topic))
         assert held in (set(old), set(old[:20]) | set(new)), number
         outcomes.add(len(held))
@@ -273,15 +273,15 @@ def test_a_commit_that_fails_anywhere_leaves_all_or_nothing(tmp_path: Path, topi
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.journal.writer import JournalWriter
 from tests.support.instances import message
 from tests.support.staged import SKIP, make, stage
 
 lab = make(Path(sys.argv[1]))
 where = sys.argv[2]
-append = JournalWriter.append
+append = JournalWriter.append_group
 calls = []
 
 def dying(self, *args, **kwargs):
@@ -293,12 +293,12 @@ def dying(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
     return done
 
-JournalWriter.append = dying
+JournalWriter.append_group = dying
 instance = lab.open()
-with staging(instance, instance.topic("log").config) as area:
-    plan = area.plan(SKIP)
+with hold_staging_area(instance, instance.topic("log").config) as area:
+    plan = area.build_plan(SKIP)
     done = [stage(plan, f"t{n}", n, [message(id=100 * n + i) for i in range(20)]) for n in range(4)]
-    commit(area, plan, done, publisher=("sink", 1))
+    commit_run(area, plan, done, publisher=("sink", 1))
 """
 
 
@@ -318,7 +318,7 @@ def test_a_driver_killed_during_commit(tmp_path: Path, where: str, visible: int)
 
 
 def test_recovery_begins_behind_the_whole_group_of_a_bookmark(tmp_path: Path) -> None:
-    point = f"<RecoveryPoint>{client_hash('sink')}|1|</RecoveryPoint>"
+    point = f"<RecoveryPoint>{hash_client_name('sink')}|1|</RecoveryPoint>"
     lab = Lab(tmp_path, config_xml(topic_xml("log", point), ("log",)))
     run(lab, "log", [message(id=1), message(id=2)], publisher=("sink", 1))
     lab.publish("log", message(id=3))

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.bulk import owner
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.remoteruns import sweep
-from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.remoteruns import remove_ended_runs
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import DamageError, SowError, StorageError
-from sowctl.remote import opening
-from sowctl.remote.place import RemotePath, url_of
+from sowctl.remote import remote_files
+from sowctl.remote.place import RemotePath, parse_url
 from tests.support.faraway import far_away
 from tests.support.instances import Lab, message, verified
 from tests.support.objectstore import ObjectStore
@@ -31,13 +31,13 @@ from tests.support.staged import SKIP, make, stage
 
 DIES = """
 import os, signal, sys
-from sowctl.engine.bulk.staging import staging
-from sowctl.remote.place import url_of
+from sowctl.engine.bulk.staging import hold_staging_area
+from sowctl.remote.place import parse_url
 from tests.support.staged import make, stage, SKIP
 from pathlib import Path
 instance = make(Path(sys.argv[1])).open()
-with staging(instance, instance.topic("log").config, directory=url_of(sys.argv[2])) as area:
-    stage(area.plan(SKIP), "t", 0, ['{"id":1}'])
+with hold_staging_area(instance, instance.topic("log").config, directory=parse_url(sys.argv[2])) as area:
+    stage(area.build_plan(SKIP), "t", 0, ['{"id":1}'])
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -45,23 +45,25 @@ with staging(instance, instance.topic("log").config, directory=url_of(sys.argv[2
 @pytest.fixture(params=["s3", "file"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> RemotePath:
     if request.param == "s3":
-        return url_of(request.getfixturevalue("lake").url("stage"))
+        return parse_url(request.getfixturevalue("lake").url("stage"))
     pytest.importorskip("pyarrow")
-    return url_of(str(tmp_path / "far"))
+    return parse_url(str(tmp_path / "far"))
 
 
 def files(root: RemotePath) -> list[str]:
-    return [one.place.path.removeprefix(root.path + "/") for one in opening.listed(root, below=True) if one.size]
+    return [
+        one.place.path.removeprefix(root.path + "/") for one in remote_files.list_files(root, below=True) if one.size
+    ]
 
 
 def loaded(lab: Lab, place: RemotePath | None, tasks: list[list[str]]) -> list[tuple[int, bytes]]:
     """What a topic holds after tasks have staged there, some of them twice, and the winners were committed."""
     instance = lab.open()
-    with staging(instance, instance.topic("log").config, directory=place) as area:
-        plan = area.plan(SKIP, keep_rejects=True)
+    with hold_staging_area(instance, instance.topic("log").config, directory=place) as area:
+        plan = area.build_plan(SKIP, keep_rejects=True)
         stage(plan, "lost", 1, [message(id=1, n="lost")])
         done = [stage(plan, f"t{number}", number % 3, rows, 100 * number) for number, rows in enumerate(tasks)]
-        report = commit(area, plan, done[::-1])
+        report = commit_run(area, plan, done[::-1])
         refused = [name for name in (one.rejects for one in done) if name is not None]
         assert report.rejected == sum(len((area.directory / name).read_bytes().splitlines()) for name in refused)
         assert report.rejected > 0 and report.segments > 0
@@ -81,20 +83,23 @@ def test_what_is_committed_is_the_same(tmp_path: Path, root: RemotePath) -> None
 
 def test_tasks_are_told_of_the_url_alone(tmp_path: Path, lake: ObjectStore) -> None:
     instance = make(tmp_path).open()
-    with staging(instance, instance.topic("log").config, directory=url_of(lake.url("stage"))) as area:
+    with hold_staging_area(instance, instance.topic("log").config, directory=parse_url(lake.url("stage"))) as area:
         assert area.shared is not None and area.directory.is_dir()
-        assert str(area.directory).encode() not in pickle.dumps(area.plan(SKIP).place)
+        assert str(area.directory).encode() not in pickle.dumps(area.build_plan(SKIP).place)
     assert not area.directory.exists()
 
 
 def failed(lab: Lab, root: RemotePath, spoil) -> SowError:  # type: ignore[no-untyped-def]
     instance = lab.open()
-    with pytest.raises(SowError) as caught, staging(instance, instance.topic("log").config, directory=root) as area:
-        plan = area.plan(PublishOptions())
+    with (
+        pytest.raises(SowError) as caught,
+        hold_staging_area(instance, instance.topic("log").config, directory=root) as area,
+    ):
+        plan = area.build_plan(PublishOptions())
         done = [stage(plan, "t", 0, [message(id=number) for number in range(50)])]
         assert area.shared is not None
         spoil(area.shared / done[0].segments[0].name)
-        commit(area, plan, done)
+        commit_run(area, plan, done)
     assert lab.query("log") == [message(id=-1)] and files(root) == []
     return caught.value
 
@@ -104,14 +109,14 @@ def test_nothing_is_committed_of_what_changed_there(tmp_path: Path, root: Remote
     lab.publish("log", message(id=-1))
 
     def cut(place: RemotePath) -> None:
-        opening.write(place, [opening.read(place)[:-3]])
+        remote_files.write_file(place, [remote_files.read_file(place)[:-3]])
 
     def changed(place: RemotePath) -> None:
-        raw = bytearray(opening.read(place))
+        raw = bytearray(remote_files.read_file(place))
         raw[len(raw) // 2] ^= 1
-        opening.write(place, [bytes(raw)])
+        remote_files.write_file(place, [bytes(raw)])
 
-    for spoil, word in ((opening.delete, "missing"), (cut, "incomplete"), (changed, "damaged")):
+    for spoil, word in ((remote_files.delete_file, "missing"), (cut, "incomplete"), (changed, "damaged")):
         error = failed(lab, root, spoil)
         assert isinstance(error, DamageError) and error.code == "SOW-ENG-041", spoil
         assert word in error.message and error.hint
@@ -124,7 +129,7 @@ def test_a_store_that_does_not_answer(tmp_path: Path) -> None:
         instance = lab.open()
         with (
             pytest.raises(StorageError) as caught,
-            staging(instance, instance.topic("log").config, directory=url_of(far.url("stage"))),
+            hold_staging_area(instance, instance.topic("log").config, directory=parse_url(far.url("stage"))),
         ):
             pytest.fail("begun")
         assert caught.value.code == "SOW-RMT-005" and caught.value.hint
@@ -132,11 +137,11 @@ def test_a_store_that_does_not_answer(tmp_path: Path) -> None:
         far.is_away = False
         with (
             pytest.raises(StorageError),
-            staging(instance, instance.topic("log").config, directory=url_of(far.url("stage"))) as area,
+            hold_staging_area(instance, instance.topic("log").config, directory=parse_url(far.url("stage"))) as area,
         ):
-            done = [stage(area.plan(SKIP), "t", 0, [message(id=1)])]
+            done = [stage(area.build_plan(SKIP), "t", 0, [message(id=1)])]
             far.is_away = True
-            commit(area, area.plan(SKIP), done)
+            commit_run(area, area.build_plan(SKIP), done)
         assert not lab.store("log").exists() and len(list(far.path.glob("stage/run-*"))) == 1
 
 
@@ -154,30 +159,30 @@ def test_what_a_killed_driver_left_is_removed(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", str(own))
     lab = make(tmp_path / "lab")
     instance = lab.open()
-    with staging(instance, instance.topic("log").config, directory=url_of(str(far))) as area:
+    with hold_staging_area(instance, instance.topic("log").config, directory=parse_url(str(far))) as area:
         (run,) = far.iterdir()
-        assert area.shared == url_of(str(run)) and [path.name for path in run.iterdir()] == ["owner"]
+        assert area.shared == parse_url(str(run)) and [path.name for path in run.iterdir()] == ["owner"]
         # one that lives stays
-        assert sweep(url_of(str(far))) == [] and run.exists()
+        assert remove_ended_runs(parse_url(str(far))) == [] and run.exists()
     assert list(far.iterdir()) == [] == list(own.iterdir()) and not lab.store("log").exists()
 
 
 def test_drivers_elsewhere_are_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    root = url_of(str(tmp_path / "far"))
+    root = parse_url(str(tmp_path / "far"))
     with socket.create_server(("127.0.0.1", 0)) as held:
         dead = held.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as held:
         ports = {"run-dead": [dead], "write-dead": [dead], "run-living": [held.getsockname()[1]], "other": [dead]}
         for name, found in ports.items():
             text = json.dumps({"host": "127.0.0.1", "pid": 1, "started": "1", "ports": found})
-            opening.write(root / name / "owner", [text.encode()])
-        opening.write(root / "run-nobody" / "x", [b"1"])
-        assert sweep(root) == []  # what just began lives
+            remote_files.write_file(root / name / "owner", [text.encode()])
+        remote_files.write_file(root / "run-nobody" / "x", [b"1"])
+        assert remove_ended_runs(root) == []  # what just began lives
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + owner.MIN_QUIET_SECONDS + 10)
-        assert [one.name for one in sweep(root)] == ["run-dead", "write-dead"]
+        assert [one.name for one in remove_ended_runs(root)] == ["run-dead", "write-dead"]
         monkeypatch.setattr(time, "time", lambda: now + owner.UNREACHABLE_OWNER_SECONDS + 10)
         # nobody asks for ever; what is not ours is not touched
-        assert [one.name for one in sweep(root)] == ["run-living", "run-nobody"]
-    assert [one.name for one in opening.directories(root)] == ["other"]
+        assert [one.name for one in remove_ended_runs(root)] == ["run-living", "run-nobody"]
+    assert [one.name for one in remote_files.list_directories(root)] == ["other"]

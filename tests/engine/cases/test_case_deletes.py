@@ -6,8 +6,8 @@ import pytest
 
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.delete import delete
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.delete import delete_records
 from sowctl.errors import UsageError
 from sowctl.journal.format import DELETE, PUBLISH
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -59,7 +59,7 @@ def test_c32_a_pattern_deletes_in_every_topic_that_matches(make_lab) -> None:  #
     for name in names:
         lab.publish(name, message(id=1))
     instance = lab.open()
-    reports = delete(instance, resolve(instance, "^T.$"), DeleteOptions(filter="1=1"))
+    reports = delete_records(instance, resolve_targets(instance, "^T.$"), DeleteOptions(filter="1=1"))
     assert [(report.topic, report.deleted) for report in reports] == [("T1", 1), ("T2", 1)]
     assert [len(lab.query(name)) for name in names] == [0, 0, 1]
 
@@ -68,5 +68,5 @@ def test_c33_the_journal_keeps_the_publish_and_tells_of_the_deletion(lab: Lab) -
     lab.publish("t", message(id=1))
     lab.open().topic("t").delete(filter="1=1")
     with open_log(lab.open()) as log:
-        operations = [entry for block in log.blocks() for entry in bytes(block.columns().operations)]
+        operations = [entry for block in log.iter_blocks() for entry in bytes(block.decode_columns().operations)]
     assert operations == [PUBLISH, DELETE]

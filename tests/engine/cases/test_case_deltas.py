@@ -13,7 +13,7 @@ import pytest
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import InputError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
@@ -23,7 +23,7 @@ MakeLab = Callable[..., Lab]
 
 def _last_logged(lab: Lab) -> bytes:
     with open_log(lab.open()) as log:
-        return [payload for block in log.blocks() for payload in block.payloads()][-1]
+        return [payload for block in log.iter_blocks() for payload in block.list_payloads()][-1]
 
 
 def test_c16_a_delta_of_the_key_alone_refreshes_the_record(lab: Lab) -> None:
@@ -119,7 +119,7 @@ def test_c24_struct_takes_deltas_literally(make_lab: MakeLab) -> None:
 def _send(lab: Lab, *rows: dict[str, object], **options: object) -> None:
     lines = "".join(json.dumps({"topic": "t"} | row) + "\n" for row in rows).encode()
     chosen = PublishOptions(**options)  # type: ignore[arg-type]
-    publish(lab.open(), None, [("in", FrameReader(io.BytesIO(lines), "envelope"))], chosen)
+    publish_messages(lab.open(), None, [("in", FrameReader(io.BytesIO(lines), "envelope"))], chosen)
 
 
 def test_c25_a_delta_without_a_correlation_id_keeps_the_records(lab: Lab) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import ConfigError, InputError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
@@ -63,11 +63,11 @@ def test_c51_within_one_batch(make_lab: MakeLab) -> None:
     lab = _lab(make_lab, _phase("Enrichment", "COALESCE(/i OF CURRENT, /i OF PREVIOUS, 'default') AS /i"))
     tee: list[bytes] = []
 
-    def acknowledged(batch: Acknowledged) -> None:
+    def acknowledged(batch: AcknowledgedBatch) -> None:
         tee.extend(batch.payloads)
 
     lines = "\n".join([message(id=1), message(id=1, i=5), message(id=2), message(id=1)]).encode()
-    publish(
+    publish_messages(
         lab.open(), "t", [("in", FrameReader(io.BytesIO(lines), "lines"))], PublishOptions(),
         on_acknowledged=acknowledged,
     )  # fmt: skip
@@ -123,7 +123,7 @@ def test_what_is_known_besides_the_message(make_lab: MakeLab) -> None:
     names = ("AMPS_INSTANCE_NAME() AS /instance", "CORRELATION_ID() AS /correlation", "MESSAGE_SIZE() AS /size")
     lab = _lab(make_lab, _phase("Enrichment", *fields, *names))
     line = b'{"client":"me","correlation_id":"c1","data":{"id":1}}\n'
-    publish(lab.open(), "t", [("in", FrameReader(io.BytesIO(line), "envelope"))])
+    publish_messages(lab.open(), "t", [("in", FrameReader(io.BytesIO(line), "envelope"))])
     record = lab.records("t")[0]
     found = json.loads(record.payload)
     assert found == {

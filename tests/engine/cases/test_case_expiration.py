@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.errors import MissingError
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
@@ -171,19 +171,19 @@ def test_expiry_is_never_journalled_and_a_replay_at_the_same_clock_agrees(make_l
     for number in range(1, 7):
         lab.publish("t", message(id=number), expiration=[None, 0, 5, 100][number % 4])
         lab.clock.tick(4)
-    entries = [record.txid for batch in dump(lab.open(), EntryFilter(topic="t")) for record in batch.records]
+    entries = [record.txid for batch in dump_entries(lab.open(), EntryFilter(topic="t")) for record in batch.records]
     for second in (20, 24, 34, 38, 60, 130, 1000):
         _seconds(lab, second)
         before = lab.digest("t")
         lab.open().topic("t").expire()
         assert lab.digest("t") == before
-        [report] = replay(lab.open(), [lab.open().topic("t").config], ReplayOptions(verify=True))
+        [report] = replay_topics(lab.open(), [lab.open().topic("t").config], ReplayOptions(verify=True))
         assert report.action == "verified"
         lab.forget("t")
         assert lab.digest("t") == before
         lab.open().topic("t").replay()
         assert lab.digest("t") == before
-    after = [record.txid for batch in dump(lab.open(), EntryFilter(topic="t")) for record in batch.records]
+    after = [record.txid for batch in dump_entries(lab.open(), EntryFilter(topic="t")) for record in batch.records]
     assert after == entries
 
 

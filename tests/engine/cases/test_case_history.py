@@ -9,8 +9,8 @@ import pytest
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.query import query
-from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.verbs.query import start_query
+from sowctl.engine.verbs.snapshot import write_snapshot
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -58,8 +58,8 @@ class Played:
         lab, instant = self.lab, START + round(minute * MINUTE)
         topic = lab.open().topic("h")
         copy = lab.directory / "then.sow"
-        snapshot_file(lab.open(), topic.target, instant, copy, force=True)
-        copied = query(lab.open(), [Target(path=copy)], QueryOptions()).records()
+        write_snapshot(lab.open(), topic.target, instant, copy, force=True)
+        copied = start_query(lab.open(), [Target(path=copy)], QueryOptions()).iterate_records()
         found = {
             "query": lab.query("h", at=instant),
             "filter": lab.query("h", "/id = 1 AND /v IS NOT NULL", at=instant),

@@ -9,7 +9,7 @@ import pytest
 from sowctl.config.instance import load_instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import find_topic
-from sowctl.engine.verbs.key import KeyTeller
+from sowctl.engine.verbs.key import KeyFinder
 from sowctl.errors import ConfigError, InputError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -19,8 +19,8 @@ HISTORY = "<History><Window>1h</Window><Granularity>0s</Granularity></History>"
 
 def _key(lab: Lab, topic: str, payload: str) -> str:
     instance = lab.open()
-    teller = KeyTeller(instance, find_topic(instance, topic), PublishOptions())
-    return teller.keys([payload.encode()])[0][0].sow_key
+    teller = KeyFinder(instance, find_topic(instance, topic), PublishOptions())
+    return teller.find_keys([payload.encode()])[0][0].sow_key
 
 
 def test_c01_the_last_message_of_a_key_is_the_record(lab: Lab) -> None:
@@ -101,11 +101,11 @@ def test_c11_c12_c13_contradictions_of_a_topic(tmp_path, topic: str, rule: str) 
 
 
 def test_c14_a_binary_topic_has_no_key_fields(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from sowctl.config.validate import validate
+    from sowctl.config.validate import validate_config
 
     path = tmp_path / "sowctl.xml"
     path.write_text(config_xml(topic_xml("t").replace(">json<", ">binary<"), ()))
-    assert "F005" in [finding.id for finding in validate(path, environment={})]
+    assert "F005" in [finding.id for finding in validate_config(path, environment={})]
 
 
 @pytest.mark.parametrize("sow_key", [None, "AAA"])

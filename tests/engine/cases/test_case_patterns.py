@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.query import query
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import MissingError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -34,8 +34,8 @@ def test_c55_a_pattern_topic_is_one_group_of_labelled_records(orders: Lab) -> No
     for name in names:
         orders.publish(name, message(id=1, at=name), message(id=2, at=name))
     instance = orders.open()
-    result = query(instance, resolve(instance, "^/orders/[abc]"), QueryOptions())
-    found = [(record.extra["topic"], record.payload.decode()) for record in result.records() if record.extra]
+    result = start_query(instance, resolve_targets(instance, "^/orders/[abc]"), QueryOptions())
+    found = [(record.extra["topic"], record.payload.decode()) for record in result.iterate_records() if record.extra]
     assert sorted(found) == sorted((name, message(id=n, at=name)) for name in names for n in (1, 2))
     assert [(one.topic, one.examined, one.matched, one.returned) for one in result.statistics] == [
         ("all-orders", 6, 6, 6)

@@ -9,10 +9,10 @@ import pytest
 
 from sowctl.engine.options import PublishOptions, QueryOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.query import query
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.query import start_query
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import MissingError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -26,9 +26,9 @@ def _ids(payloads: list[str]) -> list[object]:
 def test_c22_a_delta_to_a_topic_without_a_sow_is_the_literal_message(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t", "events")))
     for text in (message(id=1, a=1), message(id=1, b=None)):
-        publish(lab.open(), "events", [("input", Listed([text.encode()]))], PublishOptions(delta=True))
+        publish_messages(lab.open(), "events", [("input", ListSource([text.encode()]))], PublishOptions(delta=True))
     with open_log(lab.open()) as log:
-        found = [entry.payload.decode() for block in log.blocks() for entry in block.entries()]
+        found = [entry.payload.decode() for block in log.iter_blocks() for entry in block.iter_entries()]
     assert found == [message(id=1, a=1), message(id=1, b=None)]
 
 
@@ -40,7 +40,7 @@ def test_c56_a_topic_that_is_not_in_the_sow(lab: Lab) -> None:
 
 def test_c57_a_topic_without_a_sow_takes_messages(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t", "events")))
-    report = publish(lab.open(), "events", [("input", Listed([b'{"id":1}']))])
+    report = publish_messages(lab.open(), "events", [("input", ListSource([b'{"id":1}']))])
     assert (report.published, report.journalled) == (1, 1)
     with pytest.raises(MissingError) as caught:
         lab.query("events")
@@ -96,8 +96,8 @@ def test_c64_names_are_searched_for_a_pattern(make_lab: MakeLab) -> None:
     for name in names:
         lab.publish(name, message(id=name))
     instance = lab.open()
-    result = query(instance, resolve(instance, "order.n"), QueryOptions())
-    assert [record.payload.decode() for record in result.records()] == [message(id=name) for name in names[:3]]
+    result = start_query(instance, resolve_targets(instance, "order.n"), QueryOptions())
+    assert [record.payload.decode() for record in result.iterate_records()] == [message(id=name) for name in names[:3]]
 
 
 def test_c65_topics_follow_one_another_as_they_are_configured(make_lab: MakeLab) -> None:
@@ -106,7 +106,7 @@ def test_c65_topics_follow_one_another_as_they_are_configured(make_lab: MakeLab)
     for name in sorted(names):
         lab.publish(name, *(message(id=f"{name}-{i}") for i in range(3)))
     instance = lab.open()
-    result = query(instance, resolve(instance, "^Topic_"), QueryOptions())
+    result = start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions())
     found = [batch.topic for batch in result for _ in batch.records]
     assert found == ["Topic_C"] * 3 + ["Topic_A"] * 3 + ["Topic_B"] * 3
 
@@ -116,4 +116,4 @@ def test_c142_bytes_of_bflat_are_fields(make_lab: MakeLab) -> None:
     lab.publish("b", bytes.fromhex("1a6964050973026869"))
     (record,) = lab.records("b", "/id = 5 AND /s = 'hi'")
     assert record.payload == bytes.fromhex("1a6964050973026869")
-    assert json.loads(lab.open().type_of("bflat").view(record.payload)) == {"id": 5, "s": "hi"}
+    assert json.loads(lab.open().find_message_type("bflat").view(record.payload)) == {"id": 5, "s": "hi"}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import DamageError, MissingError, RefusedError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
 TRANSIENT = "<Durability>transient</Durability>"
-ME = client_hash("me")
+ME = hash_client_name("me")
 
 
 def _lab(make_lab: MakeLab, *parts: str, logged: bool = True, transient: bool = False) -> Lab:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.extensions.functions import functions_of
+from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search import figures
 from sowctl.engine.topics.targets import find_topic
-from sowctl.engine.verbs.key import KeyTeller
-from sowctl.engine.views import computing
+from sowctl.engine.verbs.key import KeyFinder
+from sowctl.engine.views import computation
 from sowctl.errors import ConfigError, InputError, LimitError
-from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.compiler import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.syntax.errors import ExpressionError
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -79,7 +79,7 @@ def test_the_key_generator_of_the_page(make_lab: MakeLab, install: Callable[...,
     lab.publish("g", message(account="ABCD", order=7, v=1), message(account="ABXX", order=7, v=2))
     assert [json.loads(text)["v"] for text in lab.query("g")] == [2]
     record = lab.records("g")[0]
-    assert record.key == key_digest(prefix("g"), (b"AB/7",))[:8]
+    assert record.key == compute_key_digest(build_domain_prefix("g"), (b"AB/7",))[:8]
     with pytest.raises(InputError) as caught:
         lab.publish("g", message(account="ABCD"))
     assert (caught.value.code, "no account or no order" in caught.value.message) == ("SOW-PUB-016", True)
@@ -90,8 +90,8 @@ def test_generated_keys_are_told_and_rebuilt(make_lab: MakeLab, install: Callabl
     install("acme_keys", example("acme_keys.py"), example("entry_points.txt key"))
     lab = generated(make_lab)
     instance = lab.open()
-    teller = KeyTeller(instance, find_topic(instance, "g"), PublishOptions())
-    keys, refused = teller.keys([message(account="ABC", order=1).encode(), b"{}", b"nonsense"])
+    teller = KeyFinder(instance, find_topic(instance, "g"), PublishOptions())
+    keys, refused = teller.find_keys([message(account="ABC", order=1).encode(), b"{}", b"nonsense"])
     assert [key.texts for key in keys] == [("AB/1",)]
     assert [refusal.code for refusal in refused] == ["SOW-PUB-016", "SOW-MSG-002"]
     lab.publish("g", message(account="ABC", order=1))
@@ -197,8 +197,8 @@ def test_groups_of_many_records_call_them_too(make_lab: MakeLab, monkeypatch: py
     lab = make_lab(with_modules(xml, example("functions.xml")))
     lab.publish("t", *(message(id=n, g="xy"[n % 2]) for n in range(40)))
     for least in (1 << 60, 0):
-        monkeypatch.setattr(figures, "LASTING_ARRAYS", least)
-        monkeypatch.setattr(computing, "COLUMNS", least)
+        monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", least)
+        monkeypatch.setattr(computation, "MIN_COLUMN_RECORDS", least)
         asked = {"projection": "/g, SUM(MIDPOINT(/id, 4)) AS /sum", "grouping": "/g", "index_from": None}
         for found in (lab.query("t", **asked), lab.query("sums")):
             assert sorted(found) == ['{"g":"x","sum":230.0}', '{"g":"y","sum":240.0}']
@@ -207,7 +207,7 @@ def test_groups_of_many_records_call_them_too(make_lab: MakeLab, monkeypatch: py
 
 @pytest.mark.usefixtures("acme")
 def test_what_is_not_deterministic_is_kept_out_of_views(make_lab: MakeLab) -> None:
-    functions = functions_of(with_functions(make_lab).open())
+    functions = load_functions(with_functions(make_lab).open())
     assert sorted(functions) == ["MIDPOINT", "TICKET"]
     compile_filter("MIDPOINT(/a, /b) > 1", Context.VIEW_FILTER, functions)
     compile_filter("TICKET() > 1", Context.QUERY_FILTER, functions)

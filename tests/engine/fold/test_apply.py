@@ -1,4 +1,4 @@
-"""Applying an overlay: a store after any steps of it is the newest of each key; versions and position move with it."""
+"""Applying a memtable: a store after any steps of it is the newest of each key; versions and position move with it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.apply import Applied, apply
-from sowctl.engine.fold.blocks import tombstone
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.apply import AppliedChanges, apply_memtable
+from sowctl.engine.fold.blocks import encode_tombstone
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import count_unreachable, remove_unreachable
-from sowctl.engine.topics.retention import Retention, extend, version_of
-from sowctl.engine.topics.retention import value_of as value_of_version
+from sowctl.engine.topics.retention import Retention, decode_version, extend_versions
+from sowctl.engine.topics.retention import encode_version as value_of_version
 from sowctl.store.env import Store
 from tests.support.stores import START, key_of, new_store, value_of
 
@@ -23,28 +23,32 @@ Step = tuple[int, bool]
 STEPS = st.lists(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12), min_size=1, max_size=5)
 
 
-def folded(overlay: Overlay, steps: list[Step], txid: int) -> list[tuple[bytes, bytes]]:
-    """Put steps into an overlay from ``txid`` on; returns keys and values."""
+def folded(memtable: Memtable, steps: list[Step], txid: int) -> list[tuple[bytes, bytes]]:
+    """Put steps into a memtable from ``txid`` on; returns keys and values."""
     log = []
     for number, (which, deleted) in enumerate(steps, start=txid):
         key = key_of(which)
         value = (
-            tombstone(key, b"checkwrd", number, START + number) if deleted else value_of(key, number, b"p%d" % number)
+            encode_tombstone(key, b"checkwrd", number, START + number)
+            if deleted
+            else value_of(key, number, b"p%d" % number)
         )
-        (overlay.delete if deleted else overlay.put)([key], [value])
+        (memtable.put_deletions if deleted else memtable.put_records)([key], [value])
         log.append((key, value))
     return log
 
 
 def records(store: Store) -> dict[bytes, bytes]:
-    with store.snapshot() as snapshot:
-        return {key: value for batch in snapshot.scan() for key, value in zip(*batch, strict=True)}
+    with store.open_snapshot() as snapshot:
+        return {key: value for batch in snapshot.scan_records() for key, value in zip(*batch, strict=True)}
 
 
 def versions(store: Store) -> dict[bytes, list[bytes]]:
-    with store.snapshot() as snapshot:
+    with store.open_snapshot() as snapshot:
         return {
-            key: found for key in map(key_of, range(5)) if (found := [value for _, _, value in snapshot.versions(key)])
+            key: found
+            for key in map(key_of, range(5))
+            if (found := [value for _, _, value in snapshot.read_versions(key)])
         }
 
 
@@ -57,22 +61,22 @@ def test_a_store_holds_what_its_log_says(
     log: list[tuple[bytes, bytes]] = []
     with Store.open(new_store(directory / "s.sow"), write=True) as store:
         for steps in batches:
-            overlay = Overlay(history=rule is not None, base=len(log))
-            log += folded(overlay, steps, len(log) + 1)
-            apply(store, overlay, lineage=LINEAGE, upto=len(log), rule=rule)
-            assert len(overlay) == 0 and overlay.base == len(log)
-        meta = store.meta()
+            memtable = Memtable(history=rule is not None, base=len(log))
+            log += folded(memtable, steps, len(log) + 1)
+            apply_memtable(store, memtable, lineage=LINEAGE, upto=len(log), rule=rule)
+            assert len(memtable) == 0 and memtable.base == len(log)
+        meta = store.read_meta()
         assert (meta.applied, meta.lineage if log else LINEAGE) == (len(log), LINEAGE)
         found, older = records(store), versions(store)
     timelines: dict[bytes, list[bytes]] = {}
     for key, value in log:
         timelines.setdefault(key, []).append(value)
-    live = {key: values[-1] for key, values in timelines.items() if version_of(values[-1]).tombstone is False}
+    live = {key: values[-1] for key, values in timelines.items() if decode_version(values[-1]).tombstone is False}
     assert found == live
     if rule is None:
         assert older == {}
     else:
-        kept = {key: extend([], values, rule) for key, values in timelines.items()}
+        kept = {key: extend_versions([], values, rule) for key, values in timelines.items()}
         wanted = {
             key: [value_of_version(key, one) for one in (some if some[-1].tombstone else some[:-1])]
             for key, some in kept.items()
@@ -85,50 +89,52 @@ def test_a_store_holds_what_its_log_says(
 def test_entries_are_applied_once_whoever_applies_them(tmp_path: Path, rule: Retention | None) -> None:
     """Two processes may hold the same entries; what one has applied the other passes over, newer ones it adds."""
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
-        first, second = (Overlay(history=rule is not None) for _ in range(2))
+        first, second = (Memtable(history=rule is not None) for _ in range(2))
         folded(first, [(0, False), (1, False)], 1)
         folded(second, [(0, False), (1, False), (1, True), (2, False)], 1)
-        assert apply(store, first, lineage=LINEAGE, upto=2, rule=rule) == Applied(2, 0)
-        assert apply(store, second, lineage=LINEAGE, upto=4, rule=rule) == Applied(2, 0)
-        assert sorted(records(store)) == [key_of(0), key_of(2)] and store.meta().applied == 4
-        late = Overlay(history=rule is not None)
+        assert apply_memtable(store, first, lineage=LINEAGE, upto=2, rule=rule) == AppliedChanges(2, 0)
+        assert apply_memtable(store, second, lineage=LINEAGE, upto=4, rule=rule) == AppliedChanges(2, 0)
+        assert sorted(records(store)) == [key_of(0), key_of(2)] and store.read_meta().applied == 4
+        late = Memtable(history=rule is not None)
         folded(late, [(0, False), (1, False)], 1)
-        assert apply(store, late, lineage=LINEAGE, upto=2, rule=rule) == Applied(0, 0)
-        assert sorted(records(store)) == [key_of(0), key_of(2)] and store.meta().applied == 4
+        assert apply_memtable(store, late, lineage=LINEAGE, upto=2, rule=rule) == AppliedChanges(0, 0)
+        assert sorted(records(store)) == [key_of(0), key_of(2)] and store.read_meta().applied == 4
 
 
 def test_nothing_is_applied_to_a_store_that_stands_before_the_overlay(tmp_path: Path) -> None:
     """A replay has put an older one in place: the entries between are missing, and a position would hide that."""
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
-        first, later = Overlay(), Overlay(base=4)
+        first, later = Memtable(), Memtable(base=4)
         folded(first, [(0, False)], 1)
-        apply(store, first, lineage=LINEAGE, upto=1, rule=None)
+        apply_memtable(store, first, lineage=LINEAGE, upto=1, rule=None)
         folded(later, [(0, True)], 5)
-        assert apply(store, later, lineage=LINEAGE, upto=5, rule=None) == Applied(0, 0)
-        assert sorted(records(store)) == [key_of(0)] and store.meta().applied == 1
+        assert apply_memtable(store, later, lineage=LINEAGE, upto=5, rule=None) == AppliedChanges(0, 0)
+        assert sorted(records(store)) == [key_of(0)] and store.read_meta().applied == 1
 
 
 def test_expired_records_leave_with_the_transaction(tmp_path: Path) -> None:
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
-        overlay = Overlay()
-        overlay.put(
+        memtable = Memtable()
+        memtable.put_records(
             [key_of(n) for n in range(4)],
             [value_of(key_of(n), n + 1, b"x", expiration=0 if n == 3 else START + 10 * n + 10) for n in range(4)],
         )
-        assert apply(store, overlay, lineage=LINEAGE, upto=4, rule=None, remove_expired_at=START + 20) == Applied(4, 2)
+        assert apply_memtable(
+            store, memtable, lineage=LINEAGE, upto=4, rule=None, remove_expired_at=START + 20
+        ) == AppliedChanges(4, 2)
         assert sorted(records(store)) == [key_of(2), key_of(3)]
-        assert store.meta().removal_mark == START + 20
+        assert store.read_meta().removal_mark == START + 20
 
 
 def test_versions_outside_the_window_are_counted_and_removed_alike(tmp_path: Path) -> None:
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
-        overlay = Overlay(history=True)
-        folded(overlay, [(0, False)] * 3 + [(1, False), (1, True)], 1)
-        apply(store, overlay, lineage=LINEAGE, upto=5, rule=RULE)
+        memtable = Memtable(history=True)
+        folded(memtable, [(0, False)] * 3 + [(1, False), (1, True)], 1)
+        apply_memtable(store, memtable, lineage=LINEAGE, upto=5, rule=RULE)
         held = versions(store)
         current = records(store)
         lines = [
-            (key, [*map(version_of, older), *([version_of(current[key])] if key in current else [])])
+            (key, [*map(decode_version, older), *([decode_version(current[key])] if key in current else [])])
             for key, older in held.items()
         ]
         now = START + 54  # versions that were replaced up to 4 microseconds after the start are out

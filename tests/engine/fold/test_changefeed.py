@@ -9,9 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sowctl.engine.fold.blocks import places_of, values_at, values_of
-from sowctl.engine.fold.changefeed import CHANGE_ROW_TYPES, Before, State, advance, records_at, rows_of
-from sowctl.engine.topics.expiration import unexpired
+from sowctl.engine.fold.blocks import find_entry_places, read_entry_values, read_values_at
+from sowctl.engine.fold.changefeed import (
+    CHANGE_ROW_TYPES,
+    LastEntries,
+    RecordState,
+    build_change_rows,
+    fold_entries,
+    read_records_at,
+)
+from sowctl.engine.topics.expiration import find_unexpired
 from sowctl.journal.reader import Journal
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -37,15 +44,15 @@ def history(directory: Path, seed: int) -> Lab:
     return lab
 
 
-def feed(log: Journal, after: int, until: int, state: State) -> list[Row]:
+def feed(log: Journal, after: int, until: int, state: RecordState) -> list[Row]:
     """The rows of a part of the journal."""
     found: list[Row] = []
-    for block in log.blocks(after=after, until=until, topic=REF):
-        places = places_of(block, REF, after=after, until=until)
-        keys, values = values_at(block, places)
-        met = advance(state, keys, values)
-        columns, chosen = block.numpy_columns(), np.array(places, int)
-        kinds, entries = rows_of(columns.operations[chosen], columns.flags[chosen])
+    for block in log.iter_blocks(after=after, until=until, topic=REF):
+        places = find_entry_places(block, REF, after=after, until=until)
+        keys, values = read_values_at(block, places)
+        met = fold_entries(state, keys, values)
+        columns, chosen = block.decode_numpy_columns(), np.array(places, int)
+        kinds, entries = build_change_rows(columns.operations[chosen], columns.flags[chosen])
         for kind, at in zip(kinds.tolist(), entries.tolist(), strict=True):
             image = met[at] if CHANGE_ROW_TYPES[kind] in ("update_preimage", "delete") else values[at]
             found.append((CHANGE_ROW_TYPES[kind], keys[at], image, block.first_txid + places[at]))
@@ -54,10 +61,10 @@ def feed(log: Journal, after: int, until: int, state: State) -> list[Row]:
 
 def parts(log: Journal, edges: list[int]) -> list[Row]:
     """The feed, read in parts that know nothing of each other but what was planned for them."""
-    before, found = Before(REF), list[Row]()
+    before, found = LastEntries(REF), list[Row]()
     for after, until in pairwise(edges):
-        before.reach(log, after)
-        found += feed(log, after, until, records_at(log, before.needed(log, until)))
+        before.advance_to(log, after)
+        found += feed(log, after, until, read_records_at(log, before.find_replaced_txids(log, until)))
     return found
 
 
@@ -69,12 +76,12 @@ def opened(lab: Lab) -> Journal:
 def test_the_feed_applied_to_nothing_gives_the_state(tmp_path: Path, seed: int) -> None:
     lab = history(tmp_path, seed)
     with opened(lab) as log:
-        end = log.last_txid()
-        folded: State = {}
-        for block in log.blocks(topic=REF):
-            advance(folded, *values_of(block, REF))
+        end = log.read_last_txid()
+        folded: RecordState = {}
+        for block in log.iter_blocks(topic=REF):
+            fold_entries(folded, *read_entry_values(block, REF))
         rows = feed(log, 0, end, {})
-    state: State = {}
+    state: RecordState = {}
     for kind, key, image, _ in rows:
         if kind == "delete":
             assert state.pop(key) == image
@@ -87,7 +94,7 @@ def test_the_feed_applied_to_nothing_gives_the_state(tmp_path: Path, seed: int) 
     lab.forget("a")
     lab.open().topic("a").replay()
     values = list(state.values())
-    keys, there = list(state), unexpired(values, lab.clock.at)
+    keys, there = list(state), find_unexpired(values, lab.clock.at)
     assert {record.key: record.value for record in lab.records("a")} == {keys[at]: values[at] for at in there}
     kinds = [kind for kind, *_ in rows]
     assert set(kinds) == set(CHANGE_ROW_TYPES) and kinds.count("update_preimage") == kinds.count("update_postimage")
@@ -98,7 +105,7 @@ def test_however_it_is_cut_the_feed_is_the_same(tmp_path: Path, seed: int) -> No
     lab = history(tmp_path, seed)
     rng = random.Random(seed)
     with opened(lab) as log:
-        end = log.last_txid()
+        end = log.read_last_txid()
         whole = feed(log, 0, end, {})
         for count in (1, 2, 7):
             edges = [0, *sorted(rng.sample(range(1, end), count)), end]

@@ -14,10 +14,10 @@ KEYS = st.lists(st.binary(min_size=8, max_size=8), max_size=30)
 def test_what_was_noted_is_found_and_little_else(noted: list[list[bytes]], asked: list[bytes]) -> None:
     known = KeyFilter()
     for keys in noted:
-        known.add(keys)
+        known.add_keys(keys)
     every = [key for keys in noted for key in keys]
     slots = {int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) for key in every}
-    assert known.may_have(every) == every
-    assert known.may_have(asked) == [
+    assert known.select_possible(every) == every
+    assert known.select_possible(asked) == [
         key for key in asked if int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) in slots
     ]

@@ -1,4 +1,4 @@
-"""When an overlay lets go: bounds on values held and on pages that one transaction changes; in place, or by runs."""
+"""When a memtable lets go: bounds on values held and on pages that one transaction changes; in place, or by runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from sowctl.engine.fold.limits import (
     MEMTABLE_LIMITS,
     STORE_PAGE_BYTES,
-    in_columns,
-    in_memory,
-    in_place,
-    is_bulk,
-    is_small,
-    is_to_be_merged,
-    to_be_joined,
+    are_runs_small,
+    compute_column_limits,
+    compute_in_place_limits,
+    compute_run_limits,
+    count_runs_to_compact,
+    needs_merge,
+    needs_runs,
 )
 
 
 @given(st.integers(0, 1 << 40))
 def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> None:
-    limit, held = in_place(file_bytes)
+    limit, held = compute_in_place_limits(file_bytes)
     pages = file_bytes / STORE_PAGE_BYTES
     assert 0 < limit <= MEMTABLE_LIMITS.changes
     assert (
@@ -38,24 +38,24 @@ def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> No
 
 
 def test_a_large_store_is_changed_in_smaller_steps() -> None:
-    assert in_place(0) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.first_bytes)
-    assert in_place(MEMTABLE_LIMITS.empty_bytes + 1) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
-    assert in_place(MEMTABLE_LIMITS.dirty_bytes) == (MEMTABLE_LIMITS.changes, 32 << 20)
-    assert 25_000 < in_place(1 << 30)[0] < 60_000
+    assert compute_in_place_limits(0) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.first_bytes)
+    assert compute_in_place_limits(MEMTABLE_LIMITS.empty_bytes + 1) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
+    assert compute_in_place_limits(MEMTABLE_LIMITS.dirty_bytes) == (MEMTABLE_LIMITS.changes, 32 << 20)
+    assert 25_000 < compute_in_place_limits(1 << 30)[0] < 60_000
     # where no page of a store is changed, its size sets no limit
-    assert in_memory() == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
-    assert in_columns(first=False) == (MEMTABLE_LIMITS.columned_changes, MEMTABLE_LIMITS.columned_bytes)
-    assert in_columns(first=True) == (MEMTABLE_LIMITS.first_changes, MEMTABLE_LIMITS.first_columns)
+    assert compute_run_limits() == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
+    assert compute_column_limits(first=False) == (MEMTABLE_LIMITS.columned_changes, MEMTABLE_LIMITS.columned_bytes)
+    assert compute_column_limits(first=True) == (MEMTABLE_LIMITS.first_changes, MEMTABLE_LIMITS.first_columns)
 
 
 @given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
 def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
     # a session turns to runs when a merge rewrites few records for each that it has changed
-    assert is_bulk(changed, records) is (records <= MEMTABLE_LIMITS.bulk_share * changed)
-    assert is_bulk(changed, records, history=True) is (records <= MEMTABLE_LIMITS.history_share * changed)
-    assert is_to_be_merged(changed, records) is (changed >= MEMTABLE_LIMITS.merge_share * records)
+    assert needs_runs(changed, records) is (records <= MEMTABLE_LIMITS.bulk_share * changed)
+    assert needs_runs(changed, records, history=True) is (records <= MEMTABLE_LIMITS.history_share * changed)
+    assert needs_merge(changed, records) is (changed >= MEMTABLE_LIMITS.merge_share * records)
     # a merge at the end of any session rewrites few records for each change, or few at all
-    if not is_small(changed, records):
+    if not are_runs_small(changed, records):
         assert records <= MEMTABLE_LIMITS.bulk_share * changed or changed + records <= MEMTABLE_LIMITS.small_records
 
 
@@ -65,7 +65,7 @@ def test_runs_of_one_size_become_one(flushed: list[int]) -> None:
     written = 0
     for size in flushed:
         sizes.append(size)
-        while count := to_be_joined(sizes):
+        while count := count_runs_to_compact(sizes):
             assert count >= MEMTABLE_LIMITS.fan
             written += sum(sizes[-count:])
             sizes[-count:] = [sum(sizes[-count:])]
@@ -77,7 +77,7 @@ def test_runs_of_one_size_become_one(flushed: list[int]) -> None:
 
 
 def test_few_runs_or_runs_of_other_sizes_stay() -> None:
-    assert to_be_joined([]) == to_be_joined([5] * 7) == to_be_joined([99, *[5] * 7]) == 0
-    assert to_be_joined([99, *[5] * 8]) == 8
+    assert count_runs_to_compact([]) == count_runs_to_compact([5] * 7) == count_runs_to_compact([99, *[5] * 7]) == 0
+    assert count_runs_to_compact([99, *[5] * 8]) == 8
     # A small one among them is no end.
-    assert to_be_joined([5, 5, 5, 5, 1, 5, 5, 5]) == 8
+    assert count_runs_to_compact([5, 5, 5, 5, 1, 5, 5, 5]) == 8

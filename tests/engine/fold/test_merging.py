@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.fold import runs
-from sowctl.engine.fold.compaction import Merging
-from sowctl.engine.fold.runs import find_runs, join
-from sowctl.engine.sources.current import open_current
-from sowctl.engine.topics.positions import meta_of, open_log
+from sowctl.engine.fold.compaction import StoreMerge
+from sowctl.engine.fold.runs import compact_runs, find_runs
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.topics.positions import open_log, read_meta
 from sowctl.engine.writing.session import WriteSession
 from sowctl.seam import SEAM
 from sowctl.store.builder import is_being_built
 from sowctl.store.env import Store
-from sowctl.store.sortedrun import SortedRun, is_being_written, runs_beside, runs_directory
+from sowctl.store.sortedrun import SortedRun, build_runs_directory, find_run_files, is_being_written
 from tests.support.verbs import Plot, flushed, loading, loading_history, problems, rebuilt_is_live, small_memory
 
 ROOT = Path(__file__).parents[3]
@@ -49,26 +49,26 @@ def plot(tmp_path: Path) -> Plot:
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Merging], None]], list[int | None]]:
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[StoreMerge], None]], list[int | None]]:
     """Sets what is done while a merge fills its file, once; returns what each merge changed, None for given up."""
-    fill, place = Merging.fill, Merging.put_in_place
+    fill, place = StoreMerge.fill_store, StoreMerge.install_store
     done: list[int | None] = []
 
-    def use(what: Callable[[Merging], None]) -> list[int | None]:
+    def use(what: Callable[[StoreMerge], None]) -> list[int | None]:
         waiting = [what]
 
-        def filling(self: Merging) -> None:
+        def filling(self: StoreMerge) -> None:
             fill(self)
             if waiting:
                 waiting.pop()(self)
 
-        def placing(self: Merging) -> object:
+        def placing(self: StoreMerge) -> object:
             found = place(self)
             done.append(found.changes if found is not None else None)
             return found
 
-        monkeypatch.setattr(Merging, "fill", filling)
-        monkeypatch.setattr(Merging, "put_in_place", placing)
+        monkeypatch.setattr(StoreMerge, "fill_store", filling)
+        monkeypatch.setattr(StoreMerge, "install_store", placing)
         return done
 
     return use
@@ -81,12 +81,12 @@ def test_others_publish_while_a_merge_fills_its_file(
     store = plot.lab.store(topic)
     seen: list[int] = []
 
-    def publish(merging: Merging) -> None:
+    def publish(merging: StoreMerge) -> None:
         assert is_being_built(store)
-        before = store.stat().st_ino, len(runs_beside(store))
+        before = store.stat().st_ino, len(find_run_files(store))
         publish_elsewhere(plot, topic, range(200, 205))
         # It waits for no lock, and leaves the runs to the process that merges them.
-        assert (store.stat().st_ino, len(runs_beside(store))) == before
+        assert (store.stat().st_ino, len(find_run_files(store))) == before
         found = elsewhere(plot, "query", topic, "/id >= 200", "--format", "raw")
         seen.extend(json.loads(line)["id"] for line in found.splitlines())
 
@@ -107,10 +107,10 @@ def test_others_publish_while_a_merge_fills_its_file(
 def test_a_merge_is_given_up_where_another_process_has_changed_the_store(
     plot: Plot, meanwhile: Callable[..., list[int | None]]
 ) -> None:
-    def delete(merging: Merging) -> None:
+    def delete(merging: StoreMerge) -> None:
         # A delete brings everything into the store before it begins.
         elsewhere(plot, "delete", "j", "--filter", "/id IN (20, 61)", "--yes")
-        assert not runs_directory(plot.lab.store("j")).exists()
+        assert not build_runs_directory(plot.lab.store("j")).exists()
 
     done = meanwhile(delete)
     loading(plot, SEAM)
@@ -127,7 +127,7 @@ def test_a_rebuild_may_come_first(plot: Plot, meanwhile: Callable[..., list[int 
     assert None in done
     plot.book.settle()
     assert plot.contents() == plot.book.final(plot.lab.clock.at)
-    assert meta_of(plot.lab.store("j"), plot.lab.open()).records == len(plot.contents()["j"])
+    assert read_meta(plot.lab.store("j"), plot.lab.open()).records == len(plot.contents()["j"])
     assert problems(plot.lab) == []
     assert rebuilt_is_live(plot.lab) is None
 
@@ -138,9 +138,9 @@ def test_others_publish_while_a_first_load_fills_its_file(
     plot = Plot(tmp_path / "lab")
     store = plot.lab.store("j")
 
-    def publish(merging: Merging) -> None:
+    def publish(merging: StoreMerge) -> None:
         # What is in memory goes into the new file as it is, and the other process leaves the store to this one.
-        assert is_being_built(store) and not runs_directory(store).exists()
+        assert is_being_built(store) and not build_runs_directory(store).exists()
         before = store.read_bytes()
         publish_elsewhere(plot, "j", range(3, 6))
         assert store.read_bytes() == before
@@ -150,7 +150,7 @@ def test_others_publish_while_a_first_load_fills_its_file(
         plot.publish("j", range(5), batch=5)
         assert done == [5]
         # Behind the merge, the journal follows.
-        assert meta_of(store, plot.lab.open()).records == 5
+        assert read_meta(store, plot.lab.open()).records == 5
         assert sorted(plot.contents()["j"]) == list(range(6))
         plot.publish("j", range(4, 24), batch=5)
     plot.book.settle()
@@ -191,9 +191,9 @@ def test_a_load_much_larger_than_its_store_has_few_runs(tmp_path: Path) -> None:
     there: dict[str, list[int]] = {"j": [], "h": []}
 
     def told(topic: str) -> None:
-        runs = [SortedRun(path) for path in runs_beside(plot.lab.store(topic)).values()]
+        runs = [SortedRun(path) for path in find_run_files(plot.lab.store(topic)).values()]
         # They follow one another without a gap, from where the store stands.
-        places = sorted((run.base, run.upto) for run in runs)
+        places = sorted((run.base, run.last_txid) for run in runs)
         assert all(before == after for (_, before), (after, _) in pairwise(places))
         there[topic].append(len(runs))
 
@@ -213,40 +213,40 @@ def test_a_reader_that_meets_runs_which_become_one_looks_again(
     expected = plot.contents()[topic]
     store, instance = plot.lab.store(topic), plot.lab.open()
     seen: list[Path] = []
-    listed = runs.runs_beside
+    listed = runs.find_run_files
 
     def outdated(path: Path) -> dict[tuple[int, int], Path]:
         found = listed(path)
         if not seen and path == store:
             parts = [SortedRun(one) for _, one in sorted(found.items())]
             with Store.open(store, write=False) as opened:
-                seen.append(join(instance, instance.topic(topic).config, opened, parts).path)
+                seen.append(compact_runs(instance, instance.topic(topic).config, opened, parts).path)
             for one in parts:
                 one.path.unlink()
         return found
 
-    monkeypatch.setattr(runs, "runs_beside", outdated)
-    meta = meta_of(store, instance)
+    monkeypatch.setattr(runs, "find_run_files", outdated)
+    meta = read_meta(store, instance)
     with open_log(instance) as log:
         found = find_runs(instance, store, meta, log, meta.applied, every=topic == "h")
     assert [run.path for run in found] == seen
     monkeypatch.undo()
     assert plot.contents()[topic] == expected
-    assert list(runs_beside(store).values()) == seen
+    assert list(find_run_files(store).values()) == seen
     assert problems(plot.lab) == []
 
 
 def test_a_run_that_is_being_written_is_left_alone(plot: Plot) -> None:
     store = plot.lab.store("j")
-    path = runs_directory(store) / "1-2.run.new-1"
+    path = build_runs_directory(store) / "1-2.run.new-1"
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert is_being_written(path)
         plot.delete("j", [60])
-        assert list(runs_directory(store).iterdir()) == [path]
+        assert list(build_runs_directory(store).iterdir()) == [path]
     assert not is_being_written(path) and not is_being_written(path.with_name("none"))
     plot.delete("j", [61])
-    assert not runs_directory(store).exists()
+    assert not build_runs_directory(store).exists()
 
 
 @pytest.mark.parametrize("topic", ["j", "h"])
@@ -263,23 +263,23 @@ def test_a_long_tail_of_the_journal_is_read_in_parts(tmp_path: Path, topic: str)
     digest = plot.lab.digest(topic)
     with small_memory():
         instance = plot.lab.open()
-        with closing(open_current(instance, instance.topic(topic).config)) as source:
+        with closing(open_current_source(instance, instance.topic(topic).config)) as source:
             # Runs of the reader's own, which nobody else finds.
-            assert source.overlay is not None
-            assert len(source.overlay.runs) >= 2 and source.overlay.in_memory < 25
-            assert not any(run.path.exists() for run in source.overlay.runs)
+            assert source.memtable is not None
+            assert len(source.memtable.runs) >= 2 and source.memtable.memory_change_count < 25
+            assert not any(run.path.exists() for run in source.memtable.runs)
         assert plot.contents() == expected
         assert plot.lab.digest(topic) == digest
         assert plot.lab.open().topic(topic).info().runs == 0
-        assert not runs_directory(plot.lab.store(topic)).exists()
+        assert not build_runs_directory(plot.lab.store(topic)).exists()
         # A writer leaves them for those who come after it, until it merges.
         writer = plot.open()
         with WriteSession(writer) as session:
-            session.topic(writer.topic(topic).config)
-            assert len(runs_beside(plot.lab.store(topic))) >= 2
+            session.open_topic(writer.topic(topic).config)
+            assert len(find_run_files(plot.lab.store(topic))) >= 2
         assert plot.contents() == expected
         plot.publish(topic, [99])
-        assert not runs_directory(plot.lab.store(topic)).exists()
+        assert not build_runs_directory(plot.lab.store(topic)).exists()
     assert plot.contents() == plot.book.final(plot.lab.clock.at)
     assert rebuilt_is_live(plot.lab) is None
     assert problems(plot.lab) == []

@@ -13,20 +13,20 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.fold import limits
-from sowctl.engine.fold.compaction import merge
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.compaction import merge_store
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import find_runs
 from sowctl.engine.sources import current
-from sowctl.engine.topics.positions import meta_of, open_log
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.history import versions
+from sowctl.engine.topics.positions import open_log, read_meta
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.history import read_key_versions
 from sowctl.errors import DamageError
 from sowctl.findings import Level
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.meta import StoreMeta
-from sowctl.store.sortedrun import SortedRun, runs_beside, runs_directory, write_run
-from sowctl.values.human import format_bytes
+from sowctl.store.sortedrun import SortedRun, build_runs_directory, find_run_files, write_run
+from sowctl.values.display import format_bytes
 from tests.support.stores import key_of, value_of
 from tests.support.verbs import (
     Plot,
@@ -49,7 +49,7 @@ def plot(tmp_path: Path) -> Iterator[Plot]:
     made = Plot(tmp_path / "lab")
     flushed(made)
     made.book.settle()
-    assert len(runs_beside(made.lab.store("j"))) == 2
+    assert len(find_run_files(made.lab.store("j"))) == 2
     yield made
 
 
@@ -58,7 +58,7 @@ def store_of(plot: Plot) -> Path:
 
 
 def meta(plot: Plot) -> StoreMeta:
-    return meta_of(store_of(plot), plot.lab.open())
+    return read_meta(store_of(plot), plot.lab.open())
 
 
 def used(plot: Plot) -> int:
@@ -71,7 +71,7 @@ def used(plot: Plot) -> int:
 
 def runs_of(plot: Plot) -> list[SortedRun]:
     """The runs in the order in which they follow one another."""
-    return [SortedRun(path) for _, path in sorted(runs_beside(store_of(plot)).items())]
+    return [SortedRun(path) for _, path in sorted(find_run_files(store_of(plot)).items())]
 
 
 def sound(plot: Plot) -> None:
@@ -110,7 +110,7 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     assert row.run_bytes == sum(run.path.stat().st_size for run in runs)
     # two messages are behind the runs
     assert row.lag == row.run_records + 2 == 14
-    found = check(plot.lab.open())
+    found = check_instance(plot.lab.open())
     assert list(found) == []
     assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {format_bytes(row.run_bytes)}" in found.coverage
     assert found.report.runs == 4  # those of h, too
@@ -133,7 +133,7 @@ def test_the_next_session_merges(plot: Plot) -> None:
     before = meta(plot)
     loading(plot, SEAM)
     after = meta(plot)
-    assert not runs_directory(store_of(plot)).exists()
+    assert not build_runs_directory(store_of(plot)).exists()
     sound(plot)
     assert (after.created, after.definition, after.lineage) == (before.created, before.definition, before.lineage)
     assert after.last_time == plot.lab.clock.at
@@ -143,7 +143,7 @@ def test_the_next_session_merges(plot: Plot) -> None:
 def test_a_replay_brings_runs_into_the_store(plot: Plot) -> None:
     report = plot.lab.open().topic("j").replay()
     assert report.action == "caught up"
-    assert not runs_directory(store_of(plot)).exists()
+    assert not build_runs_directory(store_of(plot)).exists()
     assert plot.lab.open().topic("j").info().lag == 0
     sound(plot)
 
@@ -151,7 +151,7 @@ def test_a_replay_brings_runs_into_the_store(plot: Plot) -> None:
 def test_a_rebuild_needs_no_runs_and_leaves_none(plot: Plot) -> None:
     report = plot.lab.open().topic("j").replay(rebuild=True)
     assert report.action == "rebuilt"
-    assert not runs_directory(store_of(plot)).exists()
+    assert not build_runs_directory(store_of(plot)).exists()
     sound(plot)
 
 
@@ -170,7 +170,7 @@ def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.Monk
     # until all of it is much for the store
     monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
     plot.publish("j", [53])
-    assert not runs_directory(store_of(plot)).exists()
+    assert not build_runs_directory(store_of(plot)).exists()
     sound(plot)
 
 
@@ -201,8 +201,8 @@ def _second_gone(plot: Plot) -> None:
 def _rewritten(plot: Plot, **parts: object) -> None:
     """The first run with another state, and its values without the last key: what it says would be wrong."""
     run = runs_of(plot)[0]
-    keys, values = run.part(0, len(run) - 1)
-    write_run(store_of(plot), run.state.changed(**parts), run.base, len(keys), [(keys, values)], SEAM)
+    keys, values = run.read_changes(0, len(run) - 1)
+    write_run(store_of(plot), run.state.replace_parts(**parts), run.base, len(keys), [(keys, values)], SEAM)
 
 
 def _other_journal(plot: Plot) -> None:
@@ -225,7 +225,7 @@ def _no_block(plot: Plot) -> None:
 
 def _named_otherwise(plot: Plot) -> None:
     run = runs_of(plot)[1]
-    run.path.rename(run.path.with_name(f"{meta(plot).applied}-{run.upto}.run"))
+    run.path.rename(run.path.with_name(f"{meta(plot).applied}-{run.last_txid}.run"))
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_a_run_that_is_of_no_use_is_passed_over(plot: Plot, spoil: Spoil, left: 
     sound(plot)
     loading(plot, SEAM)
     sound(plot)
-    assert not runs_directory(store_of(plot)).exists()
+    assert not build_runs_directory(store_of(plot)).exists()
 
 
 def test_check_names_a_damaged_run_and_readers_say_it_once(plot: Plot) -> None:
     _header(plot)
-    found = list(check(plot.lab.open()))
+    found = list(check_instance(plot.lab.open()))
     assert [(one.id, one.level) for one in found] == [("SOW-CHK-004", Level.WARNING)]
     plot.lab.notes.clear()
     instance = plot.lab.open()
@@ -307,11 +307,11 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
 
     monkeypatch.setattr(current, "MAX_TAIL_TXIDS", 5)
     monkeypatch.setattr(current, "read_overlay", overtaken)
-    source = current.open_current(plot.lab.open(), plot.lab.open().topic("j").config)
+    source = current.open_current_source(plot.lab.open(), plot.lab.open().topic("j").config)
     try:
         # the second look finds a store that has everything
-        assert len(seen) == 2 and source.overlay is None
-        assert source.visible_records() == len(plot.book.final(plot.lab.clock.at)["j"])
+        assert len(seen) == 2 and source.memtable is None
+        assert source.count_visible() == len(plot.book.final(plot.lab.clock.at)["j"])
     finally:
         source.close()
 
@@ -325,12 +325,12 @@ def test_a_long_journal_is_read_where_there_is_no_other_way(plot: Plot, monkeypa
 
 def test_a_reader_keeps_the_runs_that_it_has_open(plot: Plot) -> None:
     expected = plot.book.final(plot.lab.clock.at)["j"]
-    source = current.open_current(plot.lab.open(), plot.lab.open().topic("j").config)
+    source = current.open_current_source(plot.lab.open(), plot.lab.open().topic("j").config)
     try:
-        parts = source.batches(5)
+        parts = source.read_batches(5)
         first = next(parts)
         publish_elsewhere(plot)
-        assert not runs_directory(store_of(plot)).exists()
+        assert not build_runs_directory(store_of(plot)).exists()
         assert len(first[0]) + sum(len(keys) for keys, _ in parts) == len(expected)
     finally:
         source.close()
@@ -340,7 +340,7 @@ def test_up_to_a_txid_no_run_leads_beyond_it(plot: Plot) -> None:
     instance, known = plot.lab.open(), meta(plot)
     first, second = runs_of(plot)
     with open_log(instance) as log:
-        for until, count in [(known.applied, 0), (first.upto - 1, 0), (first.upto, 1), (second.upto, 2)]:
+        for until, count in [(known.applied, 0), (first.last_txid - 1, 0), (first.last_txid, 1), (second.last_txid, 2)]:
             assert len(find_runs(instance, store_of(plot), known, log, known.applied, until)) == count
 
 
@@ -349,12 +349,12 @@ def test_nothing_is_merged_with_a_store_that_took_the_place_of_another(plot: Plo
     instance = plot.lab.open()
     path = store_of(plot)
     with Store.open(path, write=True) as store:
-        meta = store.meta()
-        overlay = Overlay(base=meta.applied + 3)
+        meta = store.read_meta()
+        memtable = Memtable(base=meta.applied + 3)
         key = key_of(1)
-        overlay.put([key], [value_of(key, meta.applied + 4, b"{}")])
-        done = merge(instance, store, overlay, lineage=meta.lineage, upto=meta.applied + 4, block=None)
-        assert (done, store.meta(), len(overlay), overlay.base) == (None, meta, 0, meta.applied + 4)
+        memtable.put_records([key], [value_of(key, meta.applied + 4, b"{}")])
+        done = merge_store(instance, store, memtable, lineage=meta.lineage, upto=meta.applied + 4, block=None)
+        assert (done, store.read_meta(), len(memtable), memtable.base) == (None, meta, 0, meta.applied + 4)
     sound(plot)
 
 
@@ -364,9 +364,9 @@ def test_what_expires_is_left_out_of_a_merge(tmp_path: Path) -> None:
     with small_memory():
         plot.publish("q", range(100, 130))
         plot.lab.clock.tick(31)
-        assert meta_of(plot.lab.store("q"), plot.lab.open()).records > 30
+        assert read_meta(plot.lab.store("q"), plot.lab.open()).records > 30
         plot.publish("q", range(130, 150))
-    after = meta_of(plot.lab.store("q"), plot.lab.open())
+    after = read_meta(plot.lab.store("q"), plot.lab.open())
     assert (after.records, after.removal_mark) == (20, plot.lab.clock.at)
     assert plot.contents() == plot.book.final(plot.lab.clock.at)
     assert problems(plot.lab) == []
@@ -378,7 +378,7 @@ def test_topics_without_a_journal_have_no_runs(tmp_path: Path) -> None:
     grown(plot)
 
     def told() -> None:
-        assert not runs_directory(plot.lab.store("a")).exists()
+        assert not build_runs_directory(plot.lab.store("a")).exists()
 
     with small_memory():
         plot.publish("a", range(40), told=told)
@@ -390,7 +390,7 @@ def past_of(plot: Plot, instants: list[int]) -> list[object]:
     topic = plot.lab.open().topic("h")
     states = [{row.key: row.value for row in topic.query(at=instant).records()} for instant in instants]
     texts = [str(number) for number in range(50)]
-    batch, missing = versions(topic.instance, topic.target, texts, fields=True)
+    batch, missing = read_key_versions(topic.instance, topic.target, texts, fields=True)
     found = [(one.key, one.value, one.until, one.lossy) for one in batch.records]
     return [states, found, missing, plot.lab.digest("h")]
 
@@ -411,7 +411,7 @@ def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
     with small_memory():
         plot.publish("h", [*range(20, 44), *range(20, 40, 3), 20, 3, 1], told=told)
     after = past_of(plot, instants)
-    assert not runs_directory(plot.lab.store("h")).exists()
+    assert not build_runs_directory(plot.lab.store("h")).exists()
     inode = plot.lab.store("h").stat().st_ino
     assert rebuilt_is_live(plot.lab) is None
     assert problems(plot.lab) == []
@@ -421,12 +421,12 @@ def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
     # as it was in the midst of it: runs, and a deletion behind them
     put_files(plot.root, files)
     plot.book.acknowledged["journal"] = 0
-    known = meta_of(plot.lab.store("h"), plot.lab.open())
+    known = read_meta(plot.lab.store("h"), plot.lab.open())
     with open_log(plot.lab.open()) as log:
         find = partial(find_runs, plot.lab.open(), plot.lab.store("h"), known, log, known.applied)
         assert len(find(every=True)) >= 2 and find() == []
     before = past_of(plot, instants)
-    for path in runs_beside(plot.lab.store("h")).values():
+    for path in find_run_files(plot.lab.store("h")).values():
         path.unlink()
     assert past_of(plot, instants) == before
     # in place, and through a merge
@@ -436,7 +436,7 @@ def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
     put_files(plot.root, files)
     with small_memory():
         merged = plot.lab.open().topic("h").publish([b'{"t":"h","id":20,"v":-1}'])
-    assert not runs_directory(plot.lab.store("h")).exists()
+    assert not build_runs_directory(plot.lab.store("h")).exists()
     assert past_of(plot, instants) == expected != before
     assert (merged.last_txid, plot.lab.store("h").stat().st_ino != inode) == (put_in_place.last_txid, True)
     assert rebuilt_is_live(plot.lab) is None
@@ -447,14 +447,14 @@ def test_a_damaged_run_of_a_topic_with_history(plot: Plot) -> None:
     store = plot.lab.store("h")
     instants = [plot.lab.clock.at]
     before = past_of(plot, instants)
-    first = SortedRun(min(runs_beside(store).items())[1])
+    first = SortedRun(min(find_run_files(store).items())[1])
     assert first.every
     whole = bytearray(first.path.read_bytes())
     whole[-6] ^= 1
     put(first.path, bytes(whole))
     assert past_of(plot, instants) == before
     # what an earlier configuration without History would have left
-    kept = first.part(0, 1)
+    kept = first.read_changes(0, 1)
     write_run(store, first.state, first.base, 1, [kept], SEAM)
     assert past_of(plot, instants) == before
 
@@ -470,5 +470,5 @@ def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -
         plot.publish("j", range(300, 400), batch=6)
     # the second session changed more than a quarter, turned to runs, and was merged at its end
     assert plot.lab.store("j").stat().st_ino != inode
-    assert not runs_directory(plot.lab.store("j")).exists()
+    assert not build_runs_directory(plot.lab.store("j")).exists()
     assert plot.contents() == plot.book.final(plot.lab.clock.at)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.fold import spill as module
-from sowctl.engine.fold.spill import Buckets, PartFiles, Spool, packed, parts_in
+from sowctl.engine.fold.spill import PartFiles, SortBuckets, Spool, encode_part, read_parts
 from sowctl.errors import StorageError
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1 << 63, (1 << 64) - 1))
@@ -31,21 +31,21 @@ def test_sorted_by_key_and_stable(
 ) -> None:
     pairs = [pair for part in parts for pair in part]
     expected = sum(len(value) for _, value in pairs)
-    with Buckets(tmp_path_factory.getbasetemp(), expected, limit) as buckets:
+    with SortBuckets(tmp_path_factory.getbasetemp(), expected, limit) as buckets:
         for part in parts:
-            buckets.add(b"".join(key for key, _ in part), [value for _, value in part])
-        found = list(buckets.sorted(size))
+            buckets.add_values(b"".join(key for key, _ in part), [value for _, value in part])
+        found = list(buckets.iterate_sorted(size))
     assert all(len(keys) == len(values) <= size for keys, values in found)
     assert [pair for part in found for pair in zip(*part, strict=True)] == sorted(pairs, key=lambda pair: pair[0])
 
 
 def test_buckets_are_written_to_files_and_leave_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITE_BYTES", 1000)
+    monkeypatch.setattr(module, "WRITE_BUFFER_BYTES", 1000)
     pairs = [((number * 0x9E3779B97F4A7C15 % (1 << 64)).to_bytes(8, "big"), b"%0500d" % number) for number in range(99)]
-    with Buckets(tmp_path, 50_000, 10_000) as buckets:
+    with SortBuckets(tmp_path, 50_000, 10_000) as buckets:
         for key, value in pairs:
-            buckets.add(key, [value])
-        found = [pair for part in buckets.sorted(10) for pair in zip(*part, strict=True)]
+            buckets.add_values(key, [value])
+        found = [pair for part in buckets.iterate_sorted(10) for pair in zip(*part, strict=True)]
     assert found == sorted(pairs)
     assert list(tmp_path.iterdir()) == []
 
@@ -59,15 +59,15 @@ PARTS = [
 
 
 def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() -> None:
-    texts = [packed(b"".join(keys), values) for keys, values in PARTS]
+    texts = [encode_part(b"".join(keys), values) for keys, values in PARTS]
     whole, ends = b"".join(texts), list(accumulate(map(len, texts), initial=0))
     for size in range(len(whole) + 1):
         found: list[tuple[bytes, list[bytes]]] = []
         if size in ends:
-            found += parts_in(io.BytesIO(whole[:size]))
+            found += read_parts(io.BytesIO(whole[:size]))
         else:
             with pytest.raises(EOFError):
-                found.extend(parts_in(io.BytesIO(whole[:size])))
+                found.extend(read_parts(io.BytesIO(whole[:size])))
         complete = sum(end <= size for end in ends[1:])
         assert found == [(b"".join(keys), values) for keys, values in PARTS[:complete]]
 
@@ -80,7 +80,7 @@ def test_what_does_not_fit_lies_in_smaller_parts(
     made: list[object] = []
     make = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **given: made.append(make(**given)) or made[-1])
-    with Buckets(tmp_path, expected, 10_000):
+    with SortBuckets(tmp_path, expected, 10_000):
         assert len(made) == files
 
 
@@ -129,11 +129,11 @@ def test_part_files_give_the_values_of_each_part_in_their_order(tmp_path: Path) 
     files = PartFiles(3, tmp_path)
     try:
         for number in range(30):
-            files.add(number % 3, [number, b"x" * number])
-        assert [[value[0] for value in files.values(part)] for part in range(3)] == [
+            files.add_value(number % 3, [number, b"x" * number])
+        assert [[value[0] for value in files.read_values(part)] for part in range(3)] == [
             list(range(part, 30, 3)) for part in range(3)
         ]
-        assert next(files.values(1)) == [1, b"x"]
+        assert next(files.read_values(1)) == [1, b"x"]
         assert not list(tmp_path.iterdir())
     finally:
         files.close()
@@ -141,13 +141,13 @@ def test_part_files_give_the_values_of_each_part_in_their_order(tmp_path: Path) 
 
 def test_part_files_that_cannot_be_written_say_so(tmp_path: Path) -> None:
     files = PartFiles(1, tmp_path)
-    files.add(0, "small")
+    files.add_value(0, "small")
     # What is buffered cannot be written to a file that is only read.
     target = os.open(os.devnull, os.O_RDONLY)
     os.dup2(target, files._files[0].fileno())
     os.close(target)
     with pytest.raises(StorageError) as caught:
         for _ in range(3):
-            files.add(0, b"x" * 100_000)
+            files.add_value(0, b"x" * 100_000)
     assert caught.value.code == "SOW-ENG-040"
     files.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.keys.chainfile import REWRITE_MIN_BYTES, ChainBlock, append, read
+from sowctl.engine.keys.chainfile import REWRITE_MIN_BYTES, ChainBlock, append_block, read_blocks
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import ConfigError, DamageError, InputError, MissingError, SowError, StorageError, UsageError
 from sowctl.seam import SEAM
 from sowctl.values.times import format_time
@@ -65,7 +65,7 @@ def test_the_file_of_a_journalled_topic_can_be_lost(make_lab: MakeLab) -> None:
     chains(lab).write_bytes(chains(lab).read_bytes()[:-3])
     lab.publish("c", message(id=5, parent=2))
     assert contents(lab) == [(5, 2)]
-    blocks = read(chains(lab), SEAM)
+    blocks = read_blocks(chains(lab), SEAM)
     assert blocks is not None
     assert blocks[-1].end == chains(lab).stat().st_size
 
@@ -215,7 +215,7 @@ def _graft(path: Path, links: dict[bytes, bytes]) -> None:
 
     import msgpack
 
-    blocks = read(path, SEAM)
+    blocks = read_blocks(path, SEAM)
     assert blocks
     last = blocks[-1]
     body = msgpack.packb([list(last.identity), last.lineage, last.applied, list(links.items())])
@@ -259,13 +259,13 @@ def test_a_file_that_cannot_be_written_anew_stays_as_it_is(
     path, block = tmp_path / "c.chains", ChainBlock(("c",), bytes(16), 1, [(b"a", bytes(16))])
     end = 0
     for _ in range(8):
-        end = append(path, block, end, SEAM, whole=[(b"a", bytes(16))] * 16, shared=False)
+        end = append_block(path, block, end, SEAM, whole=[(b"a", bytes(16))] * 16, shared=False)
     before = path.read_bytes()
     points = ("file.open", "file.pwrite", "file.sync", "file.rename")
     # the file itself is opened and locked first
     failing = FailAt(n + 1, errno.ENOSPC, points=points)
     with pytest.raises(StorageError):
-        append(path, block, end, failing, whole=[(b"a", bytes(16))], shared=False)
+        append_block(path, block, end, failing, whole=[(b"a", bytes(16))], shared=False)
     assert failing.points[-1] == points[n - 1]
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
@@ -282,7 +282,7 @@ def test_a_run_learns_what_another_process_publishes_meanwhile(make_lab: MakeLab
         subprocess.run(command, input=message(id=3, parent=1).encode(), check=True, capture_output=True, cwd=ROOT)
         yield message(id=4, parent=3).encode()
 
-    publish(lab.open(), "c", [("pipe", Listed(messages(), 1))], PublishOptions(batch=1))
+    publish_messages(lab.open(), "c", [("pipe", ListSource(messages(), 1))], PublishOptions(batch=1))
     assert contents(lab) == [(4, 3)]
 
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.profile.hyperloglog import ERROR, HyperLogLog
-from sowctl.engine.profile.jsonschema import json_schema
-from sowctl.engine.profile.numbers import NumberBudget, NumberProfile, edges_of
-from sowctl.engine.profile.shape import Shapes
-from sowctl.engine.profile.tally import LONGEST, TOP, Room, Tally
-from sowctl.engine.profile.trees import UNREADABLE, trees
-from sowctl.messages.json.exact import parse
+from sowctl.engine.profile.hyperloglog import STANDARD_ERROR, HyperLogLog
+from sowctl.engine.profile.jsonschema import build_json_schema
+from sowctl.engine.profile.number_profile import NumberBudget, NumberProfile, compute_edges
+from sowctl.engine.profile.path_profile import TopicProfile
+from sowctl.engine.profile.tally import MAX_FREQUENT_VALUES, MAX_TEXT_CHARACTERS, Tally, TallyBudget
+from sowctl.engine.profile.trees import UNREADABLE, parse_trees
+from sowctl.messages.json.exact_reader import parse_json
 from sowctl.values.fields import Number
 
 NAMES = st.sampled_from(["a", "b", "c d"])
@@ -49,11 +49,11 @@ def test_trees_are_those_of_the_exact_reader_also_with_duplicate_members(
 ) -> None:
     lines = ["{" + ",".join(f"{name}:{json.dumps(value)}" for name, value in one) + "}" for one in objects]
     payloads = [line.encode() for line in lines]
-    assert trees(payloads, same) == [plain(parse(payload)) for payload in payloads]
+    assert parse_trees(payloads, same) == [plain(parse_json(payload)) for payload in payloads]
 
 
 def test_what_is_no_json_does_not_cost_its_neighbours() -> None:
-    assert trees([b'{"a":1}', b'{"a":', b"[1]"], same) == [{"a": 1}, UNREADABLE, [1]]
+    assert parse_trees([b'{"a":1}', b'{"a":', b"[1]"], same) == [{"a": 1}, UNREADABLE, [1]]
 
 
 def counted(values: list[Any], path: str = "/") -> Counter[tuple[str, str]]:
@@ -73,11 +73,11 @@ def counted(values: list[Any], path: str = "/") -> Counter[tuple[str, str]]:
 
 @given(st.lists(VALUES, max_size=6))
 def test_types_are_counted_as_one_by_one(values: list[Any]) -> None:
-    shapes = Shapes(valued=True)
+    shapes = TopicProfile(valued=True)
     for start in range(0, len(values), 2):
-        shapes.add(values[start : start + 2])
+        shapes.add_trees(values[start : start + 2])
     found: Counter[tuple[str, str]] = Counter()
-    for shape in shapes.root.walk():
+    for shape in shapes.root.iterate_paths():
         # Brackets stand where a filter needs them.
         path = shape.path[1:-1] if " " in shape.path else shape.path
         for name, count in shape.types.items():
@@ -86,28 +86,28 @@ def test_types_are_counted_as_one_by_one(values: list[Any]) -> None:
 
 
 def test_paths_missing_members_and_elements() -> None:
-    shapes = Shapes(valued=True)
-    shapes.add([{"a": {"x": 1}, "l": [{"q": 1}, {"q": None}, {}]}, {"a": {}, "odd name": ""}, {"a": 3}])
-    facts = {shape.path: shape for shape in shapes.root.walk()}
+    shapes = TopicProfile(valued=True)
+    shapes.add_trees([{"a": {"x": 1}, "l": [{"q": 1}, {"q": None}, {}]}, {"a": {}, "odd name": ""}, {"a": 3}])
+    facts = {shape.path: shape for shape in shapes.root.iterate_paths()}
     assert list(facts) == ["/", "/a", "/a/x", "/l", "/l[*]", "/l[*]/q", "[/odd name]"]
     assert facts["/a"].types == {"object": 2, "integer": 1}
-    assert facts["/a/x"].missing == 1  # of two objects, not of three messages
-    assert facts["/l[*]/q"].missing == 1
+    assert facts["/a/x"].missing_count == 1  # of two objects, not of three messages
+    assert facts["/l[*]/q"].missing_count == 1
     assert facts["/l[*]/q"].field == "/l/q"
     assert facts["/l"].lengths == (3, 3)
-    assert (facts["[/odd name]"].missing, facts["[/odd name]"].empty) == (2, 1)
+    assert (facts["[/odd name]"].missing_count, facts["[/odd name]"].empty) == (2, 1)
 
 
 def test_integers_beyond_64_bits_are_numbers_as_for_filters() -> None:
-    shapes = Shapes(valued=True)
-    shapes.add([{"n": 1 << 64}, {"n": (1 << 64) - 1}, {"n": -(1 << 63)}, {"n": -(1 << 63) - 1}])
+    shapes = TopicProfile(valued=True)
+    shapes.add_trees([{"n": 1 << 64}, {"n": (1 << 64) - 1}, {"n": -(1 << 63)}, {"n": -(1 << 63) - 1}])
     assert shapes.root.members["n"].types == {"integer": 2, "number": 2}
 
 
 def test_too_many_paths_are_left_out_and_counted() -> None:
-    shapes = Shapes(valued=True, most=3)
-    shapes.add([{f"f{n}": n for n in range(7)}])
-    assert [shape.path for shape in shapes.root.walk()] == ["/", "/f0", "/f1", "/f2"]
+    shapes = TopicProfile(valued=True, most=3)
+    shapes.add_trees([{f"f{n}": n for n in range(7)}])
+    assert [shape.path for shape in shapes.root.iterate_paths()] == ["/", "/f0", "/f1", "/f2"]
     assert shapes.left_out == 4
 
 
@@ -115,22 +115,22 @@ def test_members_that_cannot_be_told_apart_take_no_memory() -> None:
     """Of one object with 200,000 members and of two alike; before the limit, a member took some 150 bytes besides."""
     names = [f"f{number}" for number in range(200_000)]
     for objects in ([dict.fromkeys(names, 7)], [dict.fromkeys(names, 7), dict.fromkeys(names, 8)]):
-        shapes = Shapes(valued=True, most=3)
+        shapes = TopicProfile(valued=True, most=3)
         tracemalloc.start()
         try:
-            shapes.add(objects)
+            shapes.add_trees(objects)
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         assert peak_bytes < 5_000_000
-        assert [shape.path for shape in shapes.root.walk()] == ["/", "/f0", "/f1", "/f2"]
+        assert [shape.path for shape in shapes.root.iterate_paths()] == ["/", "/f0", "/f1", "/f2"]
         assert shapes.left_out == len(names) - 3
 
 
 def test_every_message_satisfies_the_json_schema_made_of_it() -> None:
-    shapes = Shapes(valued=True)
-    shapes.add([{"a": 1, "l": [1, 2.5]}, {"a": None, "b": {"c": True}}])
-    assert json_schema(shapes.root, "t") == {
+    shapes = TopicProfile(valued=True)
+    shapes.add_trees([{"a": 1, "l": [1, 2.5]}, {"a": None, "b": {"c": True}}])
+    assert build_json_schema(shapes.root, "t") == {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "t",
         "type": "object",
@@ -148,43 +148,43 @@ def test_an_estimate_of_distinct_values_is_within_four_standard_errors(count: in
     chosen = random.Random(count)
     sketch = HyperLogLog()
     hashes = [chosen.getrandbits(64) for _ in range(count)]
-    sketch.add(hashes)
-    sketch.add(hashes[: count // 2])
-    assert abs(sketch.estimate() - count) <= 4 * ERROR * count
+    sketch.add_hashes(hashes)
+    sketch.add_hashes(hashes[: count // 2])
+    assert abs(sketch.estimate_distinct() - count) <= 4 * STANDARD_ERROR * count
 
 
 def test_values_are_exact_until_the_room_is_too_small_then_the_largest_is_estimated() -> None:
-    room = Room(held=3000)
+    room = TallyBudget(held=3000)
     few, many = Tally(room, top=True), Tally(room, top=True)
     for start in range(0, 20_000, 2000):
-        few.add(["x", "y", "x"])
+        few.add_values(["x", "y", "x"])
         # One value in four is "often"; the others occur once.
-        many.add(["often" if n % 4 == 0 else f"id-{n}" for n in range(start, start + 2000)])
-        room.settle()
+        many.add_values(["often" if n % 4 == 0 else f"id-{n}" for n in range(start, start + 2000)])
+        room.enforce()
     assert few.is_exact
-    assert [(one.value, one.count, one.missed) for one in few.frequent(2)] == [("x", 20, 0), ("y", 10, 0)]
+    assert [(one.value, one.count, one.missed) for one in few.list_frequent(2)] == [("x", 20, 0), ("y", 10, 0)]
     assert not many.is_exact
-    assert len(many.held) <= TOP
-    assert abs(many.distinct().count - 15_001) <= 4 * many.distinct().error * 15_001
-    first = many.frequent(1)[0]
+    assert len(many.held) <= MAX_FREQUENT_VALUES
+    assert abs(many.count_distinct().count - 15_001) <= 4 * many.count_distinct().error * 15_001
+    first = many.list_frequent(1)[0]
     assert first.value == "often"
     assert first.count <= 5000 <= first.count + first.missed
 
 
 def test_long_texts_are_told_apart_though_only_their_beginning_is_held() -> None:
-    tally = Tally(Room())
-    tally.add(["x" * 5000 + end for end in "abca"])
-    assert tally.distinct().count == 3
-    assert tally.examples == ["x" * LONGEST + "..."]
+    tally = Tally(TallyBudget())
+    tally.add_values(["x" * 5000 + end for end in "abca"])
+    assert tally.count_distinct().count == 3
+    assert tally.examples == ["x" * MAX_TEXT_CHARACTERS + "..."]
 
 
 def test_true_is_not_one_and_a_text_is_no_number() -> None:
-    tally = Tally(Room(), top=True)
+    tally = Tally(TallyBudget(), top=True)
     tally.add_booleans([True, True, True, False])
-    tally.add([1, 1.0])
-    tally.add(["1"])
-    assert tally.distinct().count == 4
-    assert tally.frequent(1)[0].value is True
+    tally.add_values([1, 1.0])
+    tally.add_values(["1"])
+    assert tally.count_distinct().count == 4
+    assert tally.list_frequent(1)[0].value is True
 
 
 INTEGERS = st.integers(-(1 << 63), (1 << 64) - 1)
@@ -195,12 +195,12 @@ DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
 def test_exact_figures_of_numbers(batches: list[list[int | float]]) -> None:
     numbers = NumberProfile(NumberBudget())
     for batch in batches:
-        numbers.add(batch)
+        numbers.add_numbers(batch)
     values = sorted(value for batch in batches for value in batch)
     assert (numbers.minimum, numbers.maximum, numbers.count) == (values[0], values[-1], len(values))
-    for rank, found in zip((0.05, 0.5, 0.95), numbers.quantiles((0.05, 0.5, 0.95)), strict=True):
+    for rank, found in zip((0.05, 0.5, 0.95), numbers.compute_quantiles((0.05, 0.5, 0.95)), strict=True):
         assert found == values[max(1, math.ceil(rank * len(values))) - 1]
-    assert sum(bar.count for bar in numbers.histogram(10)) == len(values)
+    assert sum(bar.count for bar in numbers.build_histogram(10)) == len(values)
     if all(isinstance(value, int) for value in values):
         assert numbers.mean == pytest.approx(sum(values) / len(values), rel=1e-12, abs=1e-12)
 
@@ -213,29 +213,29 @@ def test_a_sketch_keeps_what_it_promises_about_ranks() -> None:
     for _ in range(40):
         some = [chosen.lognormvariate(0, 2) for _ in range(2500)]
         values += some
-        numbers.add(some)
-        store.settle()
+        numbers.add_numbers(some)
+        store.enforce()
     assert not numbers.is_exact
-    assert 0 < numbers.error < 0.01
+    assert 0 < numbers.max_rank_error < 0.01
     values.sort()
     for rank in (0.01, 0.25, 0.5, 0.75, 0.99):
-        (found,) = numbers.quantiles([rank])
+        (found,) = numbers.compute_quantiles([rank])
         place = values.index(found) / len(values)
-        assert abs(place - rank) <= numbers.error + 1 / len(values)
+        assert abs(place - rank) <= numbers.max_rank_error + 1 / len(values)
     assert (numbers.minimum, numbers.maximum) == (values[0], values[-1])
-    assert sum(bar.count for bar in numbers.histogram(10)) == pytest.approx(len(values), rel=0.001)
+    assert sum(bar.count for bar in numbers.build_histogram(10)) == pytest.approx(len(values), rel=0.001)
 
 
 def test_infinite_numbers_are_counted_and_nothing_else() -> None:
     numbers = NumberProfile(NumberBudget())
-    numbers.add([1.0, math.inf, -math.inf])
+    numbers.add_numbers([1.0, math.inf, -math.inf])
     assert (numbers.count, numbers.infinite, numbers.mean) == (1, 2, 1.0)
 
 
 @given(DOUBLES, DOUBLES, st.integers(1, 30))
 def test_edges_hold_all_numbers_and_rise(one: float, other: float, bars: int) -> None:
     low, high = min(one, other), max(one, other)
-    edges = edges_of(low, high, bars)
+    edges = compute_edges(low, high, bars)
     assert edges[0] <= low
     assert edges[-1] >= high
     assert edges == sorted(edges)

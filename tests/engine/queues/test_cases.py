@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.queues.fairness import LeaseCandidate, compute_share
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import START, message, topic_xml
 from tests.support.queues import ids, lab_xml, queue_xml
@@ -116,6 +116,6 @@ def test_c134_the_second_of_two_cancels_ends_a_message(queues: MakeQueueLab) -> 
 
 
 def test_c135_proportional_serves_the_least_leased_for_its_room() -> None:
-    inky, blinky, clyde = Seat(1, 1, 2), Seat(2, 3, 4), Seat(3, 4, 10)
-    got = [share("proportional", [inky, blinky, clyde], seat.number, 1) for seat in (inky, blinky, clyde)]
+    inky, blinky, clyde = LeaseCandidate(1, 1, 2), LeaseCandidate(2, 3, 4), LeaseCandidate(3, 4, 10)
+    got = [compute_share("proportional", [inky, blinky, clyde], seat.number, 1) for seat in (inky, blinky, clyde)]
     assert got == [0, 0, 1]

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from sowctl.engine.fold.blocks import places_of
-from sowctl.engine.queues.fairness import Seat, share
+from sowctl.engine.fold.blocks import find_entry_places
+from sowctl.engine.queues.fairness import LeaseCandidate, compute_share
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.reader import Journal
@@ -53,10 +53,10 @@ def test_acknowledgements_are_no_messages_of_a_topic_of_the_queues_name(queues: 
     lab.ack(*lab.lease())
     ref = "work", "json"
     with open_log(lab.open()) as log:
-        blocks = list(log.blocks())
+        blocks = list(log.iter_blocks())
     assert [len(block) for block in blocks] == [2, 1]
-    assert [list(places_of(block, ref, unkeyed=True)) for block in blocks] == [[0, 1], []]
-    assert [list(places_of(block, ref)) for block in blocks] == [[], []]
+    assert [list(find_entry_places(block, ref, unkeyed=True)) for block in blocks] == [[0, 1], []]
+    assert [list(find_entry_places(block, ref)) for block in blocks] == [[], []]
 
 
 def test_underlying_names_may_be_logical(queues: MakeQueueLab) -> None:
@@ -140,10 +140,10 @@ def test_a_worker_has_room_for_what_it_entered_with(queues: MakeQueueLab) -> Non
     lab = queues()
     lab.put(*range(9))
     with lab.queue() as queue:
-        number = queue.enter("w", 2, 2)
-        assert ids(queue.lease_to(number, 9)) == [0, 1]
-        assert queue.lease_to(number, 9) == []
-        queue.leave(number)
+        number = queue.register_worker("w", 2, 2)
+        assert ids(queue.lease_for_worker(number, 9)) == [0, 1]
+        assert queue.lease_for_worker(number, 9) == []
+        queue.unregister_worker(number)
     assert lab.states()[:2] == [(0, "ready"), (1, "ready")]
 
 
@@ -176,7 +176,7 @@ def test_own_entries_that_are_read_again_touch_no_later_lease(queues: MakeQueueL
     lab.put(*range(1500))
     assert lab.cancel(*lab.lease()) == ["max_cancels"]
     with lab.queue() as queue:
-        assert queue.requeue([_handle(queue.dead()[0]).name]) == ["done"]  # type: ignore[attr-defined]
+        assert queue.requeue([_handle(queue.list_dead()[0]).name]) == ["done"]  # type: ignore[attr-defined]
     (held,) = lab.lease(1, "a")
     # Now there is room, and the journal is read beyond the entries about the first message.
     lab.ack(*lab.lease(600, "b"), client="b")
@@ -253,8 +253,8 @@ def test_a_state_of_an_unchanged_recovery_point_is_gone_on_with(queues: MakeQueu
 
 
 def three(model: str, asking: int, available: int, turn: int = 0) -> int:
-    seats = [Seat(1, 0, 2), Seat(2, 1, 2), Seat(3, 0, 4)]
-    return share(model, seats, asking, available, turn)  # type: ignore[arg-type]
+    seats = [LeaseCandidate(1, 0, 2), LeaseCandidate(2, 1, 2), LeaseCandidate(3, 0, 4)]
+    return compute_share(model, seats, asking, available, turn)  # type: ignore[arg-type]
 
 
 def test_fairness_models_share_differently() -> None:
@@ -272,37 +272,37 @@ def test_fairness_among_workers_that_wait(queues: MakeQueueLab, model: str, expe
     lab = queues(f"<FairnessModel>{model}</FairnessModel>")
     lab.put(0)
     with lab.queue() as queue:
-        first, second = queue.enter("a", 2, 2), queue.enter("b", 2, 2)
-        queue.turns.make(lambda turn: None)
-        (only,) = queue.lease_to(first, 2)
+        first, second = queue.register_worker("a", 2, 2), queue.register_worker("b", 2, 2)
+        queue.turns.run_change(lambda turn: None)
+        (only,) = queue.lease_for_worker(first, 2)
         queue.acknowledge([_handle(only)])
         # Both ask in vain and are waiting.
-        assert queue.lease_to(second, 2) == queue.lease_to(first, 2) == []
+        assert queue.lease_for_worker(second, 2) == queue.lease_for_worker(first, 2) == []
         lab.put(1, 2)
-        got = [len(queue.lease_to(number, 2)) for number in (first, second)]
+        got = [len(queue.lease_for_worker(number, 2)) for number in (first, second)]
         assert got == expected
-        queue.leave(first)
-        queue.leave(second)
+        queue.unregister_worker(first)
+        queue.unregister_worker(second)
 
 
 def test_who_asked_long_ago_is_not_waited_for(queues: MakeQueueLab) -> None:
     lab = queues()
     lab.put(0)
     with lab.queue() as queue:
-        first, second = queue.enter("a", 2, 2), queue.enter("b", 2, 2)
-        queue.lease_to(second, 2)
-        queue.lease_to(first, 2)
+        first, second = queue.register_worker("a", 2, 2), queue.register_worker("b", 2, 2)
+        queue.lease_for_worker(second, 2)
+        queue.lease_for_worker(first, 2)
         lab.clock.tick(3)
         lab.put(1)
-        assert len(queue.lease_to(second, 1)) == 1
-        queue.leave(first)
-        queue.leave(second)
+        assert len(queue.lease_for_worker(second, 1)) == 1
+        queue.unregister_worker(first)
+        queue.unregister_worker(second)
 
 
 def _handle(message: object) -> object:
-    from sowctl.engine.queues.queue import handle_of
+    from sowctl.engine.queues.queue import build_handle
 
-    return handle_of(message)  # type: ignore[arg-type]
+    return build_handle(message)  # type: ignore[arg-type]
 
 
 def test_strict_leasing_refuses_a_bookmark_of_another_clients_lease(queues: MakeQueueLab) -> None:
@@ -390,37 +390,37 @@ def test_a_barrier_goes_once_to_each_worker_that_lives(queues: MakeQueueLab) -> 
     lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
     lab.publish("orders", message(id=9, sync=1), message(id=3))
     with lab.queue() as queue:
-        first, second = queue.enter("a", 1, 5), queue.enter("b", 1, 5)
-        assert [one.barrier for one in queue.lease_to(first, 5)] == [True]
-        assert queue.lease_to(first, 5) == [], "not again, and nothing behind it before b has it"
-        assert [one.barrier for one in queue.lease_to(second, 5)] == [True]
-        assert ids(queue.lease_to(first, 5)) == [3]
-        queue.leave(first)
-        queue.leave(second)
+        first, second = queue.register_worker("a", 1, 5), queue.register_worker("b", 1, 5)
+        assert [one.barrier for one in queue.lease_for_worker(first, 5)] == [True]
+        assert queue.lease_for_worker(first, 5) == [], "not again, and nothing behind it before b has it"
+        assert [one.barrier for one in queue.lease_for_worker(second, 5)] == [True]
+        assert ids(queue.lease_for_worker(first, 5)) == [3]
+        queue.unregister_worker(first)
+        queue.unregister_worker(second)
 
 
 def test_a_barrier_goes_to_all_workers_that_wait(queues: MakeQueueLab) -> None:
     lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
     lab.publish("orders", message(id=8, sync=1))
     with lab.queue() as queue:
-        workers = [queue.enter(name, 1, 1) for name in "abc"]
-        assert [len(queue.lease_to(worker, 1)) for worker in workers] == [1, 1, 1]
-        assert [queue.lease_to(worker, 1) for worker in workers] == [[], [], []]
+        workers = [queue.register_worker(name, 1, 1) for name in "abc"]
+        assert [len(queue.lease_for_worker(worker, 1)) for worker in workers] == [1, 1, 1]
+        assert [queue.lease_for_worker(worker, 1) for worker in workers] == [[], [], []]
         lab.publish("orders", message(id=9, sync=1), message(id=3))
-        assert [[one.barrier for one in queue.lease_to(worker, 1)] for worker in workers] == [[True]] * 3
+        assert [[one.barrier for one in queue.lease_for_worker(worker, 1)] for worker in workers] == [[True]] * 3
         for worker in workers:
-            queue.leave(worker)
+            queue.unregister_worker(worker)
 
 
 def test_a_barrier_does_not_wait_for_a_worker_that_ended(queues: MakeQueueLab) -> None:
     lab = queues("<BarrierExpression>/sync = 1</BarrierExpression>")
     lab.publish("orders", message(id=9, sync=1), message(id=3))
     with lab.queue() as queue:
-        first, second = queue.enter("a", 1, 5), queue.enter("b", 1, 5)
-        queue.lease_to(first, 5)
-        queue.leave(second)
-        assert ids(queue.lease_to(first, 5)) == [3]
-        queue.leave(first)
+        first, second = queue.register_worker("a", 1, 5), queue.register_worker("b", 1, 5)
+        queue.lease_for_worker(first, 5)
+        queue.unregister_worker(second)
+        assert ids(queue.lease_for_worker(first, 5)) == [3]
+        queue.unregister_worker(first)
 
 
 def test_deferred_acknowledgement(queues: MakeQueueLab) -> None:
@@ -448,15 +448,19 @@ def test_deferred_acknowledgements_are_kept_for_a_day_by_default(queues: MakeQue
 
 
 def client(name: str) -> int:
-    from sowctl.identity.hashes import client_hash
+    from sowctl.identity.hashes import hash_client_name
 
-    return client_hash(name)
+    return hash_client_name(name)
 
 
 def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the system calls its present start is another name from here on."""
-    monkeypatch.setattr("sowctl.engine.queues.turns.boot_of", lambda: "0a1b2c3d-0000-4000-8000-00000000000f")
-    monkeypatch.setattr("sowctl.engine.queues.verification.boot_of", lambda: "0a1b2c3d-0000-4000-8000-00000000000f")
+    monkeypatch.setattr(
+        "sowctl.engine.queues.change_runner.read_boot_id", lambda: "0a1b2c3d-0000-4000-8000-00000000000f"
+    )
+    monkeypatch.setattr(
+        "sowctl.engine.queues.verification.read_boot_id", lambda: "0a1b2c3d-0000-4000-8000-00000000000f"
+    )
 
 
 @pytest.mark.parametrize(("parts", "cancels"), [((), 0), (("<FileBackedMetadata>enabled</FileBackedMetadata>",), 1)])

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from sowctl.engine.queues.handles import MessageHandle
-from sowctl.engine.queues.queue import MOST_CLIENTS, handle_of
+from sowctl.engine.queues.queue import MAX_IDLE_CLIENTS, build_handle
 from sowctl.errors import LockedError, MissingError, NegativeError
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -24,9 +24,9 @@ def test_a_stalled_worker_cannot_touch_its_successors_lease(queues: MakeQueueLab
     assert successor.bookmark == stalled.bookmark
     with lab.queue() as queue:
         for act in (queue.acknowledge, queue.cancel, queue.renew):
-            assert act([handle_of(stalled)], "a") == ["stale"]
-        assert queue.renew([handle_of(successor)], "b") == ["done"]
-        assert queue.acknowledge([handle_of(successor)], "b") == ["done"]
+            assert act([build_handle(stalled)], "a") == ["stale"]
+        assert queue.renew([build_handle(successor)], "b") == ["done"]
+        assert queue.acknowledge([build_handle(successor)], "b") == ["done"]
     assert lab.pending() == []
 
 
@@ -46,7 +46,7 @@ def test_renewing_counts_from_now(queues: MakeQueueLab) -> None:
     for _ in range(5):
         lab.clock.tick(9)
         with lab.queue() as queue:
-            assert queue.renew([handle_of(leased)]) == ["done"]
+            assert queue.renew([build_handle(leased)]) == ["done"]
     assert lab.states() == [(1, "leased")]
     assert lab.ack(leased) == ["done"]
 
@@ -57,7 +57,7 @@ def test_a_renewal_may_make_a_lease_shorter(queues: MakeQueueLab) -> None:
     (leased,) = lab.lease()
     lab.config.write_text(lab.config.read_text().replace("1h", "1s"))
     with lab.queue() as queue:
-        assert queue.renew([handle_of(leased)]) == ["done"]
+        assert queue.renew([build_handle(leased)]) == ["done"]
     lab.clock.tick(1)
     assert lab.states() == [(1, "ready")]
 
@@ -67,8 +67,8 @@ def test_several_handles_of_one_queue_in_one_process(queues: MakeQueueLab) -> No
     lab.put(1, 2, 3)
     found: list[list[int]] = []
     with lab.queue() as one, lab.queue() as two:
-        first = one.lease(1, "a")
-        assert ids(two.lease(1, "b")) == [2]
+        first = one.lease_for_client(1, "a")
+        assert ids(two.lease_for_client(1, "b")) == [2]
         # A query of the queue opens it once more; and other threads have handles of their own.
         assert lab.query("work") == ['{"id":3}']
         threads = [Thread(target=lambda: found.append(ids(lab.lease()))) for _ in range(4)]
@@ -77,7 +77,7 @@ def test_several_handles_of_one_queue_in_one_process(queues: MakeQueueLab) -> No
         for thread in threads:
             thread.join()
         two.close()
-        assert one.acknowledge([handle_of(one) for one in first]) == ["done"]
+        assert one.acknowledge([build_handle(one) for one in first]) == ["done"]
     assert sorted(found) == [[], [], [], [3]]
     assert lab.states() == [(2, "leased"), (3, "leased")]
 
@@ -92,7 +92,7 @@ def test_tokens_are_not_given_twice_even_when_the_state_is_lost(queues: MakeQueu
     again = lab.lease(3)
     assert not set(tokens) & {one.token for one in again}
     with lab.queue() as queue:
-        stale = [MessageHandle(handle_of(one).name, token) for one, token in zip(again, tokens, strict=True)]
+        stale = [MessageHandle(build_handle(one).name, token) for one, token in zip(again, tokens, strict=True)]
         assert queue.acknowledge(stale) == ["stale"] * 3
     lab.cancel(*again)
     kept = lab.state_file().read_bytes()
@@ -162,7 +162,7 @@ def test_acknowledging_twice(queues: MakeQueueLab) -> None:
 def test_only_what_is_leased_can_be_cancelled_or_renewed(queues: MakeQueueLab) -> None:
     lab = queues()
     lab.put(1)
-    name = handle_of(lab.peek()[0]).name
+    name = build_handle(lab.peek()[0]).name
     with lab.queue() as queue:
         assert queue.cancel([MessageHandle(name)]) == ["not leased"]
         assert queue.renew([MessageHandle(name)]) == ["not leased"]
@@ -188,7 +188,7 @@ def test_dead_messages_come_back_in_their_old_place(queues: MakeQueueLab) -> Non
     lab.ack(*leased[:90], *leased[110:599])
     lab.cancel(leased[599])
     with lab.queue() as queue:
-        names = [handle_of(leased[place]).name for place in (101, 599)]
+        names = [build_handle(leased[place]).name for place in (101, 599)]
         assert queue.requeue(names) == ["done", "done"]
         assert queue.requeue(names) == ["done", "done"], "they are ready"
     assert [number for number, state in lab.states() if state == "ready"] == [101, 599]
@@ -206,7 +206,7 @@ def test_a_dead_message_whose_page_has_gone_comes_back(queues: MakeQueueLab) -> 
     lab.cancel(leased[5])
     lab.ack(*leased[:5], *leased[6:256])
     with lab.queue() as queue:
-        assert queue.requeue([handle_of(leased[5]).name]) == ["done"]
+        assert queue.requeue([build_handle(leased[5]).name]) == ["done"]
     assert lab.pending() == [5, *range(256, 300)]
 
 
@@ -353,7 +353,7 @@ def test_a_stopped_process_holds_others_up_for_as_long_as_they_wait(queues: Make
                 other.peek()
             assert caught.value.code == "SOW-QUE-010"
 
-        queue.turns.make(act)
+        queue.turns.run_change(act)
 
 
 def test_a_clock_that_goes_back_ends_no_lease_early(queues: MakeQueueLab) -> None:
@@ -379,11 +379,11 @@ def test_names_of_clients_do_not_add_up(queues: MakeQueueLab) -> None:
     lab.put(*range(300))
     with lab.queue() as queue:
         for number in range(250):
-            (leased,) = queue.lease(1, f"job-{number}")
+            (leased,) = queue.lease_for_client(1, f"job-{number}")
             if number:
-                queue.acknowledge([handle_of(leased)])
+                queue.acknowledge([build_handle(leased)])
     holders = lab.info().holders
-    assert len(holders) <= MOST_CLIENTS + 1
+    assert len(holders) <= MAX_IDLE_CLIENTS + 1
     assert holders[0].name == "job-0", "who has something is not forgotten"
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.queues.outlook import outlook
+from sowctl.engine.maintenance.retention.journal_repair import repair_journal
+from sowctl.engine.queues.summary import read_queue_summary
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.queuestates import boot_of, queues_of
-from sowctl.engine.upkeep.retention.repairing import repair
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.topics.queuestates import list_configured_queues, read_boot_id
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
 from sowctl.engine.writing.session import open_journal
 from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from sowctl.store.queue.file import QueueFile
 from tests.support.queues import QueueLab, id_of, lab_xml, queue_xml
 
@@ -31,7 +31,7 @@ Change = Callable[[QueueLab], None]
 
 
 def topics_of(lab: QueueLab) -> Path:
-    return topics_path(lab.journals()[0].parent, "test")
+    return build_topics_path(lab.journals()[0].parent, "test")
 
 
 @pytest.fixture
@@ -77,10 +77,16 @@ def test_whoever_asks_for_the_end_of_the_journal_is_told(lost: QueueLab, change:
         lambda: lost.put(9),
         lambda: open_journal(handle),
         lambda: list(list_files(handle)),
-        lambda: list(dump(handle, EntryFilter())),
+        lambda: list(dump_entries(handle, EntryFilter())),
     ]
     if change is not without_the_queue:
-        acts += [lost.peek, lost.lease, lost.info, lost.depth, lambda: outlook(handle, queues_of(handle)[0])]
+        acts += [
+            lost.peek,
+            lost.lease,
+            lost.info,
+            lost.depth,
+            lambda: read_queue_summary(handle, list_configured_queues(handle)[0]),
+        ]
     if change is without_topics_file:
         acts += [lambda: lost.query("orders"), lambda: lost.peek("other")]
     for act in acts:
@@ -89,18 +95,18 @@ def test_whoever_asks_for_the_end_of_the_journal_is_told(lost: QueueLab, change:
         assert caught.value.exit_status == DamageError.exit_status, caught.value
         assert caught.value.code in ("SOW-JRN-010", "SOW-JRN-013")
     assert path.read_bytes() == before
-    run = check(handle)
+    run = check_instance(handle)
     assert {one.id for one in run if one.level is Level.ERROR} & {"SOW-JRN-010", "SOW-JRN-013"}
     assert run.status == DamageError.exit_status
 
 
 def test_a_repair_keeps_the_txids_and_the_state(lost: QueueLab) -> None:
-    (gap,) = repair(lost.open()).gaps
+    (gap,) = repair_journal(lost.open()).gaps
     assert (gap.first_txid, gap.last_txid) == (4, 5)
     assert lost.pending() == [3]
     assert lost.publish("orders", '{"id":9}').first_txid == 6
     assert lost.pending() == [3, 9]
-    assert check(lost.open()).status == 0
+    assert check_instance(lost.open()).status == 0
 
 
 def test_the_journal_put_back_ends_it(tmp_path: Path, lost: QueueLab) -> None:
@@ -127,9 +133,9 @@ def test_a_journal_that_was_given_up(lost: QueueLab) -> None:
         path.unlink()
     assert lost.put(7) is None
     with open_log(lost.open()) as log:
-        assert (log.first_txid, log.last_txid()) == (6, 6)
+        assert (log.first_txid, log.read_last_txid()) == (6, 6)
     assert lost.pending() == [7]
-    assert check(lost.open()).status == 0
+    assert check_instance(lost.open()).status == 0
 
 
 def test_a_state_that_was_removed(lost: QueueLab) -> None:
@@ -148,8 +154,8 @@ def test_a_state_that_was_written_before_the_machine_was_started_anew(lost: Queu
 
 
 def test_a_state_of_another_lineage(lost: QueueLab) -> None:
-    file = QueueFile(lost.state_file(), lost.open().seam, boot=boot_of(), lock_wait=0)
-    with closing(file), file.change() as rows:
+    file = QueueFile(lost.state_file(), lost.open().seam, boot=read_boot_id(), lock_wait=0)
+    with closing(file), file.begin_change() as rows:
         rows.state.lineage = b"another lineage."
     lost.put(4)
     assert lost.pending() == [1, 2, 3, 4]
@@ -167,12 +173,12 @@ def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
     lab.forget("orders")
     topics_of(lab).write_bytes(known)
     os.truncate(path, size)
-    (finding,) = (one for one in check(lab.open()) if one.id == "SOW-QUE-020")
+    (finding,) = (one for one in check_instance(lab.open()) if one.id == "SOW-QUE-020")
     assert finding.level is Level.WARNING
     assert "txid 3" in finding.message and "txid 2" in finding.message
     assert lab.publish("orders", '{"id":33}').first_txid == 3
     assert lab.pending() == [1, 2, 33]
-    assert [one for one in check(lab.open()) if one.level > Level.INFO] == []
+    assert [one for one in check_instance(lab.open()) if one.level > Level.INFO] == []
 
 
 def test_nobody_waits_for_the_lock_that_it_holds_itself(tmp_path: Path) -> None:
@@ -180,7 +186,7 @@ def test_nobody_waits_for_the_lock_that_it_holds_itself(tmp_path: Path) -> None:
     more, which without a topics file asks all states.
     """
     plain = QueueLab(tmp_path / "plain", lab_xml())
-    point = f"<RecoveryPoint>{plain.open().publisher}|2|</RecoveryPoint>"
+    point = f"<RecoveryPoint>{plain.open().publisher_id}|2|</RecoveryPoint>"
     lab = QueueLab(tmp_path / "point", lab_xml(queue_xml(point)))
     lab.put(1, 2, 3)
     assert lab.pending() == [3]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.queues.figures import oldest_needed
-from sowctl.engine.queues.queue import handle_of
+from sowctl.engine.queues.queue import build_handle
+from sowctl.engine.queues.reports import find_oldest_needed_txid
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import LockedError
 from tests.engine.queues.conftest import MakeQueueLab
@@ -15,14 +15,14 @@ from tests.support.queues import QueueLab, ids, lab_xml, queue_xml
 
 def needed(lab: QueueLab, name: str = "work") -> int | None:
     with lab.queue(name) as queue:
-        return oldest_needed(queue)
+        return find_oldest_needed_txid(queue)
 
 
 def prune(lab: QueueLab) -> list[int]:
     """Remove the files that the queue does not need, as it says; the ids of what is left of the journal's messages."""
     limit = needed(lab)
     with open_log(lab.open()) as log:
-        infos = log.files()
+        infos = log.list_files()
     for info, path in zip(infos[:-1], lab.journals()[:-1], strict=True):
         if info.last_txid is None or (limit is not None and info.last_txid >= limit):
             break
@@ -30,7 +30,7 @@ def prune(lab: QueueLab) -> list[int]:
     for path in lab.directory.rglob("*.topics"):
         path.unlink()
     with open_log(lab.open()) as log:
-        return [txid for block in log.blocks() for txid in range(block.first_txid, block.last_txid + 1)]
+        return [txid for block in log.iter_blocks() for txid in range(block.first_txid, block.last_txid + 1)]
 
 
 def long(queues: MakeQueueLab, *parts: str, count: int = 60) -> QueueLab:
@@ -117,16 +117,16 @@ def test_a_queue_that_cannot_be_asked_is_an_error(queues: MakeQueueLab) -> None:
 
         def act(turn: object) -> None:
             with pytest.raises(LockedError):
-                oldest_needed(other)
+                find_oldest_needed_txid(other)
 
-        queue.turns.make(act)
+        queue.turns.run_change(act)
 
 
 @pytest.mark.parametrize("point", ["epoch", "now", "creation", "2026-01-05T08:00:00Z", "BOOKMARK"])
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_is_needed_survives_the_removal_of_the_rest(queues: MakeQueueLab, point: str, lost: bool) -> None:
     if point == "BOOKMARK":
-        owner = queues().open().publisher
+        owner = queues().open().publisher_id
         point = f"{owner}|1|"
     lab = queues(f"<RecoveryPoint>{point}</RecoveryPoint>", "<MaxCancels>1</MaxCancels>")
     lab.journal_size = 2000
@@ -184,4 +184,4 @@ def test_a_message_that_was_removed_all_the_same_is_gone(queues: MakeQueueLab) -
     left = ids(lab.lease(60))
     assert 0 < len(left) < 60
     with lab.queue() as queue:
-        assert {handle_of(one).name[1] for one in queue.peek()} == {one.txid for one in lab.peek()}
+        assert {build_handle(one).name[1] for one in queue.peek()} == {one.txid for one in lab.peek()}

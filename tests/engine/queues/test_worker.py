@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.queues import worker as worker_module
-from sowctl.engine.queues.figures import info_of
-from sowctl.engine.queues.queue import OpenQueue, handle_of
+from sowctl.engine.queues.queue import OpenQueue, build_handle
+from sowctl.engine.queues.reports import build_queue_info
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
 from sowctl.errors import InputError, LockedError, MissingError, StorageError
 from sowctl.values.times import system_clock
@@ -57,7 +57,7 @@ def test_another_status_cancels_with_a_back_off_that_doubles(queues: MakeQueueLa
     lab.put(1)
     with lab.queue() as queue:
         worker = Worker(queue, WorkOptions(("false",), "w", backoff=10.0))
-        assert [worker._backoff(cancels) for cancels in (0, 1, 2, 9)] == [10, 20, 40, 300]
+        assert [worker._compute_backoff(cancels) for cancels in (0, 1, 2, 9)] == [10, 20, 40, 300]
     report = work(lab, "sh", "-c", f"{APPEND}; exit 3")
     assert (report.cancelled, report.dead) == (2, 1)
     assert len(lines(lab)) == 3
@@ -187,18 +187,18 @@ def test_a_worker_wakes_when_a_back_off_is_over(queues: MakeQueueLab) -> None:
     lab.put(1)
     with lab.queue() as queue:
         worker = Worker(queue, WorkOptions(("true",), "w"))
-        number = queue.enter("w", 1, 1)
-        assert worker._pause() is None
-        queue.cancel([handle_of(one, 200_000) for one in queue.lease_to(number, 1)])
-        assert queue.lease_to(number, 1) == []
-        assert worker._pause() == 0.2
+        number = queue.register_worker("w", 1, 1)
+        assert worker._compute_pause() is None
+        queue.cancel([build_handle(one, 200_000) for one in queue.lease_for_worker(number, 1)])
+        assert queue.lease_for_worker(number, 1) == []
+        assert worker._compute_pause() == 0.2
         lab.clock.tick(0.2)
-        assert ids(queue.lease_to(number, 1)) == [1]
-        queue.leave(number)
+        assert ids(queue.lease_for_worker(number, 1)) == [1]
+        queue.unregister_worker(number)
 
 
 def test_what_keeps_a_worker_from_ending_is_said_once(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "IDLE", 0.0)
+    monkeypatch.setattr(worker_module, "IDLE_NOTICE_SECONDS", 0.0)
     lab = live(queues("<LeasePeriod>1500ms</LeasePeriod>"))
     lab.put(1)
     lab.lease(1, "somebody")
@@ -289,7 +289,7 @@ def test_a_signal_while_a_command_starts_stops_it_first(queues: MakeQueueLab) ->
 def test_a_signal_while_messages_are_leased_makes_no_delivery_of_it(queues: MakeQueueLab) -> None:
     lab = live(queues("<LeasePeriod>1h</LeasePeriod>", "<MaxDeliveries>1</MaxDeliveries>"))
     lab.put(1)
-    assert stopped_by_itself(lab, OpenQueue, "lease_to") == [("ready", 0)]
+    assert stopped_by_itself(lab, OpenQueue, "lease_for_worker") == [("ready", 0)]
 
 
 def test_what_a_killed_worker_has_returns_when_its_command_has_ended(queues: MakeQueueLab) -> None:
@@ -325,7 +325,7 @@ def test_a_worker_stopped_past_its_lease_loses_it(queues: MakeQueueLab) -> None:
         time.sleep(0.5)
         with lab.queue() as queue:
             assert [one.holder for one in queue.peek()] == ["successor"], "not finished by the stalled one"
-            assert info_of(queue).acknowledged == 0
+            assert build_queue_info(queue).acknowledged == 0
         child.signal(signal.SIGTERM)
         child.wait_for(b"stopped")
     assert successor.deliveries == 2
@@ -377,7 +377,7 @@ def test_the_next_worker_removes_the_message_file_of_a_killed_one(queues: MakeQu
         else:
             time.sleep(0.6)
         with lab.queue() as queue:
-            queue.leave(queue.enter("next", 1, 1))
+            queue.unregister_worker(queue.register_worker("next", 1, 1))
         assert len(message_files(lab)) == 1, "its command has yet to read it"
         let_go.touch()
         while not (lab.directory / "out.seen").exists():
@@ -394,17 +394,20 @@ def test_a_worker_outlives_the_loss_of_the_state(queues: MakeQueueLab) -> None:
     lab = queues()
     lab.put(1, 2, 3)
     with lab.queue() as queue:
-        number = queue.enter("old", 1, 1)
-        (first,) = queue.lease_to(number, 1)
+        number = queue.register_worker("old", 1, 1)
+        (first,) = queue.lease_for_worker(number, 1)
         lab.state_file().unlink()
         with lab.queue() as other:
-            successor = other.enter("new", 1, 1)
+            successor = other.register_worker("new", 1, 1)
             assert successor != number
-            (again,) = other.lease_to(successor, 1)
+            (again,) = other.lease_for_worker(successor, 1)
             assert again.payload == first.payload
-            assert queue.acknowledge([handle_of(first)]) == ["stale"], "its lease went with the state"
-            assert ids(queue.lease_to(number, 1)) == [2]
-            assert sorted((one.name, one.in_flight) for one in info_of(queue).holders) == [("new", 1), ("old", 1)]
-            other.leave(successor)
-        queue.leave(number)
+            assert queue.acknowledge([build_handle(first)]) == ["stale"], "its lease went with the state"
+            assert ids(queue.lease_for_worker(number, 1)) == [2]
+            assert sorted((one.name, one.in_flight) for one in build_queue_info(queue).holders) == [
+                ("new", 1),
+                ("old", 1),
+            ]
+            other.unregister_worker(successor)
+        queue.unregister_worker(number)
     assert lab.states() == [(1, "ready"), (2, "ready"), (3, "ready")]

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.search import figures
-from sowctl.engine.topics.targets import resolve
+from sowctl.engine.topics.targets import resolve_targets
 from sowctl.errors import UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
-from sowctl.store.raw import lined as lines
-from sowctl.store.read import LinedBatch
+from sowctl.store.raw import line_pages as lines
+from sowctl.store.read import LineBatch
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -134,9 +134,9 @@ def test_what_does_not_go_together(lab: Lab) -> None:
         lab.query("t", **asked, select="-/,+/id")
     with pytest.raises(UsageError, match="single topic"):
         from sowctl.engine.options import QueryOptions
-        from sowctl.engine.verbs.query import query
+        from sowctl.engine.verbs.query import start_query
 
-        query(instance, resolve(instance, "t") * 2, QueryOptions(**asked))  # type: ignore[arg-type]
+        start_query(instance, resolve_targets(instance, "t") * 2, QueryOptions(**asked))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="exceeds the maximum"):
         lab.query("t", projection="/id AS /" + "x" * 70_000, grouping="/id")
     with pytest.raises(ExpressionError):
@@ -177,21 +177,21 @@ def test_like_a_dictionary(
 def test_groups_of_a_scan_are_made_of_lines_of_the_file(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """All records as lines, a part of them left to LMDB: the groups, the counts and the error are those of rows."""
     shown: list[tuple[int, int]] = []
-    lined = Snapshot.lined
+    lined = Snapshot.scan_lines
 
-    def counted(snapshot: Snapshot, batch: int = 1000) -> Iterator[LinedBatch]:
+    def counted(snapshot: Snapshot, batch: int = 1000) -> Iterator[LineBatch]:
         for one, pairs in lined(snapshot, batch) or ():
             shown.append((len(pairs[0]), 0 if one is None else len(one.messages)))
             yield one, pairs
 
-    monkeypatch.setattr(Snapshot, "lined", counted)
+    monkeypatch.setattr(Snapshot, "scan_lines", counted)
     monkeypatch.setattr(lines, "PAGE_BATCH_BYTES", 30_000)
     lab.publish("t", *(message(id=number, g=f"g{number % 3}", v=number / 4 or 1) for number in range(2000)))
     lab.publish("t", message(id=777, g="g0", v=5, more="x" * 9000))
     asked = {"projection": "/g, SUM(/v) AS /s, MAX(/id) AS /most", "grouping": "/g", "index_from": None}
     found = []
     for arrays in (1 << 60, 0):
-        monkeypatch.setattr(figures, "LASTING_ARRAYS", arrays)
+        monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
         result = lab.open().topic("t").query(**asked)  # type: ignore[arg-type]
         found.append([(record.key, record.txid, record.payload) for record in result.records()])
         numbers = result.statistics[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.search.keylookup import named_keys
-from sowctl.engine.sources.current import open_current
-from sowctl.expressions.syntax.parse import parse_filter
-from sowctl.identity.keys import key_bytes
+from sowctl.engine.search.keylookup import find_filter_keys
+from sowctl.engine.sources.current import open_current_source
+from sowctl.expressions.syntax.parser import parse_filter
+from sowctl.identity.keys import encode_sow_key
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 TOPICS = (topic_xml("one"), topic_xml("two", "<Key>/part</Key>"), topic_xml("own", key=None))
@@ -33,12 +33,12 @@ def _named(lab: Lab, topic: str, text: str, *, bare: bool = False) -> list[int] 
     """The values of /v of the records whose keys a filter names; None where it leaves keys open."""
     instance = lab.open()
     config = instance.topic(topic).config
-    with open_current(instance, config.whole) as source:
-        keys = named_keys(parse_filter(text), source.definition, None if bare else config)
+    with open_current_source(instance, config.whole_topic) as source:
+        keys = find_filter_keys(parse_filter(text), source.definition, None if bare else config)
     if keys is None:
         return None
     assert keys == sorted(set(keys))
-    values = {key_bytes(record.sow_key): record.payload for record in lab.records(topic)}
+    values = {encode_sow_key(record.sow_key): record.payload for record in lab.records(topic)}
     found = [values[key] for key in keys if key in values]
     return sorted(int(payload.rpartition(b":")[2][:-1]) for payload in found)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.search.keytext import keys_meant
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.get import get
-from sowctl.engine.verbs.history import versions
+from sowctl.engine.search.keytext import resolve_key_texts
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.get import get_records
+from sowctl.engine.verbs.history import read_key_versions
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -48,25 +48,25 @@ def _expected(lab: Lab, topic: str, text: str, *, fields: bool) -> str | None:
 def test_every_verb_takes_the_text_of_a_key_alike(lab: Lab, topic: str) -> None:
     numbers = [str(record.sow_key) for record in lab.records(topic)]
     texts = [*numbers, "7", "12", "0", "a b", "7,x", "a b,x", "7,y", "k7", "kab", "no", "99", f"{1 << 64}"]
-    target = resolve(lab.open(), topic)[0]
+    target = resolve_targets(lab.open(), topic)[0]
     for fields in (False, True):
         for text in texts:
             expected = _expected(lab, topic, text, fields=fields)
             if fields and topic == "two" and text.count(",") != 1:
                 with pytest.raises(UsageError, match="the key has 2 fields") as caught:
-                    get(lab.open(), target, [text], fields=True)
+                    get_records(lab.open(), target, [text], fields=True)
                 assert caught.value.code == "SOW-QRY-002"
                 continue
             if fields and topic == "own":
                 with pytest.raises(UsageError) as caught:
-                    get(lab.open(), target, [text], fields=True)
+                    get_records(lab.open(), target, [text], fields=True)
                 assert caught.value.code == "SOW-QRY-005"
                 continue
             found = [record.payload.decode() for record in lab.open().topic(topic).get(text, fields=fields)]
             assert found == [expected] * (expected is not None), text
             for journal in (False, True):
                 try:
-                    batch, missing = versions(lab.open(), target, [text], fields=fields, journal=journal)
+                    batch, missing = read_key_versions(lab.open(), target, [text], fields=fields, journal=journal)
                 except UsageError as error:
                     assert (error.code, expected) == ("SOW-QRY-001", None)
                     continue
@@ -75,8 +75,8 @@ def test_every_verb_takes_the_text_of_a_key_alike(lab: Lab, topic: str) -> None:
 
 
 def test_records_come_in_the_order_of_the_texts_and_one_bad_text_spoils_no_other(lab: Lab) -> None:
-    target = resolve(lab.open(), "two")[0]
-    batch, missing = get(lab.open(), target, ["12,x", "no such key", "7,x", "1,2,3", "12,x"])
+    target = resolve_targets(lab.open(), "two")[0]
+    batch, missing = get_records(lab.open(), target, ["12,x", "no such key", "7,x", "1,2,3", "12,x"])
     assert [record.payload.decode()[:10] for record in batch.records] == ['{"id":"12"', '{"id":"7",', '{"id":"12"']
     assert missing == ["no such key", "1,2,3"]
 
@@ -106,7 +106,7 @@ def test_a_sow_key_is_written_in_ascii_digits_with_any_zeros_before_it(lab: Lab)
 
 def test_a_bare_file_is_asked_for_key_fields_too(lab: Lab) -> None:
     target = Target(path=lab.store("two"))
-    batch, missing = get(Instance(), target, ["a b,x", "a b"])
+    batch, missing = get_records(Instance(), target, ["a b,x", "a b"])
     assert ([record.payload.decode() for record in batch.records], missing) == ([message(id="a b", part="x")], ["a b"])
 
 
@@ -114,10 +114,10 @@ def test_without_the_name_of_a_logical_topic_only_sow_keys_are_meant(make_lab) -
     lab = make_lab(config_xml(topic_xml("all", "<Pattern>^/[a-z]</Pattern>"), ("all",)))
     lab.publish("/a", message(id=1))
     instance = lab.open()
-    (target,) = resolve(instance, "all")
-    assert keys_meant(["1", "x"], target, None, fields=False) == [[(1).to_bytes(8, "big")], []]
+    (target,) = resolve_targets(instance, "all")
+    assert resolve_key_texts(["1", "x"], target, None, fields=False) == [[(1).to_bytes(8, "big")], []]
     with pytest.raises(UsageError) as caught:
-        keys_meant(["1"], target, None, fields=True)
+        resolve_key_texts(["1"], target, None, fields=True)
     assert caught.value.code == "SOW-ENG-032"
-    (named,) = resolve(instance, "/a")
-    assert len(keys_meant(["1"], named, None, fields=False)[0]) == 2
+    (named,) = resolve_targets(instance, "/a")
+    assert len(resolve_key_texts(["1"], named, None, fields=False)[0]) == 2

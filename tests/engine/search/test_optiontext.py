@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search.optiontext import Told, parse_option_text, with_option_text
+from sowctl.engine.search.optiontext import ParsedOptions, apply_option_text, parse_option_text
 from sowctl.errors import UsageError
 
 
@@ -18,7 +18,7 @@ def test_everything_at_once() -> None:
         "projection": "SUM(/q[0]) AS /s,CONCAT(/a,',]') AS /t",
         "batch_size": "5",
     }
-    options = with_option_text(QueryOptions(filter="/x = 1"), text).options
+    options = apply_option_text(QueryOptions(filter="/x = 1"), text).options
     assert options == QueryOptions(
         filter="/x = 1",
         top_n=10,
@@ -30,18 +30,18 @@ def test_everything_at_once() -> None:
 
 
 def test_select_and_order() -> None:
-    options = with_option_text(QueryOptions(), "select=[-/,+/id],orderby=/a DESC").options
+    options = apply_option_text(QueryOptions(), "select=[-/,+/id],orderby=/a DESC").options
     assert (options.select, options.order_by) == ("-/,+/id", "/a DESC")
-    assert with_option_text(QueryOptions(), "") == Told(QueryOptions())
+    assert apply_option_text(QueryOptions(), "") == ParsedOptions(QueryOptions())
 
 
 def test_options_of_a_connection_are_known() -> None:
-    told = with_option_text(QueryOptions(), "timestamp,no_sowkey=TRUE,send_keys=false,top_n=2")
+    told = apply_option_text(QueryOptions(), "timestamp,no_sowkey=TRUE,send_keys=false,top_n=2")
     assert told.options == QueryOptions(top_n=2)
     assert [note.split()[3] for note in told.notes] == ["timestamp", "no_sowkey"]
     assert (told.bookmark, told.literal) == (None, False)
-    told = with_option_text(QueryOptions(), "bookmark=0|1|,non_regex_topic")
-    assert told == Told(QueryOptions(), "0|1|", True)
+    told = apply_option_text(QueryOptions(), "bookmark=0|1|,non_regex_topic")
+    assert told == ParsedOptions(QueryOptions(), "0|1|", True)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_options_of_a_connection_are_known() -> None:
 )
 def test_what_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        with_option_text(QueryOptions(), text)
+        apply_option_text(QueryOptions(), text)
     assert caught.value.code == "SOW-QRY-017"
     assert words in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_not_both_ways() -> None:
     with pytest.raises(UsageError, match="top_n is given"):
-        with_option_text(QueryOptions(top_n=3), "top_n=4")
+        apply_option_text(QueryOptions(top_n=3), "top_n=4")

@@ -12,13 +12,20 @@ from pcre2 import _cy
 from sowctl.engine.search import figures
 from sowctl.engine.search import prefilter as traces_module
 from sowctl.engine.search.matcher import Matcher
-from sowctl.engine.search.prefilter import Trace, Traces, needed_piece, numbers, traces_of, words
-from sowctl.expressions.compile import compile_filter
+from sowctl.engine.search.prefilter import (
+    LiteralPattern,
+    LiteralPatterns,
+    build_number_pattern,
+    build_text_pattern,
+    find_needed_piece,
+    list_literal_patterns,
+)
+from sowctl.expressions.compiler import compile_filter
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Like
-from sowctl.expressions.syntax.parse import parse_filter
-from sowctl.expressions.syntax.patterns import Regex
+from sowctl.expressions.syntax.parser import parse_filter
+from sowctl.expressions.syntax.patterns import RegexPattern
 from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
 from sowctl.store.integrity import Marks
@@ -106,7 +113,7 @@ def test_expired_records_do_not_push_others_out_of_their_places(lab: Lab) -> Non
     ],
 )
 def test_traces_of(text: str, expected: list[str]) -> None:
-    found = [(b"|".join(one.texts).decode(), one) for one in traces_of(compile_filter(text).conjuncts)]
+    found = [(b"|".join(one.texts).decode(), one) for one in list_literal_patterns(compile_filter(text).conjuncts)]
     assert [name + ":" * (b"*+:" in one.spelled) for name, one in found] == expected
 
 
@@ -133,7 +140,7 @@ def test_traces_of(text: str, expected: list[str]) -> None:
 def test_needed_piece(pattern: str, piece: bytes | None) -> None:
     node = parse_filter(f"/a LIKE {pattern}")
     assert isinstance(node, Like)
-    assert needed_piece(node.pattern) == piece
+    assert find_needed_piece(node.pattern) == piece
 
 
 def spelled(word: str, ways: list[int]) -> str:
@@ -145,7 +152,7 @@ def spelled(word: str, ways: list[int]) -> str:
 def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes], list[bytes]]:
     keys = [number.to_bytes(8, "big") for number in range(len(payloads))]
     count = range(len(payloads))
-    return keys, codec.encode_plain(keys, [check] * len(payloads), count, count, count, payloads)
+    return keys, codec.encode_plain_records(keys, [check] * len(payloads), count, count, count, payloads)
 
 
 @given(
@@ -160,13 +167,13 @@ def stored(payloads: list[bytes], check: bytes = bytes(8)) -> tuple[list[bytes],
 @pytest.mark.parametrize("several", [False, True])
 def test_no_spelling_of_a_word_is_missed(several: bool, word: str, batches: list[list[tuple[str, list[int]]]]) -> None:
     marks = Marks(SECRET)
-    traces = Traces([words([b"q.", word.encode()] if several else [word.encode()])], marks)
+    traces = LiteralPatterns([build_text_pattern([b"q.", word.encode()] if several else [word.encode()])], marks)
     for batch in batches:
         texts = [other or spelled(word, ways[:3]) for other, ways in batch]
         keys, values = stored([f'{{"s":"{text}"}}'.encode() for text in texts])
         expected = {place for place, text in enumerate(texts) if json.loads(f'"{text}"') == word}
-        for run in (integrity.sound_run(keys, values, marks=marks), None):
-            found = traces.shown(values, run)
+        for run in (integrity.build_sound_run(keys, values, marks=marks), None):
+            found = traces.find_candidates(values, run)
             assert expected <= set(found)
             assert list(found) == sorted(set(found))
             assert all("\\" in texts[place] or place in expected for place in found)
@@ -215,114 +222,117 @@ def test_looking_first_finds_what_decoding_finds(messages: list[bytes], text: st
 
     keys, values = stored(messages)
     looking = matcher(seen=True)
-    marks = looking.marks(LOOKING)
-    expected = list(matcher(seen=False).places(keys, values))
-    assert list(looking.places(keys, values)) == expected
-    assert not expected or looking.possible_in(memoryview(b"".join(messages)), len(messages))
+    marks = looking.build_marks(LOOKING)
+    expected = list(matcher(seen=False).find_matches(keys, values))
+    assert list(looking.find_matches(keys, values)) == expected
+    assert not expected or looking.can_match_run(memoryview(b"".join(messages)), len(messages))
     if marks is not None:
-        assert set(expected) <= set(looking.possible(values, integrity.sound_run(keys, values, marks=marks)))
+        assert set(expected) <= set(looking.find_possible(values, integrity.build_sound_run(keys, values, marks=marks)))
 
 
 def run_of(keys: list[bytes], values: list[bytes], marks: Marks) -> bytes:
-    run = integrity.sound_run(keys, values, marks=marks)
+    run = integrity.build_sound_run(keys, values, marks=marks)
     assert run is not None
     return run
 
 
 def test_escapes_that_cannot_spell_a_word_are_passed_over() -> None:
-    traces = Traces([words([b"x"])], Marks(SECRET))
+    traces = LiteralPatterns([build_text_pattern([b"x"])], Marks(SECRET))
     keys, values = stored([rb'{"s":"\u00e4\u20ac\n\/\\\"\u0019"}'] * 90 + [rb'{"s":"x"}', rb'{"s":"\u0078"}'])
-    assert traces.shown(values[:91], run_of(keys[:91], values[:91], traces.marks)) == [90]
-    assert traces.shown(values) == [90, 91]
+    assert traces.find_candidates(values[:91], run_of(keys[:91], values[:91], traces.marks)) == [90]
+    assert traces.find_candidates(values) == [90, 91]
 
 
 def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
     matcher = Matcher("/s = 'EMEA'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
     payloads = [b'{"s":"EMEA"}', b'{"s":"APAC"}', b'{"t":"EMEA"}', b'{"s":"\\u0045MEA"}', b'{"s":1}'] + [b"{}"] * 20
     keys, values = stored(payloads, b'"EMEA"\\u')
-    marks = matcher.marks(LOOKING)
+    marks = matcher.build_marks(LOOKING)
     assert marks is not None
-    assert list(matcher.places(keys, values)) == [0, 3]
-    assert list(matcher.possible(values, run_of(keys, values, marks))) == list(range(len(keys)))
+    assert list(matcher.find_matches(keys, values)) == [0, 3]
+    assert list(matcher.find_possible(values, run_of(keys, values, marks))) == list(range(len(keys)))
 
 
 def test_looking_ends_where_it_spares_nothing() -> None:
-    traces = Traces([words([b"x"]), numbers(b"n", b"9")], Marks(SECRET))
+    traces = LiteralPatterns([build_text_pattern([b"x"]), build_number_pattern(b"n", b"9")], Marks(SECRET))
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
-    for _ in range(figures.ENOUGH // 10):
-        assert traces.shown(values, run_of(keys, values, traces.marks)) == []
+    for _ in range(figures.PREFILTER_TRIAL_RECORDS // 10):
+        assert traces.find_candidates(values, run_of(keys, values, traces.marks)) == []
     with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])[1]
-    assert list(traces.shown(with_x)) == list(range(10)), "nearly all records have the word"
-    assert traces.pays
-    for _ in range(figures.ENOUGH):
-        traces.shown(with_x)
-    assert not traces.pays
-    assert list(traces.shown(values)) == list(range(10))
+    assert list(traces.find_candidates(with_x)) == list(range(10)), "nearly all records have the word"
+    assert traces.is_worthwhile
+    for _ in range(figures.PREFILTER_TRIAL_RECORDS):
+        traces.find_candidates(with_x)
+    assert not traces.is_worthwhile
+    assert list(traces.find_candidates(values)) == list(range(10))
 
 
 def test_a_block_in_which_nothing_shows_is_passed_over_as_a_whole() -> None:
-    traces = Traces([words([b"x"]), numbers(b"n", b"9")], Marks(SECRET))
+    traces = LiteralPatterns([build_text_pattern([b"x"]), build_number_pattern(b"n", b"9")], Marks(SECRET))
     for run, shown in (
         (b'{"s":"x","n":1}{"s":"y","n":8}', False),
         (b'{"s":"x","n":1}{"s":"y","n":9}', True),
         (b'{"s":"y","n":9}', False),
         (b'{"s":"\\u0078","\\u006e":9}', True),
     ):
-        assert traces.stand_in(memoryview(run)) is shown
-    for _ in range(figures.RUNS):
-        assert traces.stand_in(memoryview(b'{"s":"x","n":9}'))
-    assert traces.stand_in(memoryview(b"{}")), "too many blocks had them: it is no longer asked"
+        assert traces.can_match_run(memoryview(run)) is shown
+    for _ in range(figures.PREFILTER_TRIAL_BLOCKS):
+        assert traces.can_match_run(memoryview(b'{"s":"x","n":9}'))
+    assert traces.can_match_run(memoryview(b"{}")), "too many blocks had them: it is no longer asked"
 
 
 def test_nothing_is_marked_where_looking_has_ended() -> None:
     matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-    keys, values = stored([b'{"s":"x"}'] * figures.ENOUGH)
-    assert matcher.marks(LOOKING) is not None
-    assert len(matcher.places(keys, values)) == figures.ENOUGH
-    assert matcher.marks(LOOKING) is None
-    assert matcher.possible(values, None) == range(figures.ENOUGH)
+    keys, values = stored([b'{"s":"x"}'] * figures.PREFILTER_TRIAL_RECORDS)
+    assert matcher.build_marks(LOOKING) is not None
+    assert len(matcher.find_matches(keys, values)) == figures.PREFILTER_TRIAL_RECORDS
+    assert matcher.build_marks(LOOKING) is None
+    assert matcher.find_possible(values, None) == range(figures.PREFILTER_TRIAL_RECORDS)
 
 
 def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    traces = Traces([words([b"x"]), words([b"y", b"z"])], Marks(SECRET))
+    traces = LiteralPatterns([build_text_pattern([b"x"]), build_text_pattern([b"y", b"z"])], Marks(SECRET))
     _, values = stored([b'{"s":"x"}'] * 60 + [b'{"s":"x","t":"y"}'] * 10 + [b'{"t":"z"}'] * 10 + [b"{}"] * 20)
     looked: list[int] = []
-    original = Marks.joined
-    monkeypatch.setattr(Marks, "joined", lambda self, some: looked.append(len(some)) or original(self, some))
-    for _ in range(2 * figures.ENOUGH // len(values)):
-        assert traces.shown(values) == list(range(60, 70))
+    original = Marks.join_values
+    monkeypatch.setattr(Marks, "join_values", lambda self, some: looked.append(len(some)) or original(self, some))
+    for _ in range(2 * figures.PREFILTER_TRIAL_RECORDS // len(values)):
+        assert traces.find_candidates(values) == list(range(60, 70))
     assert looked[:2] == [100, 100], "first for the word, in all"
     assert looked[-2:] == [100, 20], "then for the scarce ones, and for the word where those are"
 
 
-@pytest.mark.parametrize("second", [words([b"y"]), words([b"z", b"y"]), words([b'"y', b"z"], whole=False)])
-def test_scarce_words_are_found_again(second: Trace) -> None:
-    traces = Traces([words([b"x"]), second], Marks(SECRET))
+@pytest.mark.parametrize(
+    "second",
+    [build_text_pattern([b"y"]), build_text_pattern([b"z", b"y"]), build_text_pattern([b'"y', b"z"], whole=False)],
+)
+def test_scarce_words_are_found_again(second: LiteralPattern) -> None:
+    traces = LiteralPatterns([build_text_pattern([b"x"]), second], Marks(SECRET))
     keys, values = stored([b"{}"] * 9 + [b'{"s":"x","t":"y"}', b'{"s":"x"}'])
     for _ in range(2):
-        assert not traces.shown(values[:9], run_of(keys[:9], values[:9], traces.marks))
-    assert traces.shown(values, run_of(keys, values, traces.marks)) == [9]
+        assert not traces.find_candidates(values[:9], run_of(keys[:9], values[:9], traces.marks))
+    assert traces.find_candidates(values, run_of(keys, values, traces.marks)) == [9]
 
 
 def test_values_that_are_too_large_together_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces_module, "JOINED_BYTES", 400)
-    traces = Traces([words([b"x"])], Marks(SECRET))
+    monkeypatch.setattr(traces_module, "MAX_RUN_BYTES", 400)
+    traces = LiteralPatterns([build_text_pattern([b"x"])], Marks(SECRET))
     _, values = stored([b'{"s":"x"}', b"{}", b'{"s":"%b"}' % (b"y" * 500), b"{}", b'{"s":"x"}', b"{}", b"{}"])
-    assert traces.shown(values) == [0, 2, 4]
-    assert not traces.shown([])
+    assert traces.find_candidates(values) == [0, 2, 4]
+    assert not traces.find_candidates([])
 
 
 def test_a_search_beyond_the_limits_of_the_engine_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    traces = Traces([words([b"x"])], Marks(SECRET))
+    traces = LiteralPatterns([build_text_pattern([b"x"])], Marks(SECRET))
     _, values = stored([b"{}"] * 3)
 
     def runaway(*_: object) -> bytes:
         raise MatchLimitExceededError(b"x")
 
-    monkeypatch.setattr(Regex, "captured", runaway)
-    monkeypatch.setattr(Regex, "found", runaway)
-    assert traces.shown(values) == range(3)
-    assert traces.stand_in(memoryview(b"{}"))
+    monkeypatch.setattr(RegexPattern, "extract_groups", runaway)
+    monkeypatch.setattr(RegexPattern, "is_found", runaway)
+    assert traces.find_candidates(values) == range(3)
+    assert traces.can_match_run(memoryview(b"{}"))
 
 
 def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,24 +342,24 @@ def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(_cy, "jit_compile", refuse)
         matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-        assert matcher.marks(LOOKING) is None
+        assert matcher.build_marks(LOOKING) is None
     keys, values = stored([b'{"s":"y"}', b'{"s":"x"}'])
-    assert matcher.possible(values, None) == range(2)
-    assert list(matcher.places(keys, values)) == [1]
+    assert matcher.find_possible(values, None) == range(2)
+    assert list(matcher.find_matches(keys, values)) == [1]
     matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-    assert matcher.marks(LOOKING) is not None
+    assert matcher.build_marks(LOOKING) is not None
 
 
 def test_few_records_are_decoded_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "LOOKING", LOOKING)
+    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", LOOKING)
     keys, values = stored([b'{"s":"y"}'] * 9 + [b'{"s":"x"}'])
     for text, seen in (("/s = 'x'", True), ("/s = 'x'", False), ("/s <> 'x'", True)):
         matcher = Matcher(text, JsonType(), "t", Environment(now=lambda: 0), seen=seen)
-        assert matcher.marks(LOOKING - 11) is None
-        assert matcher.possible(values, None) == range(10)
-        assert list(matcher.possible(values, None)) == ([9] if seen and "<>" not in text else list(range(10)))
-        assert (matcher.marks(1) is not None) is (seen and "<>" not in text)
-        assert list(matcher.places(keys, values)) == ([9] if "<>" not in text else list(range(9)))
+        assert matcher.build_marks(LOOKING - 11) is None
+        assert matcher.find_possible(values, None) == range(10)
+        assert list(matcher.find_possible(values, None)) == ([9] if seen and "<>" not in text else list(range(10)))
+        assert (matcher.build_marks(1) is not None) is (seen and "<>" not in text)
+        assert list(matcher.find_matches(keys, values)) == ([9] if "<>" not in text else list(range(9)))
 
 
 def test_a_word_that_is_too_long_for_a_pattern_is_not_looked_for(lab: Lab) -> None:

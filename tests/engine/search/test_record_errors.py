@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from sowctl.engine.search import figures
-from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search
-from sowctl.engine.views import computing
+from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
+from sowctl.engine.views import computation
 from sowctl.errors import SowError
 from sowctl.messages.json import columns
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
@@ -56,12 +56,12 @@ def test_columns_name_the_record_that_rows_name(
     topic = lab.open().topic("t")
     topic.publish([message(number, bad) for number in range(300)])
     monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
-    monkeypatch.setattr(figures, "INDEXED", 1)
-    monkeypatch.setattr(figures, "ASKED", 1)
+    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
+    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
 
     def grouped(least: int, block: int) -> tuple[str, str, str | None, str]:
         projection = f"/g AS /g, SUM({HOSTILE}) AS /n"
-        with patch.multiple(figures, LASTING_ARRAYS=least, ARRAYS=least, GROUPED=block):
+        with patch.multiple(figures, LASTING_ARRAY_MIN_ROWS=least, ARRAY_MIN_ROWS=least, GROUP_BATCH_RECORDS=block):
             return error_of(lambda: list(topic.query(projection=projection, grouping="/g")))
 
     wanted = grouped(1 << 60, 1 << 20)
@@ -94,7 +94,10 @@ def test_views_name_the_record(
     monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
 
     def shown(least: int, block: int) -> tuple[str, str, str | None, str]:
-        with patch.object(computing, "COLUMNS", least), patch.object(figures, "GROUPED", block):
+        with (
+            patch.object(computation, "MIN_COLUMN_RECORDS", least),
+            patch.object(figures, "GROUP_BATCH_RECORDS", block),
+        ):
             return error_of(lambda: list(instance.topic("v").query(at=lab.clock())))
 
     assert len(list(instance.topic("v").query().records())) == 7
@@ -121,4 +124,4 @@ def test_queues_and_searches_name_the_record(make_lab: Callable[..., Lab]) -> No
     with closing(instance.queue("q")) as opened:
         assert error_of(lambda: list(opened.peek())) == wanted
 
-    assert error_of(lambda: list(search(instance, SearchOptions(filter=f"{HOSTILE} = 1")))) == wanted
+    assert error_of(lambda: list(search_journal(instance, SearchOptions(filter=f"{HOSTILE} = 1")))) == wanted

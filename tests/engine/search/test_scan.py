@@ -14,11 +14,11 @@ import pytest
 
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search import figures, scan
-from sowctl.engine.sources.current import open_current
+from sowctl.engine.sources.current import open_current_source
 from sowctl.engine.sources.source import Pairs, Source, StoredSource
 from sowctl.errors import DamageError, InputError, RefusedError
-from sowctl.identity.keys import key_bytes
-from sowctl.identity.keyspace import bounds, part_of
+from sowctl.identity.keys import encode_sow_key
+from sowctl.identity.keyspace import compute_part_bounds, find_part
 from sowctl.store import integrity
 from sowctl.store.integrity import Marks
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -40,7 +40,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         started.append(child)
         return child
 
-    monkeypatch.setattr(figures, "LARGE", 10)
+    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 10)
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
@@ -61,7 +61,7 @@ def test_two_find_what_one_finds(
     in_two = lab.open().topic("t").query("/v > 3", order_by=order)
     found = [record.payload for record in in_two.records()]
     assert len(forks) == 1
-    monkeypatch.setattr(figures, "LARGE", 1 << 40)
+    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 1 << 40)
     alone = lab.open().topic("t").query("/v > 3", order_by=order)
     assert [record.payload for record in alone.records()] == found
     assert in_two.statistics == alone.statistics
@@ -88,14 +88,14 @@ def test_the_first_of_all_are_among_the_first_of_the_parts(
 ) -> None:
     lab.publish("t", *[message(id=n, v=value(n)) for n in range(COUNT)])
     sent = []
-    original = scan.Second.results
+    original = scan.PartProcess.read_results
 
-    def results(self: scan.Second, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+    def results(self: scan.PartProcess, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
         for keys, values in original(self, source, counts):
             sent.extend(keys)
             yield keys, values
 
-    monkeypatch.setattr(scan.Second, "results", results)
+    monkeypatch.setattr(scan.PartProcess, "read_results", results)
     for order in ("/v", "/none DESC, /v DESC"):
         asked: dict[str, Any] = {"order_by": order, "top_n": 4, "skip_n": 2}
         sent.clear()
@@ -130,23 +130,23 @@ def test_processes_read_the_parts_of_the_key_space(
     fill(lab)
     parts: list[tuple[bytes | None, bytes | None]] = []
     read: list[set[bytes]] = []
-    original = scan.Second.results
+    original = scan.PartProcess.read_results
 
-    def results(self: scan.Second, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
+    def results(self: scan.PartProcess, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
         parts.append((self.start, self.stop))
         read.append(set())
         for keys, values in original(self, source, counts):
             read[-1].update(keys)
             yield keys, values
 
-    monkeypatch.setattr(scan.Second, "results", results)
+    monkeypatch.setattr(scan.PartProcess, "read_results", results)
     found = lab.open().topic("t").query("/v > 3", jobs=jobs)
     numbers = [record.sow_key for record in found.records()]
     assert len(numbers) == sum(n % 7 > 3 for n in range(COUNT)) and numbers == sorted(set(numbers))
     assert found.statistics[0].examined == COUNT
-    assert parts == bounds(jobs)[1:]
-    owners = [[n for n in numbers if part_of(key_bytes(n), jobs) == part] for part in range(1, jobs)]
-    assert read == [set(map(key_bytes, own)) for own in owners]
+    assert parts == compute_part_bounds(jobs)[1:]
+    owners = [[n for n in numbers if find_part(encode_sow_key(n), jobs) == part] for part in range(1, jobs)]
+    assert read == [set(map(encode_sow_key, own)) for own in owners]
 
 
 def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[int]) -> None:
@@ -169,15 +169,17 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
     fill(lab)
     expected = [text for text in lab.query("t") if json.loads(text)["s"] == "red"]
     ends: list[bool] = []
-    original = scan.Second.succeeded
-    monkeypatch.setattr(scan.Second, "succeeded", lambda self, source: ends.append(original(self, source)) or ends[-1])
-    monkeypatch.delattr(Marks, "joined")
+    original = scan.PartProcess.wait_for_success
+    monkeypatch.setattr(
+        scan.PartProcess, "wait_for_success", lambda self, source: ends.append(original(self, source)) or ends[-1]
+    )
+    monkeypatch.delattr(Marks, "join_values")
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True]
-    monkeypatch.setattr(scan.Second, "_work", lambda *_: os._exit(9))
+    monkeypatch.setattr(scan.PartProcess, "_read_part", lambda *_: os._exit(9))
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True, False]
-    monkeypatch.setattr(figures, "LARGE", 1 << 40)
+    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 1 << 40)
     assert lab.query("t", "/s = 'red'") == expected
     assert len(ends) == 2
 
@@ -185,7 +187,7 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
 def test_a_second_process_that_fails_is_not_missed(lab: Lab, forks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     fill(lab)
     expected = lab.query("t", "/v = 1")
-    monkeypatch.setattr(scan.Second, "_work", lambda *_: os._exit(9))
+    monkeypatch.setattr(scan.PartProcess, "_read_part", lambda *_: os._exit(9))
     assert lab.query("t", "/v = 1") == expected
     assert len(forks) == 2
 
@@ -245,9 +247,9 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
         for record in lab.open().topic("t").query("/s = 'red'").records():
             found.append(record.payload)
     assert caught.value.code == "SOW-STO-001"
-    sound = (COUNT - 1) // figures.READ * figures.READ
+    sound = (COUNT - 1) // figures.READ_BATCH_RECORDS * figures.READ_BATCH_RECORDS
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
-    assert 0 < len(found) < figures.DECODED
+    assert 0 < len(found) < figures.DECODE_BATCH_RECORDS
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:
@@ -298,5 +300,5 @@ def test_values_that_are_too_short_are_refused_where_they_matter(lab: Lab, monke
         with pytest.raises(DamageError) as raised:
             list(topic.query(text, index_from=None).records())
         assert raised.value.code == "SOW-STO-001"
-    with open_current(lab.open(), lab.open().topic("t").config) as source, pytest.raises(DamageError):
-        list(source.batches(10))
+    with open_current_source(lab.open(), lab.open().topic("t").config) as source, pytest.raises(DamageError):
+        list(source.read_batches(10))

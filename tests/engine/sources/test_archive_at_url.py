@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sowctl.engine.maintenance.retention.archive import archive_files, archive_to_url
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.upkeep.retention.archiving import archive, archive_to
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.errors import DamageError, MissingError, SowError, StorageError
 from sowctl.journal.archive import manifest
-from sowctl.remote import opening
-from sowctl.remote.place import RemotePath, placed
+from sowctl.remote import remote_files
+from sowctl.remote.place import RemotePath, resolve_place
 from tests.support.faraway import Faraway, far_away
 from tests.support.instances import Lab, message, topic_xml
 
@@ -56,7 +56,7 @@ def publish(lab: Lab, chance: random.Random, steps: int) -> None:
 
 def send(lab: Lab) -> list[Path]:
     """Send what is finished; the files that are both here and there."""
-    list(archive(lab.open()))
+    list(archive_files(lab.open()))
     sent = {one.name for one in (lab.directory.parent / "far" / "lake" / "journal").iterdir()}
     return [path for path in lab.journals() if path.name in sent]
 
@@ -71,7 +71,7 @@ def whole_copy(lab: Lab, directory: Path, kept: Path) -> Lab:
 
 def entries(lab: Lab) -> list[tuple[int, bytes]]:
     with open_log(lab.open()) as log:
-        return [(one.txid, bytes(one.payload)) for block in log.blocks() for one in block.entries()]
+        return [(one.txid, bytes(one.payload)) for block in log.iter_blocks() for one in block.iter_entries()]
 
 
 def seen(lab: Lab, at: int | None, topic: str) -> list[tuple[int, bytes]] | str:
@@ -105,16 +105,17 @@ def test_answers_are_those_of_files_that_are_here(tmp_path: Path, far: Faraway, 
             at = chance.randint(begin - 1, lab.clock.at)
             assert seen(lab, at, topic) == seen(whole, at, topic), (topic, at)
     made_anew = [
-        replay(one.open(), one.open().topics, ReplayOptions(into=str(one.directory / "new"))) for one in (lab, whole)
+        replay_topics(one.open(), one.open().topics, ReplayOptions(into=str(one.directory / "new")))
+        for one in (lab, whole)
     ]
     for here, there in zip(*made_anew, strict=True):
         assert replace(here, path=None, seconds=0) == replace(there, path=None, seconds=0)
-    judged = [replay(one.open(), one.open().topics, ReplayOptions(verify=True)) for one in (lab, whole)]
+    judged = [replay_topics(one.open(), one.open().topics, ReplayOptions(verify=True)) for one in (lab, whole)]
     assert [one.action for one in judged[0]] == [one.action for one in judged[1]]
     assert [one.action == "verified" for one in judged[0]] == [lab.store(topic).exists() for topic in TOPICS]
     facts = [(one.number, one.first_txid, one.last_txid) for one in list_files(lab.open())]
     assert facts == [(one.number, one.first_txid, one.last_txid) for one in list_files(whole.open())]
-    told = [sum(len(batch.records) for batch in dump(one.open(), EntryFilter())) for one in (lab, whole)]
+    told = [sum(len(batch.records) for batch in dump_entries(one.open(), EntryFilter())) for one in (lab, whole)]
     assert told[0] == told[1]
     # and work goes on behind it
     lab.publish("plain", message(id=1, n="more"))
@@ -140,7 +141,7 @@ def test_the_present_needs_no_answer_from_there(tmp_path: Path, far: Faraway) ->
     assert lab.query("plain") == before[0] and far.asked == 0
     # what is there alone is missing, and that is said: never a shorter answer
     lab.forget("plain")
-    for ask in (lambda: lab.query("plain"), lambda: entries(lab), lambda: replay(lab.open(), lab.open().topics)):
+    for ask in (lambda: lab.query("plain"), lambda: entries(lab), lambda: replay_topics(lab.open(), lab.open().topics)):
         with pytest.raises(StorageError) as caught:
             ask()
         assert caught.value.code == "SOW-RMT-005" and caught.value.hint
@@ -170,7 +171,7 @@ def test_files_between_are_missed(tmp_path: Path, far: Faraway) -> None:
     assert f"{number:010d}" in error.message and f"{number + 2:010d}" in error.message
     lab.forget("plain")
     with pytest.raises(DamageError):
-        replay(lab.open(), lab.open().topics)
+        replay_topics(lab.open(), lab.open().topics)
 
 
 def test_an_archive_that_is_not_the_beginning_of_this(tmp_path: Path, far: Faraway) -> None:
@@ -191,15 +192,15 @@ def test_an_archive_that_is_not_the_beginning_of_this(tmp_path: Path, far: Faraw
         shutil.copy(path, far.path / "copy")
     chance = random.Random(9)
     publish(copy, chance, 20)
-    list(archive(copy.open()))
+    list(archive_files(copy.open()))
     publish(lab, chance, 20)
     numbers = [int(path.name.split(".")[1]) for path in lab.journals()]
     for path, number in zip(lab.journals(), numbers, strict=True):
         if number < numbers[-1]:
             path.unlink()
-    mixed = lab.open().with_archive(placed(Path(), far.url("copy")))
+    mixed = lab.open().with_archive(resolve_place(Path(), far.url("copy")))
     with pytest.raises(DamageError) as caught, open_log(mixed) as log:
-        list(log.blocks())
+        list(log.iter_blocks())
     assert caught.value.code in ("SOW-JRN-086", "SOW-JRN-087")
 
 
@@ -225,17 +226,17 @@ def test_each_fault_there_is_an_error_of_its_own(tmp_path: Path, far: Faraway) -
             error = refused(lab)
             assert error.code == code and path.parent.name in str(error.place), error
             with pytest.raises(SowError) as caught:
-                replay(lab.open(), lab.open().topics, ReplayOptions(into=str(tmp_path / code)))
+                replay_topics(lab.open(), lab.open().topics, ReplayOptions(into=str(tmp_path / code)))
             assert caught.value.code == code and not list(tmp_path.glob(f"{code}/*.sow"))
             # a reader that has met it answers in full when the file is there again, as where a store shows it late
             if path == segment:
                 with pytest.raises(SowError):
-                    list(log.blocks())
+                    list(log.iter_blocks())
             path.write_bytes(kept)
             assert (
                 entries(lab)
                 == wanted
-                == [(one.txid, bytes(one.payload)) for block in log.blocks() for one in block.entries()]
+                == [(one.txid, bytes(one.payload)) for block in log.iter_blocks() for one in block.iter_entries()]
             )
     assert here == {path: path.read_bytes() for path in lab.journals()}
 
@@ -244,7 +245,7 @@ def test_what_a_listing_shows_does_not_matter(tmp_path: Path, far: Faraway, monk
     lab = pruned(tmp_path, far)
     wanted = entries(lab)
     # a store may list new files late, and removed ones for long: readers go by the manifest
-    monkeypatch.setattr(opening, "listed", lambda *_, **__: pytest.fail("listed"))
+    monkeypatch.setattr(remote_files, "list_files", lambda *_, **__: pytest.fail("listed"))
     (far.path / "lake" / "journal" / "test.0000000999.journal").write_bytes(b"not told of")
     assert entries(lab) == wanted
 
@@ -255,11 +256,11 @@ def test_a_reader_goes_on_while_files_are_sent_and_pruned(tmp_path: Path, far: F
     for path in send(lab):
         path.unlink()
     with open_log(lab.open()) as log:
-        before = [one.txid for block in log.blocks() for one in block.entries()]
+        before = [one.txid for block in log.iter_blocks() for one in block.iter_entries()]
         publish(lab, random.Random(4), 20)
         for path in send(lab):
             path.unlink()
-        after = [one.txid for block in log.blocks() for one in block.entries()]
+        after = [one.txid for block in log.iter_blocks() for one in block.iter_entries()]
     assert after[: len(before)] == before and after == [txid for txid, _ in entries(lab)] and len(after) > len(before)
 
 
@@ -268,7 +269,7 @@ def test_a_directory_of_this_machine_as_a_url(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab", config(place.as_uri()), journal_size=1200)
     assert lab.open().log.archive_directory == place
     publish(lab, random.Random(3), 20)
-    moved = list(archive(lab.open()))
+    moved = list(archive_files(lab.open()))
     assert moved and all(one.archived.parent == place for one in moved)
 
 
@@ -277,7 +278,7 @@ def test_files_go_to_the_url_that_is_named(tmp_path: Path, far: Faraway) -> None
     publish(lab, random.Random(3), 20)
     there = lab.open().log.archive_directory
     assert there == RemotePath("hdfs", "far", "lake/journal")
-    dry = list(archive(lab.open(), dry_run=True))
-    sent = list(archive(lab.open()))
+    dry = list(archive_files(lab.open(), dry_run=True))
+    sent = list(archive_files(lab.open()))
     assert [one.archived for one in dry] == [one.archived for one in sent] and sent
-    assert list(archive_to(lab.open(), there)) == []
+    assert list(archive_to_url(lab.open(), there)) == []

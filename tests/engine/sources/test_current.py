@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.sources.current import CurrentSource, open_current
-from sowctl.identity.keyspace import bounds
+from sowctl.engine.sources.current import CurrentSource, open_current_source
+from sowctl.identity.keyspace import compute_part_bounds
 from tests.support.instances import Lab, keep_store, message, put_back
 
 LONG = 1000
@@ -21,12 +21,12 @@ Rows = list[tuple[bytes, bytes]]
 @contextmanager
 def _opened(lab: Lab, topic: str) -> Iterator[CurrentSource]:
     instance = lab.open()
-    with open_current(instance, instance.topic(topic).config) as source:
+    with open_current_source(instance, instance.topic(topic).config) as source:
         yield source
 
 
 def _rows(source: CurrentSource, size: int, low: bytes | None = None, high: bytes | None = None) -> Rows:
-    return [row for batch in source.part(size, low, high) for row in zip(*batch, strict=True)]
+    return [row for batch in source.read_part(size, low, high) for row in zip(*batch, strict=True)]
 
 
 def _life(lab: Lab, topic: str, place: Path) -> Rows:
@@ -42,9 +42,9 @@ def _life(lab: Lab, topic: str, place: Path) -> Rows:
     lab.open().topic(topic).delete(filter="/id % 10 = 9")
     lab.clock.tick(40)
     with _opened(lab, topic) as source:
-        assert source.overlay is None
+        assert source.memtable is None
         applied = _rows(source, 1000)
-        assert source.visible_records() == len(applied)
+        assert source.count_visible() == len(applied)
     put_back(lab, topic, place)
     return applied
 
@@ -54,19 +54,19 @@ def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: st
     applied = _life(lab, topic, tmp_path / "kept")
     stored = dict(applied)
     with _opened(lab, topic) as source:
-        assert source.overlay is not None
-        changed = sorted(source.overlay.current)
-        known = sorted(set(changed) | {key for keys, _ in source.snapshot.scan() for key in keys})
+        assert source.memtable is not None
+        changed = sorted(source.memtable.current_changes)
+        known = sorted(set(changed) | {key for keys, _ in source.snapshot.scan_records() for key in keys})
         assert not set(changed) <= set(stored) and not set(known) <= set(changed)
         assert _rows(source, 7) == applied
-        assert source.visible_records() == len(applied)
-        fresh = {key: value for key, value in source.overlay.current.items() if value is not None}
+        assert source.count_visible() == len(applied)
+        fresh = {key: value for key, value in source.memtable.current_changes.items() if value is not None}
         everything = len(set(known) - set(changed)) + len(fresh)
-        assert source.records_by_lifetime() == (len(applied), everything - len(applied))
+        assert source.count_by_lifetime() == (len(applied), everything - len(applied))
         # every key there ever was: superseded, deleted and expired ones are not found
         for keys in (known, known[::3], changed, [b"\0" * 8]):
             wanted = [(key, stored[key]) for key in keys if key in stored]
-            assert list(zip(*source.lookup(keys[::-1] + keys), strict=True)) == wanted
+            assert list(zip(*source.find_records(keys[::-1] + keys), strict=True)) == wanted
     lab.open().topic(topic).replay()
 
 
@@ -74,11 +74,13 @@ def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: st
 def test_each_part_shows_its_own_share_of_the_tail(lab: Lab, tmp_path: Path, count: int) -> None:
     applied = _life(lab, "t", tmp_path / "kept")
     with _opened(lab, "t") as source:
-        assert source.overlay is not None
-        parts = [_rows(source, 5, low, high) for low, high in bounds(count)]
+        assert source.memtable is not None
+        parts = [_rows(source, 5, low, high) for low, high in compute_part_bounds(count)]
         assert list(chain(*parts)) == applied
         # A key at which a part begins is that part's alone, also one of the tail.
-        place = next(place for place, (key, _) in enumerate(applied) if place > 20 and key in source.overlay.current)
+        place = next(
+            place for place, (key, _) in enumerate(applied) if place > 20 and key in source.memtable.current_changes
+        )
         edge = applied[place][0]
         assert _rows(source, 5, None, edge) == applied[:place]
         assert _rows(source, 5, edge, None) == applied[place:]

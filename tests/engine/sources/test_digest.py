@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.sources.digest import Digest, digest, text_of
-from sowctl.engine.topics.targets import Target, resolve
+from sowctl.engine.sources.digest import Digest, compute_digest, format_digest
+from sowctl.engine.topics.targets import Target, resolve_targets
 from sowctl.errors import MissingError
 from sowctl.store.integrity import DIGEST_MODULUS
 from tests.support.instances import SECOND, Lab, keep_store, message, numbered, put_back
 
 
 def _digest(lab: Lab, topic: str = "t", at: int | None = None) -> Digest:
-    return digest(lab.open(), resolve(lab.open(), topic)[0], at)
+    return compute_digest(lab.open(), resolve_targets(lab.open(), topic)[0], at)
 
 
 def test_what_it_says(lab: Lab) -> None:
@@ -22,7 +22,7 @@ def test_what_it_says(lab: Lab) -> None:
     found = _digest(lab)
     assert (found.topic, found.message_type, found.records, found.versions, found.txid) == ("t", "json", 3, 0, 3)
     assert (len(found.digest), found.note) == (32, None)
-    assert digest(lab.open(), Target(path=lab.store("t"))) == found
+    assert compute_digest(lab.open(), Target(path=lab.store("t"))) == found
 
 
 def test_entries_that_the_store_has_not_count_and_those_that_they_replace_do_not(lab: Lab, tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ def test_of_no_records_it_is_zero_and_of_no_topic_an_error(lab: Lab) -> None:
 
 
 def test_a_sum_below_zero_is_taken_from_the_modulus() -> None:
-    assert text_of(-1) == "f" * 32
-    assert text_of(DIGEST_MODULUS + 10) == f"{10:032x}"
+    assert format_digest(-1) == "f" * 32
+    assert format_digest(DIGEST_MODULUS + 10) == f"{10:032x}"

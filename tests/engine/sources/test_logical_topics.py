@@ -11,20 +11,20 @@ import pytest
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions, PublishOptions, QueryOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import Target, find_publishable, resolve
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.expire import expire
-from sowctl.engine.verbs.get import get
-from sowctl.engine.verbs.history import versions
-from sowctl.engine.verbs.info import info, named
-from sowctl.engine.verbs.key import KeyTeller
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.query import query
-from sowctl.engine.verbs.replay import ReplayOptions, replay
-from sowctl.engine.verbs.snapshot import snapshot_file
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.topics.targets import Target, find_publish_topic, resolve_targets
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.expire import expire_records
+from sowctl.engine.verbs.get import get_records
+from sowctl.engine.verbs.history import read_key_versions
+from sowctl.engine.verbs.info import find_topic_info, list_topic_info
+from sowctl.engine.verbs.key import KeyFinder
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.query import start_query
+from sowctl.engine.verbs.replay import ReplayOptions, replay_topics
+from sowctl.engine.verbs.snapshot import write_snapshot
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import ConfigError, InputError, MissingError, UsageError
-from sowctl.identity.keys import key_digest, prefix
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.journal.format import DELETE
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
@@ -46,13 +46,13 @@ def lab(request: pytest.FixtureRequest, make_lab) -> Lab:  # type: ignore[no-unt
 
 def _publish(lab: Lab, *envelopes: str, **options: object) -> None:
     source = FrameReader(io.BytesIO(b"\n".join(text.encode() for text in envelopes)), "envelope")
-    publish(lab.open(), None, [("input", source)], PublishOptions(**options))  # type: ignore[arg-type]
+    publish_messages(lab.open(), None, [("input", source)], PublishOptions(**options))  # type: ignore[arg-type]
 
 
 def _labelled(lab: Lab, target: str, filter: str | None = None) -> list[tuple[str, str]]:
     instance = lab.open()
-    found = query(instance, resolve(instance, target), QueryOptions(filter=filter))
-    return sorted((str((record.extra or {})["topic"]), record.payload.decode()) for record in found.records())
+    found = start_query(instance, resolve_targets(instance, target), QueryOptions(filter=filter))
+    return sorted((str((record.extra or {})["topic"]), record.payload.decode()) for record in found.iterate_records())
 
 
 def test_equal_keys_of_two_logical_topics_are_two_records(lab: Lab) -> None:
@@ -64,7 +64,9 @@ def test_equal_keys_of_two_logical_topics_are_two_records(lab: Lab) -> None:
     assert lab.query("/b") == [message(id=1, n=2)]
     assert lab.query("/nobody") == []
     keys = {record.sow_key for record in lab.records("all")}
-    assert keys == {int.from_bytes(key_digest(prefix(name), (b"1",))[:8], "big") for name in ("/a", "/b")}
+    assert keys == {
+        int.from_bytes(compute_key_digest(build_domain_prefix(name), (b"1",))[:8], "big") for name in ("/a", "/b")
+    }
 
 
 def test_a_batch_of_many_logical_topics_keeps_its_order(lab: Lab) -> None:
@@ -73,7 +75,7 @@ def test_a_batch_of_many_logical_topics_keeps_its_order(lab: Lab) -> None:
     assert len(_labelled(lab, "all")) == 6
     if lab.journals():
         with open_log(lab.open()) as log:
-            entries = [entry for block in log.blocks() for entry in block.entries()]
+            entries = [entry for block in log.iter_blocks() for entry in block.iter_entries()]
         assert [json.loads(entry.payload)["n"] for entry in entries] == list(range(12))
         assert [entry.logical_topic for entry in entries] == [b"/a", b"/b", b"/c"] * 4
         assert {entry.topic for entry in entries} == {("all", "json")}
@@ -97,19 +99,19 @@ def test_an_expression_takes_parts_or_the_whole(lab: Lab) -> None:
     assert [name for name, _ in _labelled(lab, ".*", "TOPIC_NAME() = '/b'")] == ["/b"]
     assert _labelled(lab, "^/zz") == []
     with pytest.raises(MissingError):
-        resolve(lab.open(), "^/a", literal=True)
+        resolve_targets(lab.open(), "^/a", literal=True)
 
 
 def test_an_expression_does_not_mean_a_topic_without_records(lab: Lab) -> None:
     with pytest.raises(MissingError) as caught:
-        resolve(lab.open(), "^/a")
+        resolve_targets(lab.open(), "^/a")
     assert caught.value.code == "SOW-ENG-014"
 
 
 def test_an_expression_that_is_none_is_a_mistake_of_whoever_wrote_it(lab: Lab) -> None:
     for text in ("^/(", "^/(.sow"):
         with pytest.raises(UsageError) as caught:
-            resolve(lab.open(), text)
+            resolve_targets(lab.open(), text)
         assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-033", 2)
 
 
@@ -137,7 +139,7 @@ def test_keys_name_records_of_their_logical_topic(lab: Lab) -> None:
 
 def test_the_name_of_the_whole_is_no_place_for_messages(lab: Lab) -> None:
     with pytest.raises(UsageError) as caught:
-        find_publishable(lab.open(), "all")
+        find_publish_topic(lab.open(), "all")
     assert caught.value.code == "SOW-ENG-032"
     with pytest.raises(UsageError):
         lab.open().topic("all").delete(data=[b'{"id":1}'])
@@ -146,7 +148,7 @@ def test_the_name_of_the_whole_is_no_place_for_messages(lab: Lab) -> None:
 def test_names_that_no_record_could_carry_are_refused(lab: Lab) -> None:
     for name in ("/a" + "x" * 5000, "/a\udcff"):
         with pytest.raises(MissingError):
-            find_publishable(lab.open(), name)
+            find_publish_topic(lab.open(), name)
     line = json.dumps({"topic": "/a" + "x" * 5000, "data": {"id": 1}})
     with pytest.raises(InputError):
         _publish(lab, line)
@@ -156,19 +158,19 @@ def test_deleting_stays_within_what_was_named(lab: Lab) -> None:
     for name in ("/a", "/b", "/bb"):
         lab.publish(name, *(message(id=n) for n in range(3)))
     instance = lab.open()
-    look = delete(instance, resolve(instance, "/b"), DeleteOptions(filter="1=1", dry_run=True))[0]
+    look = delete_records(instance, resolve_targets(instance, "/b"), DeleteOptions(filter="1=1", dry_run=True))[0]
     assert (look.topic, look.examined, look.matched, look.deleted) == ("/b", 3, 3, 0)
     assert instance.topic("/b").delete(filter="/id < 2").deleted == 2
     assert instance.topic("/a").delete(data=[b'{"id":0}', b'{"id":9}']).deleted == 1
     other = str(lab.records("/bb")[0].sow_key)
     assert instance.topic("/a").delete(sow_keys=[other]).matched == 0
     assert [name for name, _ in _labelled(lab, "all")] == ["/a", "/a", "/b", "/bb", "/bb", "/bb"]
-    report = delete(instance, resolve(instance, "^/b"), DeleteOptions(filter="/id = 2"))[0]
+    report = delete_records(instance, resolve_targets(instance, "^/b"), DeleteOptions(filter="/id = 2"))[0]
     assert (report.topic, report.examined, report.matched, report.deleted) == ("all", 4, 2, 2)
     assert [name for name, _ in _labelled(lab, "all")] == ["/a", "/a", "/bb", "/bb"]
     if lab.journals():
         with open_log(lab.open()) as log:
-            gone = [e for block in log.blocks() for e in block.entries() if e.operation == DELETE]
+            gone = [e for block in log.iter_blocks() for e in block.iter_entries() if e.operation == DELETE]
         assert [entry.logical_topic for entry in gone] == [b"/b", b"/b", b"/a", *[e.logical_topic for e in gone[3:]]]
         assert {entry.logical_topic for entry in gone[3:]} == {b"/b", b"/bb"}
 
@@ -202,12 +204,12 @@ def test_what_the_journal_holds_makes_the_same_store(make_lab, tmp_path: Path) -
     lab.forget("all")
     assert _labelled(lab, "all") == before
     instance = lab.open()
-    assert replay(instance, [resolve(instance, "/a")[0].topic], ReplayOptions())[0].action == "rebuilt"
+    assert replay_topics(instance, [resolve_targets(instance, "/a")[0].topic], ReplayOptions())[0].action == "rebuilt"
     assert (lab.digest("all"), _labelled(lab, "all")) == (digest, before)
-    assert replay(lab.open(), [lab.open().topics[0]], ReplayOptions(verify=True))[0].action == "verified"
-    assert info(lab.open())[0].records == len(before)
+    assert replay_topics(lab.open(), [lab.open().topics[0]], ReplayOptions(verify=True))[0].action == "verified"
+    assert list_topic_info(lab.open())[0].records == len(before)
     path = tmp_path / "part.sow"
-    report = snapshot_file(lab.open(), resolve(lab.open(), "/b")[0], lab.clock.at, path)
+    report = write_snapshot(lab.open(), resolve_targets(lab.open(), "/b")[0], lab.clock.at, path)
     assert report.records == len(lab.query("/b"))
     assert {name for name, _ in _labelled(lab, str(path))} == {"/b"}
 
@@ -216,14 +218,14 @@ def test_info_of_a_logical_topic_is_of_its_records(lab: Lab) -> None:
     lab.publish("/a", message(id=1), message(id=2))
     lab.clock.tick(5)
     lab.publish("/b", message(id=1, n=1))
-    (row,) = named(lab.open(), "/a")
+    (row,) = find_topic_info(lab.open(), "/a")
     assert (row.topic, row.kind) == ("/a", "logical topic")
     assert (row.records, row.payload_bytes, row.digest) == (2, 16, lab.digest("/a"))
     assert (row.last_update, row.last_txid) == (lab.clock.at - 5 * SECOND, 3)
     assert row.path == (None if row.state == "transient" else str(lab.store("all")))
-    (part,) = named(lab.open(), "^/[bc]")
+    (part,) = find_topic_info(lab.open(), "^/[bc]")
     assert (part.topic, part.records, part.last_update) == ("all", 1, lab.clock.at)
-    (nobody,) = named(lab.open(), "/c")
+    (nobody,) = find_topic_info(lab.open(), "/c")
     assert (nobody.records, nobody.payload_bytes, nobody.last_update) == (0, 0, None)
 
 
@@ -245,7 +247,7 @@ def test_journals_tell_what_a_logical_topic_was(make_lab) -> None:  # type: igno
     lab.publish("/b", message(id=1, n=9))
 
     def told(target: str, *keys: str, **how: bool) -> list[str]:
-        batch, _ = versions(lab.open(), resolve(lab.open(), target)[0], keys, journal=True, **how)
+        batch, _ = read_key_versions(lab.open(), resolve_targets(lab.open(), target)[0], keys, journal=True, **how)
         return [record.payload.decode() for record in batch.records]
 
     expected = [message(id=1, n=number) for number in range(3)]
@@ -262,7 +264,7 @@ def test_journals_tell_what_publishers_filed_under_a_key(make_lab) -> None:  # t
     lab = make_lab(config_xml(topic_xml("all", PATTERN, key=None), ("all",)))
     lab.publish("/a", message(x=1), sow_key="K")
     lab.publish("/b", message(x=2), sow_key="K")
-    batch, missing = versions(lab.open(), resolve(lab.open(), "/b")[0], ["K", "L"], journal=True)
+    batch, missing = read_key_versions(lab.open(), resolve_targets(lab.open(), "/b")[0], ["K", "L"], journal=True)
     assert [record.payload.decode() for record in batch.records] == [message(x=2)]
     assert missing == ["L"]
 
@@ -271,9 +273,9 @@ def test_a_file_that_is_not_there_is_no_expression(lab: Lab) -> None:
     lab.publish("/a", message(id=1))
     for name in ("part.sow", "sow/part.sow"):
         with pytest.raises(MissingError) as caught:
-            resolve(lab.open(), name)
+            resolve_targets(lab.open(), name)
         assert caught.value.code == "SOW-ENG-013"
-    assert resolve(lab.open(), "a..sow|all")[0].topic is not None
+    assert resolve_targets(lab.open(), "a..sow|all")[0].topic is not None
 
 
 def test_expiry_is_that_of_the_file(make_lab) -> None:  # type: ignore[no-untyped-def]
@@ -284,7 +286,7 @@ def test_expiry_is_that_of_the_file(make_lab) -> None:  # type: ignore[no-untype
     lab.clock.tick(31)
     assert lab.query("/a") == []
     assert lab.query("/b") == [message(id=1)]
-    assert expire(lab.open(), [lab.open().topics[0]])[0].expired == 1
+    assert expire_records(lab.open(), [lab.open().topics[0]])[0].expired == 1
 
 
 def test_deltas_meet_the_record_of_their_logical_topic(lab: Lab) -> None:
@@ -306,8 +308,10 @@ def test_publishers_keys_belong_to_the_logical_topic(make_lab) -> None:  # type:
             verb()
         assert caught.value.code == "SOW-ENG-032"
     instance = lab.open()
-    found = query(instance, resolve(instance, str(lab.store("all"))), QueryOptions(filter="SOW_KEY() = 'K'"))
-    assert len(list(found.records())) == 2
+    found = start_query(
+        instance, resolve_targets(instance, str(lab.store("all"))), QueryOptions(filter="SOW_KEY() = 'K'")
+    )
+    assert len(list(found.iterate_records())) == 2
     assert lab.query("all", "SOW_KEY() = 'K' AND TOPIC_NAME() = '/a'") == [message(x=1)]
     assert lab.open().topic("/a").delete(sow_keys=["K"]).deleted == 1
     assert _labelled(lab, "all") == [("/b", message(x=2))]
@@ -348,14 +352,14 @@ def test_a_name_of_two_message_types_is_ambiguous(make_lab) -> None:  # type: ig
 
 
 def test_the_keys_of_messages_can_be_asked_for(lab: Lab) -> None:
-    told, _ = KeyTeller(lab.open(), find_publishable(lab.open(), "/a"), PublishOptions()).keys([b'{"id":1}'])
+    told, _ = KeyFinder(lab.open(), find_publish_topic(lab.open(), "/a"), PublishOptions()).find_keys([b'{"id":1}'])
     lab.publish("/a", message(id=1))
     assert [(one.sow_key, one.key_domain) for one in told] == [(str(lab.records("/a")[0].sow_key), "/a")]
 
 
 def test_a_dry_run_writes_nothing(lab: Lab) -> None:
-    source = Listed([b'{"id":1}', b'{"id":2}'])
-    report = publish(lab.open(), "/a", [("m", source)], PublishOptions(dry_run=True))
+    source = ListSource([b'{"id":1}', b'{"id":2}'])
+    report = publish_messages(lab.open(), "/a", [("m", source)], PublishOptions(dry_run=True))
     assert report.inserted == 2
     assert not list(lab.directory.rglob("*.sow"))
 
@@ -380,11 +384,11 @@ def test_a_bare_file_is_asked_for_its_publishers_keys_unless_they_belong_to_logi
     lab = make_lab(config_xml(topics, ()))
     lab.publish("u", message(v=1), sow_key="K")
     lab.publish("/a", message(v=2), sow_key="K")
-    batch, missing = get(Instance(), Target(path=lab.store("u")), ["K", "L"])
+    batch, missing = get_records(Instance(), Target(path=lab.store("u")), ["K", "L"])
     assert ([record.payload.decode() for record in batch.records], missing) == ([message(v=1)], ["L"])
     with pytest.raises(UsageError) as caught:
-        get(Instance(), Target(path=lab.store("all")), ["K"])
+        get_records(Instance(), Target(path=lab.store("all")), ["K"])
     assert caught.value.code == "SOW-QRY-018"
     with pytest.raises(UsageError) as caught:
-        get(Instance(), Target(path=lab.store("u")), ["K"], fields=True)
+        get_records(Instance(), Target(path=lab.store("u")), ["K"], fields=True)
     assert caught.value.code == "SOW-QRY-005"

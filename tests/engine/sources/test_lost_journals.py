@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from tests.support.instances import SECOND, START, Lab, config_xml, keep_store, message, numbered, put_back, topic_xml
@@ -130,14 +130,14 @@ def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) 
     _pruned(small)
     assert small.query("late") == [message(id=1)]
     assert small.open().topic("late").replay().action == "current"
-    assert not [f for f in check(small.open()) if f.level >= Level.ERROR]
+    assert not [f for f in check_instance(small.open()) if f.level >= Level.ERROR]
     before = small.store("late").read_bytes()
     small.publish("late", message(id=2))
     small.forget("late")
     small.store("late").write_bytes(before)
     assert sorted(small.query("late")) == [message(id=1), message(id=2)]
     assert small.open().topic("late").replay().action == "caught up"
-    assert not [f for f in check(small.open()) if f.level >= Level.ERROR]
+    assert not [f for f in check_instance(small.open()) if f.level >= Level.ERROR]
 
 
 def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> None:  # type: ignore[no-untyped-def]
@@ -150,7 +150,7 @@ def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> 
         lab.publish("t", message(id=number % 20, v="x" * 100))
         lab.clock.tick(1)
     files = lab.journals()
-    everything = [record.txid for batch in dump(lab.open(), EntryFilter()) for record in batch.records]
+    everything = [record.txid for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
     then = lab.open().topic("t").digest(START + 30 * SECOND)
     place = lab.directory / "archive"
     place.mkdir()
@@ -159,10 +159,10 @@ def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> 
         if number % 2:
             moved.with_name(f"{moved.name}.gz").write_bytes(gzip.compress(moved.read_bytes()))
             moved.unlink()
-    assert [record.txid for batch in dump(lab.open(), EntryFilter()) for record in batch.records] == everything
+    assert [record.txid for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records] == everything
     assert [one.number for one in list_files(lab.open())] == list(range(len(files)))
     assert lab.open().topic("t").digest(START + 30 * SECOND) == then
-    assert [one for one in check(lab.open()) if one.level > Level.INFO] == []
+    assert [one for one in check_instance(lab.open()) if one.level > Level.INFO] == []
     lab.forget("t")
     assert len(lab.query("t")) == 20
     assert lab.open().topic("t").replay(rebuild=True).entries == 60

@@ -1,4 +1,6 @@
-"""How a state at an instant is found: one decision (``way_at``), which live reading opens and tasks on Spark share."""
+"""How a state at an instant is found: one decision (``plan_past_state``), which live reading opens and tasks on
+Spark share.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.sources.current import open_current
-from sowctl.engine.sources.past import Means, Way, open_at, way_at
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.sources.past import PastStatePlan, StateOrigin, open_past_source, plan_past_state
 from sowctl.errors import MissingError
 from sowctl.store.meta import StoreMeta
 from sowctl.values.times import format_time
@@ -28,16 +30,16 @@ def stocked(directory: Path, more: str = "", *, file: str | None = "sow/%n.sow",
     return lab
 
 
-def way(lab: Lab, at: int) -> Way:
+def way(lab: Lab, at: int) -> PastStatePlan:
     instance = lab.open()
     with ExitStack() as stack:
-        return way_at(instance, instance.topic("x").config, at, stack)
+        return plan_past_state(instance, instance.topic("x").config, at, stack)
 
 
 def keys_at(lab: Lab, at: int) -> list[bytes]:
     instance = lab.open()
-    with closing(open_at(instance, instance.topic("x").config, at)) as source:
-        return [key for keys, _ in source.batches(3) for key in keys]
+    with closing(open_past_source(instance, instance.topic("x").config, at)) as source:
+        return [key for keys, _ in source.read_batches(3) for key in keys]
 
 
 def test_the_present_where_nothing_has_changed_since(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_the_present_where_nothing_has_changed_since(tmp_path: Path) -> None:
     last = START + 5 * SECOND
     for at in (last, last + 1, last + 100 * SECOND):
         found = way(lab, at)
-        assert (found.means, found.clock) == (Means.PRESENT, min(at, lab.clock()))
+        assert (found.means, found.clock) == (StateOrigin.PRESENT, min(at, lab.clock()))
         assert found.current.path is not None
     assert len(keys_at(lab, last)) == 12
 
@@ -54,7 +56,7 @@ def test_a_fold_of_the_whole_journal_for_a_store(tmp_path: Path) -> None:
     lab = stocked(tmp_path)
     at = START + 2 * SECOND
     found = way(lab, at)
-    assert (found.means, found.after, found.at, found.clock) == (Means.FOLD, 0, at, at)
+    assert (found.means, found.after, found.at, found.clock) == (StateOrigin.FOLD, 0, at, at)
     assert len(keys_at(lab, at)) == 6 and keys_at(lab, START - 1) == []
 
 
@@ -68,7 +70,7 @@ def test_a_fold_behind_the_recovery_point_of_a_transient_topic(tmp_path: Path, p
         assert keys_at(lab, at) == []
         return
     found = way(lab, at)
-    assert (found.means, found.after) == (Means.FOLD, after)
+    assert (found.means, found.after) == (StateOrigin.FOLD, after)
     assert len(keys_at(lab, at)) == 10 - after
     assert set(keys_at(lab, at)) <= set(keys_at(lab, lab.clock()))
 
@@ -76,11 +78,11 @@ def test_a_fold_behind_the_recovery_point_of_a_transient_topic(tmp_path: Path, p
 def test_retained_versions_within_the_window_and_nothing_before(tmp_path: Path) -> None:
     lab = stocked(tmp_path, PAST)
     at = START + 2 * SECOND
-    assert (way(lab, at).means, len(keys_at(lab, at))) == (Means.VERSIONS, 6)
+    assert (way(lab, at).means, len(keys_at(lab, at))) == (StateOrigin.VERSIONS, 6)
     lab.clock.tick(2 * 3600)
-    assert (way(lab, at).means, keys_at(lab, at)) == (Means.EMPTY, [])
+    assert (way(lab, at).means, keys_at(lab, at)) == (StateOrigin.EMPTY, [])
     epoch = way(lab, 0)
-    assert (epoch.means, epoch.at) == (Means.VERSIONS, lab.clock() - 3600 * SECOND)
+    assert (epoch.means, epoch.at) == (StateOrigin.VERSIONS, lab.clock() - 3600 * SECOND)
 
 
 def test_pieces_where_older_journals_are_gone(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_pieces_where_older_journals_are_gone(tmp_path: Path) -> None:
     assert len(journals) > 3
     journals[0].unlink()
     at = START + 150 * SECOND
-    assert way(lab, at).means is Means.PIECES
+    assert way(lab, at).means is StateOrigin.PIECES
     found = keys_at(lab, at)
     assert found == sorted(found) and len(found) == 151
     with pytest.raises(MissingError, match="older journals were removed"):
@@ -119,6 +121,6 @@ def test_the_journal_is_read_up_to_a_txid(tmp_path: Path) -> None:
     topic = instance.topic("x").config
     for until, count in ((12, 12), (13, 13), (14, 13), (15, 14), (None, 14)):
         seen: list[StoreMeta] = []
-        with closing(open_current(instance, topic, until=until, admit=seen.append)) as source:
-            assert sum(len(keys) for keys, _ in source.batches(5)) == count
+        with closing(open_current_source(instance, topic, until=until, admit=seen.append)) as source:
+            assert sum(len(keys) for keys, _ in source.read_batches(5)) == count
             assert [meta.applied for meta in seen] == [12]

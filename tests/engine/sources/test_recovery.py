@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.check import check_instance
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
 from tests.support.instances import Lab, config_xml, keep_store, message, numbered, put_back, topic_xml
@@ -34,7 +34,7 @@ def test_a_store_ahead_of_its_log_is_an_error_not_nothing_to_do(
         with pytest.raises(DamageError) as caught:
             act()
         assert caught.value.hint
-    assert any(f.level >= Level.ERROR for f in check(lab.open()))
+    assert any(f.level >= Level.ERROR for f in check_instance(lab.open()))
     shutil.rmtree(lab.directory / "journal")
     shutil.copytree(tmp_path / "new", lab.directory / "journal")
     assert len(lab.query("t")) == 10
@@ -106,9 +106,9 @@ def test_recovery_point_of_an_instant(make_lab) -> None:  # type: ignore[no-unty
 
 
 def test_recovery_point_of_a_bookmark(make_lab) -> None:  # type: ignore[no-untyped-def]
-    from sowctl.identity.hashes import client_hash
+    from sowctl.identity.hashes import hash_client_name
 
-    point = f"{client_hash('c')}|2|"
+    point = f"{hash_client_name('c')}|2|"
     lab = make_lab(config_xml(topic_xml("t", f"<RecoveryPoint>{point}</RecoveryPoint>"), ("t",)))
     lab.publish("t", *(message(id=number) for number in range(4)), client="c", sequence=1)
     lab.forget("t")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs.check import check
+from sowctl.engine.verbs.check import check_instance
 from sowctl.errors import DamageError, MissingError, RefusedError, SowError
 from sowctl.findings import Level
 from tests.support.damage import overwrite
@@ -50,7 +50,7 @@ def test_a_damaged_store_is_named_and_replay_repairs_it(lab: Lab, topic: str, ha
             act()
         assert caught.value.exit_status == 5
         assert "sowctl replay" in (caught.value.hint or "")
-    assert any(f.level >= Level.ERROR for f in check(lab.open()))
+    assert any(f.level >= Level.ERROR for f in check_instance(lab.open()))
     assert lab.open().topic(topic).info().state == "damaged"
     report = lab.open().topic(topic).replay()
     assert report.action == "rebuilt"
@@ -111,7 +111,7 @@ def test_the_topics_file_may_be_lost_or_wrong(lab: Lab) -> None:
             derived.write_bytes(content)
         assert len(lab.query("t")) == 5
         assert lab.publish("t", '{"id":1}').unchanged == 1
-        assert not [f for f in check(lab.open()) if f.level >= Level.ERROR]
+        assert not [f for f in check_instance(lab.open()) if f.level >= Level.ERROR]
 
 
 def test_the_store_of_another_topic_is_not_taken_for_this_one(lab: Lab) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import MissingError, RefusedError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, config_xml, topic_xml
@@ -89,7 +89,7 @@ def test_there_is_no_store_to_miss_and_nothing_to_remove(make_lab) -> None:  # t
     lab = make_lab(config_xml(topic_xml("t", TRANSIENT, "<Expiration>5s</Expiration>", file=None), ("t",)))
     lab.publish("t", '{"id":1}', '{"id":2}')
     lab.clock.tick(10)
-    examination = check(lab.open())
+    examination = check_instance(lab.open())
     assert list(examination) == []
     assert "no store" not in examination.coverage
     for dry_run in (True, False):
@@ -105,5 +105,5 @@ def test_a_late_entry_of_another_topic_does_not_end_the_search_for_a_recovery_po
     line = '{"topic":"%s","timestamp":"2026-%sT00:00:00Z","data":{"id":%d}}'
     for batch in ([("t", "01-10", 1), ("other", "03-01", 1)], [("t", "01-11", 2)], [("t", "03-01", 3)]):
         raw = "\n".join(line % one for one in batch).encode()
-        publish(lab.open(), None, [("in", FrameReader(io.BytesIO(raw), "envelope"))])
+        publish_messages(lab.open(), None, [("in", FrameReader(io.BytesIO(raw), "envelope"))])
     assert lab.query("t") == ['{"id":3}']

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import DamageError
-from sowctl.output.reports import as_text
+from sowctl.output.reports import format_report
 from sowctl.store.check import check_store
 from tests.support.damage import overwrite
 from tests.support.instances import SECOND, Lab, message
@@ -31,23 +31,23 @@ def test_verify_agrees_and_writes_nothing(lab: Lab, topic: str) -> None:
 @pytest.mark.parametrize("harm", ["changed", "lost", "older"])
 def test_verify_notices_what_checksums_cannot(lab: Lab, harm: str, tmp_path: Path) -> None:
     """A record replaced, removed or put back by somebody who knows the format: sums agree, the journal does not."""
-    from sowctl.store.codec import encode, stamps
+    from sowctl.store.codec import encode_record, read_stamps
     from sowctl.store.env import Store
 
     timeline(lab, "t")
     good = lab.store("t").read_bytes()
     with Store.open(lab.store("t"), write=True) as store:
-        with store.snapshot() as snapshot:
-            keys, values = next(iter(snapshot.scan()))
+        with store.open_snapshot() as snapshot:
+            keys, values = next(iter(snapshot.scan_records()))
         key, value = keys[0], values[0]
-        txid, time = stamps(value)
+        txid, time = read_stamps(value)
 
         def change(txn) -> None:  # type: ignore[no-untyped-def]
             if harm == "lost":
-                txn.delete([key])
+                txn.delete_records([key])
             else:
                 at = (txid, time) if harm == "changed" else (txid - 4, time - 4 * SECOND)
-                txn.put([key], [encode(key, value[28:36], *at, 0, 0, b'{"id":0,"v":777}')])
+                txn.put_records([key], [encode_record(key, value[28:36], *at, 0, 0, b'{"id":0,"v":777}')])
 
         store.write(change)
     assert list(check_store(lab.store("t"))) == []
@@ -76,7 +76,7 @@ def test_verify_tells_a_missing_store_from_a_topic_that_was_never_used(lab: Lab)
     lab.forget("t")
     report = lab.open().topic("t").replay(verify=True)
     assert (report.action, report.note) == ("differs", "the store is missing")
-    assert as_text(report) == "t: differs: the store is missing"
+    assert format_report(report) == "t: differs: the store is missing"
 
 
 def test_verify_names_the_store_and_not_the_one_that_was_built_aside(lab: Lab, topic: str) -> None:
@@ -121,14 +121,14 @@ def test_verify_of_what_older_journals_held_says_that_it_cannot(lab: Lab, name: 
 
 def _replace_one(lab: Lab, topic: str) -> None:
     """Another payload in the record with the highest txid, as somebody who knows the format would write it."""
-    from sowctl.store.codec import encode, payloads, stamps
+    from sowctl.store.codec import encode_record, extract_payloads, read_stamps
     from sowctl.store.env import Store
 
     with Store.open(lab.store(topic), write=True) as store:
-        with store.snapshot() as snapshot:
-            pairs = [pair for keys, values in snapshot.scan() for pair in zip(keys, values, strict=True)]
-        key, value = max(pairs, key=lambda pair: stamps(pair[1])[0])
+        with store.open_snapshot() as snapshot:
+            pairs = [pair for keys, values in snapshot.scan_records() for pair in zip(keys, values, strict=True)]
+        key, value = max(pairs, key=lambda pair: read_stamps(pair[1])[0])
         expiration = int.from_bytes(value[20:28], "little")
-        payload = payloads([value])[0].replace(b'"v":', b'"w":')
-        changed = encode(key, value[28:36], *stamps(value), expiration, 0, payload)
-        store.write(lambda txn: txn.put([key], [changed]))
+        payload = extract_payloads([value])[0].replace(b'"v":', b'"w":')
+        changed = encode_record(key, value[28:36], *read_stamps(value), expiration, 0, payload)
+        store.write(lambda txn: txn.put_records([key], [changed]))

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 
-from sowctl.arrow.jsoncolumns import odd_text
+from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.tables.database import Database
 from sowctl.errors import UsageError
@@ -43,7 +43,12 @@ def shop(tmp_path: Path) -> InstanceHandle:
 def rows(instance: InstanceHandle, text: str) -> list[Any]:
     """The rows of the statements of a text."""
     with Database(instance) as database:
-        return [json.loads(line) for found in database.results(text) for some in found.rows(odd_text) for line in some]
+        return [
+            json.loads(line)
+            for found in database.run_statements(text)
+            for some in found.iterate_rows(format_non_finite)
+            for line in some
+        ]
 
 
 def code(instance: InstanceHandle, text: str) -> str:
@@ -137,8 +142,13 @@ def test_an_emptied_topic_has_the_columns_of_its_messages(shop: InstanceHandle) 
     for statement, expected in statements.items():
         assert rows(shop, statement) == expected, statement
     with Database(shop) as database:
-        (result,) = database.results("SELECT * FROM t")
-        assert [str(field.type) for field in result.reader().schema] == ["int64", "int64", "string", "struct<x: int64>"]
+        (result,) = database.run_statements("SELECT * FROM t")
+        assert [str(field.type) for field in result.open_reader().schema] == [
+            "int64",
+            "int64",
+            "string",
+            "struct<x: int64>",
+        ]
     assert code(shop, "SELECT qty2 FROM t") == "SOW-EXC-024"
 
 

@@ -14,15 +14,15 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 
-from sowctl.arrow import needed
+from sowctl.arrow import requirements
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.search import figures
 from sowctl.engine.tables import topic as topic_tables
 from sowctl.engine.tables.database import Database
-from sowctl.engine.tables.indexed import indexed_table
-from sowctl.engine.tables.named import NamedTable
+from sowctl.engine.tables.index_columns import read_indexed_table
+from sowctl.engine.tables.table_names import NamedTable
 from sowctl.engine.tables.topic import TableRead
-from sowctl.engine.tables.types import repeats
+from sowctl.engine.tables.types import has_repeats
 from sowctl.errors import ConfigError, UsageError
 from sowctl.values.times import parse_time
 
@@ -67,7 +67,8 @@ def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple
     """The rows of every statement that has some."""
     with Database(instance, **options) as database:
         return [
-            [tuple(row.values()) for row in result.reader().read_all().to_pylist()] for result in database.results(text)
+            [tuple(row.values()) for row in result.open_reader().read_all().to_pylist()]
+            for result in database.run_statements(text)
         ]
 
 
@@ -193,7 +194,7 @@ def test_files_are_read_where_that_is_asked_for(shop: InstanceHandle, tmp_path: 
 
 
 def test_a_package_that_is_missing_is_named(shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needed, "find_spec", lambda name: None if name == "duckdb" else name)
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "duckdb" else name)
     with pytest.raises(ConfigError) as raised:
         rows(shop, "SELECT 1")
     assert raised.value.code == "SOW-EXC-001" and str(raised.value.hint).endswith("'sowctl[sql]'")
@@ -225,21 +226,21 @@ def test_indexes_and_records_say_the_same(
     members = [",".join(f'"{name}":{value(n)}' for name, value in VARIED.items()) for n in range(120)]
     orders.publish([b'{"id":%d,%b}' % (n, text.encode()) for n, text in enumerate(members)])
     orders.replay()
-    monkeypatch.setattr(topic_tables, "BATCH", 50)
+    monkeypatch.setattr(topic_tables, "BATCH_RECORDS", 50)
     queries = [f"SELECT id, {name}, typeof({name}) FROM orders ORDER BY id" for name in VARIED]
-    monkeypatch.setattr(figures, "INDEXED", 1000)
+    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1000)
     plain = [rows(shop, text) for text in queries]
-    monkeypatch.setattr(figures, "INDEXED", 1)
-    monkeypatch.setattr(figures, "ASKED", 1)
+    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
+    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
     used: list[str] = []
 
     def told(*arguments: Any) -> Any:
-        found = indexed_table(*arguments)
+        found = read_indexed_table(*arguments)
         if found is not None:
             used.extend(field.name for field in arguments[2].fields)
         return found
 
-    monkeypatch.setattr(topic_tables, "indexed_table", told)
+    monkeypatch.setattr(topic_tables, "read_indexed_table", told)
     for _ in range(2):
         # The first time all records are read, and then the types of the columns are known.
         assert [rows(shop, text) for text in queries] == plain
@@ -253,10 +254,10 @@ def test_indexes_and_records_say_the_same(
 def test_a_view_of_a_statement_reads_its_tables_when_it_is_asked(shop: InstanceHandle) -> None:
     with Database(shop) as database:
         text = "CREATE VIEW v AS SELECT count(*) AS n FROM orders; CREATE VIEW w AS SELECT n FROM v; SELECT n FROM w;"
-        results = database.results(text + "SELECT n FROM W")
-        assert next(results).reader().read_all().to_pylist() == [{"n": 2}]
+        results = database.run_statements(text + "SELECT n FROM W")
+        assert next(results).open_reader().read_all().to_pylist() == [{"n": 2}]
         shop.topic("orders").publish([b'{"id":7}'])
-        assert next(results).reader().read_all().to_pylist() == [{"n": 3}]
+        assert next(results).open_reader().read_all().to_pylist() == [{"n": 3}]
 
 
 CONDITIONS = [
@@ -303,7 +304,7 @@ SELECTS = [
 @pytest.fixture
 def varied(shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> InstanceHandle:
     """120 orders in their store, which counts as a large one."""
-    monkeypatch.setattr(figures, "INDEXED", 1)
+    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
     shop.topic("orders").delete(filter="/id > 0")
     publish(shop, 0, 120)
     shop.topic("orders").replay()
@@ -319,8 +320,8 @@ def answers(shop: InstanceHandle, queries: list[str]) -> tuple[list[Any], list[T
     """The rows of each query with their types, and how its tables were read."""
     found, reads = [], []
     with Database(shop) as database:
-        for result in database.results(";".join(queries)):
-            found.append(result.reader().read_all())
+        for result in database.run_statements(";".join(queries)):
+            found.append(result.open_reader().read_all())
             reads += database.reads
     return found, reads
 
@@ -328,7 +329,7 @@ def answers(shop: InstanceHandle, queries: list[str]) -> tuple[list[Any], list[T
 def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [select.format(condition) for condition in CONDITIONS for select in SELECTS]
     with monkeypatch.context() as plain:
-        plain.setattr(topic_tables, "known_types", lambda *_: None)
+        plain.setattr(topic_tables, "find_known_types", lambda *_: None)
         expected, reads = answers(varied, queries)
         assert {one.filter for one in reads} == {None}
     answers(varied, ["SELECT * FROM orders"])
@@ -355,7 +356,7 @@ def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkey
         "WITH orders AS (SELECT id + 1 AS id FROM orders) SELECT count(*) FROM orders WHERE id = 5",
     ]
     with monkeypatch.context() as plain:
-        plain.setattr(topic_tables, "known_types", lambda *_: None)
+        plain.setattr(topic_tables, "find_known_types", lambda *_: None)
         expected, _ = answers(varied, several)
     assert answers(varied, several)[0] == expected
 
@@ -363,7 +364,7 @@ def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkey
 def test_records_that_change_keep_or_end_what_is_known_of_types(
     varied: InstanceHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_tables, "indexed_table", lambda *_: None)
+    monkeypatch.setattr(topic_tables, "read_indexed_table", lambda *_: None)
     answers(varied, ["SELECT id, text, broken, whole FROM orders"])
     query = ["SELECT text, typeof(text), whole, typeof(whole) FROM orders WHERE id = 7"]
     orders = varied.topic("orders")
@@ -372,7 +373,7 @@ def test_records_that_change_keep_or_end_what_is_known_of_types(
         """Whether the filter was asked first; the answer is that of a look at all records at any rate."""
         found, (read,) = answers(varied, query)
         with monkeypatch.context() as plain:
-            plain.setattr(topic_tables, "known_types", lambda *_: None)
+            plain.setattr(topic_tables, "find_known_types", lambda *_: None)
             assert found == answers(varied, query)[0]
         return read.filter is not None
 
@@ -435,7 +436,7 @@ def test_a_signal_ends_a_statement_that_duckdb_works_on(shop: InstanceHandle) ->
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(Stopped):
                 text = "SELECT count(*) FROM orders o, range(200000) a, range(1000000) b WHERE a.range + b.range = qty"
-                list(database.results(text))
+                list(database.run_statements(text))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -475,5 +476,5 @@ def test_a_member_that_is_given_twice_is_the_last_one_whatever_is_known(varied: 
     ],
 )
 def test_what_repeats(view: bytes, found: bool) -> None:
-    assert repeats([b'{"x":1}', view]) is found
-    assert repeats([b'{"x":1}', b'{"x":":"}']) is False
+    assert has_repeats([b'{"x":1}', view]) is found
+    assert has_repeats([b'{"x":1}', b'{"x":":"}']) is False

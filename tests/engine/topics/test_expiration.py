@@ -6,9 +6,9 @@ import pytest
 
 from sowctl.config.model import Expiration
 from sowctl.engine.options import PublishOptions, ReplayOptions
-from sowctl.engine.topics.expiration import NO_EXPIRATION, count_expired, expires, is_expired, unexpired
-from sowctl.engine.verbs.replay import replay
-from sowctl.store.codec import encode
+from sowctl.engine.topics.expiration import NO_EXPIRATION, can_expire, count_expired, find_unexpired, is_expired
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.store.codec import encode_record
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
 
 LIFE = "<Expiration>%s</Expiration>"
@@ -29,11 +29,11 @@ def _reconfigure(lab: Lab, old: str, new: str) -> None:
 def test_one_record_and_many_expire_at_the_same_instant(kind: str, now: int, stamps: list[int]) -> None:
     rule = Expiration(kind, 5 if kind == "interval" else 0)  # type: ignore[arg-type]
     gone = [is_expired(rule, stamp, now) for stamp in stamps]
-    assert gone == [expires(rule) and stamp != NO_EXPIRATION and now >= stamp for stamp in stamps]
+    assert gone == [can_expire(rule) and stamp != NO_EXPIRATION and now >= stamp for stamp in stamps]
     assert count_expired(rule, stamps, now) == sum(gone)
-    if expires(rule):
-        values = [encode(bytes(8), bytes(8), 1, 1, stamp, 0, b"{}") for stamp in stamps]
-        assert unexpired(values, now) == [place for place, one in enumerate(gone) if not one]
+    if can_expire(rule):
+        values = [encode_record(bytes(8), bytes(8), 1, 1, stamp, 0, b"{}") for stamp in stamps]
+        assert find_unexpired(values, now) == [place for place, one in enumerate(gone) if not one]
 
 
 @pytest.fixture(params=[True, False], ids=["journal", "alone"])
@@ -190,7 +190,7 @@ def test_a_rebuild_at_a_later_clock_has_the_same_contents(make_lab) -> None:  # 
     lab.clock.tick(11)
     lab.open().topic("e").expire()
     live = lab.digest("e")
-    assert replay(lab.open(), [lab.open().topic("e").config], ReplayOptions(verify=True))[0].action == "verified"
+    assert replay_topics(lab.open(), [lab.open().topic("e").config], ReplayOptions(verify=True))[0].action == "verified"
     lab.forget("e")
     assert lab.query("e") == ['{"id":2}']
     lab.open().topic("e").replay()
@@ -211,9 +211,9 @@ def test_expire_with_several_topics_and_none(lab: Lab) -> None:
     lab.publish("quotes", '{"id":1}')
     lab.publish("t", '{"id":1}')
     lab.clock.tick(31)
-    from sowctl.engine.verbs.expire import expire
+    from sowctl.engine.verbs.expire import expire_records
 
-    reports = expire(lab.open(), lab.open().topics)
+    reports = expire_records(lab.open(), lab.open().topics)
     assert {r.topic: r.expired for r in reports} == {
         "t": 0, "quotes": 1, "own": 0, "past": 0, "alone": 0, "fading": 0,
     }  # fmt: skip

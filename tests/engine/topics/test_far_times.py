@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.bulk.commit import commit
-from sowctl.engine.bulk.staging import staging
+from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing import outcome
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.output.formats import make as renderer
+from sowctl.output.formats import make_renderer as renderer
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 from sowctl.values import times
@@ -50,7 +50,7 @@ def _envelopes(lab: Lab, *lines: dict[str, object]) -> None:
     text = b"".join(
         json.dumps({"topic": "fading", "data": {"id": n}} | line).encode() + b"\n" for n, line in enumerate(lines)
     )
-    publish(lab.open(), None, [("in", FrameReader(io.BytesIO(text), "envelope"))], PublishOptions())
+    publish_messages(lab.open(), None, [("in", FrameReader(io.BytesIO(text), "envelope"))], PublishOptions())
 
 
 def test_what_envelopes_say(lab: Lab) -> None:
@@ -89,11 +89,11 @@ def test_a_bulk_load_says_the_same(tmp_path: Path) -> None:
             report = run(lab, topic, [message(id=1)], options=PublishOptions(expiration=FAR))
             assert (report.published, report.ahead) == (1, None)
             instance = lab.open()
-            with staging(instance, instance.topic(topic).config) as area:
+            with hold_staging_area(instance, instance.topic(topic).config) as area:
                 ends = [1e300, FAR, format_time(MAX_MICROS), 1e-9]
                 envelopes = [Envelope(expiration=end) for end in ends]
-                done = stage(area.plan(SKIP), "t", 0, [message(id=n) for n in range(2, 6)], envelopes=envelopes)
-                commit(area, area.plan(SKIP), [done])
+                done = stage(area.build_plan(SKIP), "t", 0, [message(id=n) for n in range(2, 6)], envelopes=envelopes)
+                commit_run(area, area.build_plan(SKIP), [done])
             lab.clock.tick(0)
             found = {json.loads(record.payload)["id"]: record.expiration for record in lab.records(topic)}
             assert found == {1: 0, 2: 0, 3: 0, 4: MAX_MICROS, 5: START + 1}
@@ -104,7 +104,7 @@ def poisoned(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab
     """Journal and store with an end and with times that were taken before there was a bound."""
     lab = make_lab(config_xml(topic_xml("t", "<Expiration>enabled</Expiration>"), ("t",)))
     with monkeypatch.context() as patched:
-        patched.setattr(outcome, "ending", lambda at, length: at + length)
+        patched.setattr(outcome, "compute_expiry", lambda at, length: at + length)
         patched.setattr(times, "MAX_MICROS", 1 << 62)
         lab.publish("t", message(id=1), expiration=FAR)
         lab.publish("t", message(id=2), timestamp="253402300900s")
@@ -175,9 +175,9 @@ def test_what_a_stop_leaves_out_is_not_counted(lab: Lab) -> None:
 def test_a_bulk_load_counts_them(tmp_path: Path) -> None:
     with verified(make(tmp_path)) as lab:
         instance = lab.open()
-        with staging(instance, instance.topic("brief").config) as area:
-            plan = area.plan(SKIP)
+        with hold_staging_area(instance, instance.topic("brief").config) as area:
+            plan = area.build_plan(SKIP)
             envelopes = [Envelope(expiration=format_time(START - 1)), Envelope(expiration=900)]
             done = stage(plan, "t", 0, [message(id=1), message(id=2)], envelopes=envelopes)
-            report = commit(area, plan, [done])
+            report = commit_run(area, plan, [done])
         assert (report.published, report.already_expired) == (2, 1)

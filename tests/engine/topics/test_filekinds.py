@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.topics.targets import resolve
+from sowctl.engine.topics.targets import resolve_targets
 from sowctl.errors import DamageError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -38,7 +38,7 @@ def test_what_it_looks_like(lab: Lab, name: str) -> None:
     path = lab.directory / name
     path.write_bytes(content)
     with pytest.raises(UsageError) as raised:
-        resolve(lab.open(), str(path))
+        resolve_targets(lab.open(), str(path))
     assert (raised.value.code, raised.value.exit_status) == ("SOW-ENG-080", 2)
     assert words in raised.value.message and raised.value.hint
 
@@ -46,7 +46,7 @@ def test_what_it_looks_like(lab: Lab, name: str) -> None:
 def test_a_journal(lab: Lab) -> None:
     lab.publish("orders", message(id=1))
     with pytest.raises(UsageError, match="journal file"):
-        resolve(lab.open(), str(lab.journals()[0]))
+        resolve_targets(lab.open(), str(lab.journals()[0]))
 
 
 def test_what_is_or_was_a_store_passes(lab: Lab) -> None:
@@ -54,11 +54,11 @@ def test_what_is_or_was_a_store_passes(lab: Lab) -> None:
     store = lab.store("orders")
     copy = lab.directory / "copy"
     copy.write_bytes(store.read_bytes())
-    assert resolve(lab.open(), str(copy))[0].path == copy
+    assert resolve_targets(lab.open(), str(copy))[0].path == copy
     copy.write_bytes(bytes(8192))
-    assert resolve(lab.open(), str(copy))[0].path == copy
+    assert resolve_targets(lab.open(), str(copy))[0].path == copy
     store.write_bytes(b"text where a store was")
     with pytest.raises(DamageError) as raised:
         list(lab.open().topic("orders").query().records())
     assert raised.value.code == "SOW-STO-021"
-    assert resolve(lab.open(), str(store))[0].path == store
+    assert resolve_targets(lab.open(), str(store))[0].path == store

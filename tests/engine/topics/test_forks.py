@@ -84,18 +84,18 @@ def test_a_store_that_does_not_know_its_block_is_not_compared(lab: Lab, fork: La
     """Stores of earlier releases, and of those that such a release wrote to last."""
     _swap(lab, fork, topic)
     with Store.open(fork.store(topic), write=True) as store:
-        store.write(lambda txn: txn.set_applied(txn.meta.lineage, txn.meta.applied))
+        store.write(lambda txn: txn.set_applied_position(txn.meta.lineage, txn.meta.applied))
     assert len(fork.query(topic)) == 10
     fork.publish(topic, message(id=41))
     with Store.open(fork.store(topic), write=False) as store:
-        assert store.meta().block is not None
+        assert store.read_meta().block is not None
 
 
 def test_damage_of_the_journal_at_that_place_is_named_as_the_journals(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     lab.publish("t", message(id=2))
     with Store.open(lab.store("t"), write=False) as store:
-        block = store.meta().block
+        block = store.read_meta().block
     assert block is not None
     lab.publish("quotes", message(id=3))
     (lab.directory / "journal" / "test.topics").unlink()
@@ -137,7 +137,7 @@ def test_every_way_of_writing_notes_the_last_block(lab: Lab, way: str) -> None:
     elif way == "staged":
         staged.run(lab, "t", [message(id=7)])
     with Store.open(lab.store("t"), write=False) as store:
-        meta = store.meta()
+        meta = store.read_meta()
     with open_log(lab.open()) as log:
         assert meta.block is not None
-        assert meta.block == log.block_ending_with(meta.applied)
+        assert meta.block == log.find_block_ending_at(meta.applied)

@@ -51,7 +51,7 @@ def test_two_configurations_over_links_of_one_store(tmp_path: Path, logged: tupl
     one.publish("t", message(id=1))
     (tmp_path / "b" / "sow").mkdir()
     os.link(one.store("t"), two.store("t"))
-    assert StoreFiles.of(one.store("t")).writer != StoreFiles.of(two.store("t")).writer
+    assert StoreFiles.from_path(one.store("t")).writer != StoreFiles.from_path(two.store("t")).writer
     for each in (one, two):
         with pytest.raises(RefusedError) as raised:
             each.publish("t", message(id=2))

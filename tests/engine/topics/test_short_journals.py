@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
 from sowctl.errors import DamageError, SowError
 from sowctl.findings import Level
 from tests.engine.conftest import MakeLab
@@ -46,7 +46,7 @@ def all_but_the_first(lab: Lab) -> None:
 
 def last_block(lab: Lab) -> None:
     with open_log(lab.open()) as log:
-        last = list(log.blocks())[-1]
+        last = list(log.iter_blocks())[-1]
         path, offset = last.path, last.start.offset
     os.truncate(path, offset)
 
@@ -58,7 +58,7 @@ def part_of_the_last_block(lab: Lab) -> None:
 
 def every_block_of_the_last_file(lab: Lab) -> None:
     with open_log(lab.open()) as log:
-        first = next(block for block in log.blocks() if block.path == lab.journals()[-1])
+        first = next(block for block in log.iter_blocks() if block.path == lab.journals()[-1])
     os.truncate(first.path, first.start.offset)
 
 
@@ -98,11 +98,11 @@ def test_it_is_damage_for_readers_writers_lists_and_dumps(lab: Lab, cut: Cut, le
         lambda: lab.query("t"),
         lambda: lab.query("past"),
         lambda: list(list_files(handle)),
-        lambda: list(dump(handle, EntryFilter())),
+        lambda: list(dump_entries(handle, EntryFilter())),
     ]
     # A bare directory has no stores to ask: there the topics file alone knows.
     if left is not no_topics_file:
-        acts.append(lambda: list(dump(handle, EntryFilter(), directory=lab.directory / "journal")))
+        acts.append(lambda: list(dump_entries(handle, EntryFilter(), directory=lab.directory / "journal")))
         acts.append(lambda: list(list_files(handle, lab.directory / "journal")))
     for act in acts:
         assert code_of(act) in CODES
@@ -131,7 +131,7 @@ def test_a_journal_without_a_file_is_damage_where_a_store_lacks_entries(lab: Lab
 
 def test_no_txid_is_given_twice_where_all_files_are_gone(lab: Lab) -> None:
     with open_log(lab.open()) as log:
-        last, lineage = log.last_txid(), log.lineage
+        last, lineage = log.read_last_txid(), log.lineage
     every_file(lab)
     assert lab.publish("t", message(id=99)).first_txid > last
     with open_log(lab.open()) as log:

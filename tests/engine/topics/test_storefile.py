@@ -8,11 +8,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from sowctl.config.lint import lint
-from sowctl.config.validate import validate
+from sowctl.config.lint import lint_files
+from sowctl.config.validate import validate_config
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.errors import RefusedError, SowError
 from sowctl.store.builder import create_store
 from sowctl.store.meta import Definition
@@ -21,7 +21,7 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 def _replay(lab: Lab, **options: object) -> ReplayReport:
     instance = lab.open()
-    return replay(instance, [instance.topic("x").config], ReplayOptions(**options))[0]  # type: ignore[arg-type]
+    return replay_topics(instance, [instance.topic("x").config], ReplayOptions(**options))[0]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_the_instances_own_files_are_never_replaced(lab: Lab, file: str, force: 
             act()
         assert caught.value.code == "SOW-ENG-087"
         assert (path.read_bytes() if path.exists() else None) == before
-    assert "R031" in {finding.id for finding in validate(lab.config, environment={})}
+    assert "R031" in {finding.id for finding in validate_config(lab.config, environment={})}
     assert not list(lab.directory.rglob("*.damaged-*")) + list(lab.directory.rglob("*.replaced-*"))
 
 
@@ -159,8 +159,8 @@ def test_lint_remarks_on_files_outside_the_directory(lab: Lab, file: str, tmp_pa
     (lab.directory / "gone").symlink_to(tmp_path / "elsewhere")
     (lab.directory / "sow" / "dangling.sow").symlink_to(tmp_path / "nowhere.sow")
     _named(lab, file)
-    (linted,) = lint([lab.config], environment={})
+    (linted,) = lint_files([lab.config], environment={})
     assert "B060" in {finding.id for finding in linted.findings}
     _named(lab, "sow/%n.sow")
-    (linted,) = lint([lab.config], environment={})
+    (linted,) = lint_files([lab.config], environment={})
     assert "B060" not in {finding.id for finding in linted.findings}

@@ -9,10 +9,10 @@ import pytest
 from sowctl.engine.topics.targets import (
     MAX_LOGICAL_NAME_BYTES,
     Target,
-    find_publishable,
+    find_publish_topic,
     find_topic,
-    resolve,
-    with_records,
+    resolve_targets,
+    select_readable_targets,
 )
 from sowctl.errors import MissingError, SowError, UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -68,17 +68,17 @@ def _told(targets: list[Target]) -> list[tuple[str, str | None] | str]:
 def test_what_a_text_means(lab: Lab, text: str, expected: object) -> None:
     instance = lab.open()
     if isinstance(expected, list):
-        assert _told(resolve(instance, text)) == expected
+        assert _told(resolve_targets(instance, text)) == expected
         return
     with pytest.raises(SowError) as caught:
-        resolve(instance, text)
+        resolve_targets(instance, text)
     assert caught.value.code == expected
 
 
 @pytest.mark.parametrize("text", ["s3://key:secret@bucket/book2.sow", "s3://key:secret@bucket/dir", "gs://a.b/x.y"])
 def test_a_store_at_a_url_is_to_be_copied(lab: Lab, text: str) -> None:
     with pytest.raises(MissingError) as caught:
-        resolve(lab.open(), text)
+        resolve_targets(lab.open(), text)
     error = caught.value
     assert (error.code, error.place) == ("SOW-ENG-013", text.replace("key:secret@", ""))
     assert "this machine" in error.message and error.hint is not None and error.hint.startswith("copy the file")
@@ -87,38 +87,42 @@ def test_a_store_at_a_url_is_to_be_copied(lab: Lab, text: str) -> None:
 def test_a_file_wins_over_a_logical_topic_and_not_over_a_topic(lab: Lab) -> None:
     instance = lab.open()
     store = lab.store("a.b")
-    assert _told(resolve(instance, str(store))) == ["a.b.json.sow"], "its path is the name of a logical topic, too"
+    assert _told(resolve_targets(instance, str(store))) == ["a.b.json.sow"], (
+        "its path is the name of a logical topic, too"
+    )
     store.rename(lab.directory / "book.sow")
-    assert _told(resolve(instance, "book.sow")) == [("book.sow", None)]
-    assert _told(resolve(instance, "./book.sow")) == ["book.sow"]
+    assert _told(resolve_targets(instance, "book.sow")) == [("book.sow", None)]
+    assert _told(resolve_targets(instance, "./book.sow")) == ["book.sow"]
 
 
 def test_an_expression_takes_pattern_topics_by_their_records(lab: Lab) -> None:
     """Whole where it matches their own name; else the records that it matches, once there are any."""
-    assert _told(resolve(lab.open(), "^(late|a)")) == [("a.b", None), ("late", None)]
+    assert _told(resolve_targets(lab.open(), "^(late|a)")) == [("a.b", None), ("late", None)]
     lab.publish("/y", message(id=1))
-    (target,) = resolve(lab.open(), "^/y+$")
+    (target,) = resolve_targets(lab.open(), "^/y+$")
     assert target.topic is not None and target.topic.logical is not None
     assert (target.topic.name, target.topic.logical.regex) == ("late", True)
-    assert _told(resolve(lab.open(), "/y+", literal=True)) == [("late", "/y+")]
+    assert _told(resolve_targets(lab.open(), "/y+", literal=True)) == [("late", "/y+")]
 
 
 def test_of_several_targets_those_count_that_hold_anything(lab: Lab) -> None:
     instance = lab.open()
     targets = [Target(topic=topic) for topic in instance.topics]
-    assert _told(list(with_records(instance, targets))) == [("a.b", None)]
+    assert _told(list(select_readable_targets(instance, targets))) == [("a.b", None)]
     empty = [target for target in targets if target.topic is not None and target.topic.name != "a.b"]
-    assert with_records(instance, empty) == empty
-    assert with_records(instance, empty[:1]) == empty[:1]
+    assert select_readable_targets(instance, empty) == empty
+    assert select_readable_targets(instance, empty[:1]) == empty[:1]
     lab.forget("a.b")
-    assert _told(list(with_records(lab.open(), targets))) == [("a.b", None)], "its records are in the journal"
+    assert _told(list(select_readable_targets(lab.open(), targets))) == [("a.b", None)], (
+        "its records are in the journal"
+    )
 
 
 def test_what_can_be_published_to(lab: Lab) -> None:
     instance = lab.open()
-    found = find_publishable(instance, "/x/2")
+    found = find_publish_topic(instance, "/x/2")
     assert (found.name, found.logical_name, found.key_mode) == ("early", "/x/2", "fields")
-    only = find_publishable(instance, "only")
+    only = find_publish_topic(instance, "only")
     assert (only.name, only.keys, only.key_mode, only.file, only.journalled) == ("only", (), "none", None, True)
     for text, kind, code in (
         ("early", UsageError, "SOW-ENG-032"),
@@ -127,8 +131,8 @@ def test_what_can_be_published_to(lab: Lab) -> None:
         ("orders", UsageError, "SOW-ENG-030"),
     ):
         with pytest.raises(kind) as caught:
-            find_publishable(instance, text)
+            find_publish_topic(instance, text)
         assert caught.value.code == code
-    assert find_publishable(instance, "/" * MAX_LOGICAL_NAME_BYTES).name == "late"
+    assert find_publish_topic(instance, "/" * MAX_LOGICAL_NAME_BYTES).name == "late"
     with pytest.raises(MissingError, match="TransactionLog"):
         find_topic(instance, "only")

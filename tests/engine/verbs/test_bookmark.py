@@ -10,18 +10,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.api import RowVerbs
-from sowctl.engine.following.stores.opening import open_store
-from sowctl.engine.following.stores.protocol import BookmarkStore, Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore, Subscriber
+from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import followed
-from sowctl.engine.verbs.bookmark import BookmarkStanding, Chosen, Lag, purge, rewind, set_place, standings
+from sowctl.engine.topics.targets import resolve_followed_topics
+from sowctl.engine.verbs.bookmark import (
+    BookmarkStanding,
+    Lag,
+    SubscriptionSelection,
+    list_standings,
+    purge_subscriptions,
+    rewind_places,
+    set_place,
+)
 from sowctl.errors import MissingError, RefusedError, UsageError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
-ALL = Chosen()
-P, OWN = client_hash("p"), client_hash("test")
+ALL = SubscriptionSelection()
+P, OWN = hash_client_name("p"), hash_client_name("test")
 WHO = Subscriber("c", "1")
 
 
@@ -36,13 +44,13 @@ def shop(make_lab: MakeLab) -> Lab:
 
 
 def store(lab: Lab) -> BookmarkStore:
-    return open_store(lab.open(), str(lab.directory / "a.bookmarks"), RowVerbs())
+    return open_bookmark_store(lab.open(), str(lab.directory / "a.bookmarks"), RowVerbs())
 
 
 def standing(lab: Lab, bookmark: str) -> BookmarkStanding:
     opened = store(lab)
-    opened.put(WHO, bookmark)
-    (found,) = standings(lab.open(), opened, ALL)
+    opened.set_place(WHO, bookmark)
+    (found,) = list_standings(lab.open(), opened, ALL)
     return found
 
 
@@ -81,7 +89,7 @@ def test_set(shop: Lab) -> None:
     assert set_place(instance, opened, WHO, "-5s") == "20260105T080005.000000Z"
     shop.clock.tick(60)
     # A time that counts from now is what it was when it was set.
-    assert standings(instance, opened, ALL)[0].txid == 5
+    assert list_standings(instance, opened, ALL)[0].txid == 5
     for wrong in (f"{P}|9|", "[0:99]"):
         with pytest.raises(MissingError):
             set_place(instance, opened, WHO, wrong)
@@ -94,30 +102,35 @@ def test_set(shop: Lab) -> None:
 def test_rewind_takes_all_back_or_none(shop: Lab) -> None:
     instance, opened = shop.open(), store(shop)
     for number, place in enumerate(("9", f"{P}|4|", f"{P}|77|")):
-        opened.put(Subscriber("c", str(number)), place)
+        opened.set_place(Subscriber("c", str(number)), place)
     with pytest.raises(RefusedError, match=r"subscription '1' .* txid 7") as caught:
-        rewind(instance, opened, ALL, "8")
+        rewind_places(instance, opened, ALL, "8")
     assert caught.value.code == "SOW-BKM-008"
-    assert [row.bookmark for row in opened.rows()] == ["9", f"{P}|4|", f"{P}|77|"]
-    assert [row.bookmark for row in rewind(instance, opened, Chosen(sub_id="0"), "8")] == ["8"]
-    assert {row.bookmark for row in rewind(instance, opened, ALL, "-8s")} == {"20260105T080002.000000Z"}
-    assert [one.txid for one in standings(instance, opened, ALL)] == [2, 2, 2]
+    assert [row.bookmark for row in opened.list_places()] == ["9", f"{P}|4|", f"{P}|77|"]
+    assert [row.bookmark for row in rewind_places(instance, opened, SubscriptionSelection(sub_id="0"), "8")] == ["8"]
+    assert {row.bookmark for row in rewind_places(instance, opened, ALL, "-8s")} == {"20260105T080002.000000Z"}
+    assert [one.txid for one in list_standings(instance, opened, ALL)] == [2, 2, 2]
     for wrong in ("recent", "[0:3]"):
         with pytest.raises(UsageError):
-            rewind(instance, opened, ALL, wrong)
+            rewind_places(instance, opened, ALL, wrong)
     with pytest.raises(MissingError):
-        rewind(instance, opened, ALL, "99")
+        rewind_places(instance, opened, ALL, "99")
 
 
 def test_purge(shop: Lab) -> None:
     opened = store(shop)
     for client in ("c", "d"):
         for number in ("1", "2"):
-            opened.put(Subscriber(client, number), "0")
-    assert len(purge(shop.open(), opened, Chosen("c"), dry_run=True)) == 2
-    assert [row.who for row in purge(shop.open(), opened, Chosen("c", "2"))] == [Subscriber("c", "2")]
-    assert [row.who for row in purge(shop.open(), opened, Chosen(sub_id="1"))] == [WHO, Subscriber("d", "1")]
-    assert [row.who for row in opened.rows()] == [Subscriber("d", "2")]
+            opened.set_place(Subscriber(client, number), "0")
+    assert len(purge_subscriptions(shop.open(), opened, SubscriptionSelection("c"), dry_run=True)) == 2
+    assert [row.who for row in purge_subscriptions(shop.open(), opened, SubscriptionSelection("c", "2"))] == [
+        Subscriber("c", "2")
+    ]
+    assert [row.who for row in purge_subscriptions(shop.open(), opened, SubscriptionSelection(sub_id="1"))] == [
+        WHO,
+        Subscriber("d", "1"),
+    ]
+    assert [row.who for row in opened.list_places()] == [Subscriber("d", "2")]
 
 
 VIEW = (
@@ -144,14 +157,14 @@ def test_lags_are_those_of_a_count_of_entries(
     blocks: Lab, tmp_path_factory: pytest.TempPathFactory, places: list[int], target: str | None
 ) -> None:
     path: Path = tmp_path_factory.mktemp("store") / "a.bookmarks"
-    opened = open_store(blocks.open(), str(path), RowVerbs())
+    opened = open_bookmark_store(blocks.open(), str(path), RowVerbs())
     for number, place in enumerate(places):
-        opened.put(Subscriber("c", str(number)), str(place))
+        opened.set_place(Subscriber("c", str(number)), str(place))
     with open_log(blocks.open()) as log:
-        entries = [entry for block in log.blocks() for entry in block.entries()]
-    topics = None if target is None else followed(blocks.open(), target)
+        entries = [entry for block in log.iter_blocks() for entry in block.iter_entries()]
+    topics = None if target is None else resolve_followed_topics(blocks.open(), target)
     names = {"t": "t", "u": "u", "sums": "u"}.get(target or "", "tu")
-    for one in standings(blocks.open(), opened, ALL, topics):
+    for one in list_standings(blocks.open(), opened, ALL, topics):
         place = places[int(one.row.who.sub_id)]
         behind = [entry for entry in entries if entry.txid > place and entry.topic[0] in names]
         seconds = (blocks.clock.at - behind[0].time) / SECOND if behind else 0.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.check import check
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.check import check_instance
 from sowctl.findings import Level
 from tests.support.damage import overwrite
 from tests.support.instances import Lab, message, numbered
@@ -14,7 +14,7 @@ from tests.support.instances import Lab, message, numbered
 def test_sound_files_give_no_finding_and_are_counted(lab: Lab) -> None:
     numbered(lab, "t", 1, 3)
     lab.publish("past", message(id=1), message(id=1, v=2))
-    run = check(lab.open())
+    run = check_instance(lab.open())
     assert (list(run), run.status) == ([], 0)
     report = run.report
     assert (report.stores, report.records, report.journal_files) == (2, 4, 1)
@@ -27,21 +27,21 @@ def test_sound_files_give_no_finding_and_are_counted(lab: Lab) -> None:
 
 def test_of_some_targets_nothing_else_is_read(lab: Lab) -> None:
     numbered(lab, "t", 1, 3)
-    for target in (resolve(lab.open(), "t")[0], Target(path=lab.store("t"))):
-        run = check(lab.open(), [target])
+    for target in (resolve_targets(lab.open(), "t")[0], Target(path=lab.store("t"))):
+        run = check_instance(lab.open(), [target])
         assert (list(run), run.status, run.report.stores, run.report.journal_files) == ([], 0, 1, 0)
         assert "journal" not in run.coverage
 
 
 def test_nothing_at_all(lab: Lab) -> None:
-    run = check(lab.open(), [])
+    run = check_instance(lab.open(), [])
     assert (list(run), run.coverage, run.status) == ([], "checked nothing", 0)
 
 
 def test_a_store_that_is_gone_is_a_warning_with_the_way_back(lab: Lab) -> None:
     numbered(lab, "t", 1, 3)
     lab.forget("t")
-    run = check(lab.open(), resolve(lab.open(), "t"))
+    run = check_instance(lab.open(), resolve_targets(lab.open(), "t"))
     (finding,) = run
     assert (finding.id, finding.level, finding.hint) == ("SOW-CHK-001", Level.WARNING, "sowctl replay t rebuilds it")
     assert (run.status, run.report.not_verified) == (0, ("t: no store",))
@@ -52,7 +52,7 @@ def test_damage_is_status_5(lab: Lab, offset: int) -> None:
     numbered(lab, "t", 1, 3)
     kept = lab.store("t").read_bytes()
     overwrite(lab.store("t"), offset, bytes(8192))
-    run = check(lab.open(), resolve(lab.open(), "t"))
+    run = check_instance(lab.open(), resolve_targets(lab.open(), "t"))
     found = list(run)
     assert any(finding.level is Level.ERROR for finding in found)
     assert run.status == 5
@@ -63,7 +63,7 @@ def test_a_store_of_another_definition_is_sound_and_refused(lab: Lab) -> None:
     numbered(lab, "t", 1, 3)
     text = lab.config.read_text()
     lab.config.write_text(text.replace("<Key>/id</Key>", "<Key>/v</Key>", 1))
-    run = check(lab.open(), resolve(lab.open(), "t"))
+    run = check_instance(lab.open(), resolve_targets(lab.open(), "t"))
     (finding,) = run
     assert (finding.id, run.status) == ("SOW-CHK-002", 8)
     assert finding.hint is not None

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.journal import EntryFilter, dump
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.errors import DamageError, InputError, MissingError, UsageError
 from sowctl.journal.writer import JournalWriter
 from sowctl.store.write import WriteTxn
@@ -28,7 +28,7 @@ def _five(lab: Lab, topic: str) -> None:
 
 
 def _entries(lab: Lab, **wanted: object) -> list[tuple[int, str, bytes]]:
-    found = dump(lab.open(), EntryFilter(**wanted))  # type: ignore[arg-type]
+    found = dump_entries(lab.open(), EntryFilter(**wanted))  # type: ignore[arg-type]
     return [(r.txid, str(r.extra["operation"]), r.payload) for batch in found for r in batch.records]
 
 
@@ -107,7 +107,7 @@ def test_a_pattern_names_several_topics(make_lab) -> None:  # type: ignore[no-un
     for name in names:
         lab.publish(name, '{"id":1}', '{"id":2}')
     instance = lab.open()
-    reports = delete(instance, resolve(instance, "^T.$"), DeleteOptions(filter="/id = 1"))
+    reports = delete_records(instance, resolve_targets(instance, "^T.$"), DeleteOptions(filter="/id = 1"))
     assert [(r.topic, r.deleted) for r in reports] == [("T1", 1), ("T2", 1)]
     assert [len(lab.query(name)) for name in names] == [1, 1, 2]
 
@@ -155,7 +155,7 @@ def test_a_bare_file_cannot_be_changed(lab: Lab) -> None:
     _five(lab, "t")
     instance = lab.open()
     with pytest.raises(UsageError):
-        delete(instance, resolve(instance, str(lab.store("t"))), DeleteOptions(filter="1=1"))
+        delete_records(instance, resolve_targets(instance, str(lab.store("t"))), DeleteOptions(filter="1=1"))
     with pytest.raises(MissingError):
         instance.topic("nowhere")
 
@@ -178,18 +178,20 @@ def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> Non
 
 
 def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sowctl.engine.search import indexed
-    from sowctl.engine.search.scan import way_of
+    from sowctl.engine.search import index_access
+    from sowctl.engine.search.scan import choose_access
 
     used: list[object] = []
-    found = indexed.find
-    monkeypatch.setattr(indexed, "find", lambda *given, **more: used.append(found(*given, **more)) or used[-1])
-    monkeypatch.setattr("sowctl.engine.verbs.delete.way_of", partial(way_of, index_from=0))
+    found = index_access.open_index_access
+    monkeypatch.setattr(
+        index_access, "open_index_access", lambda *given, **more: used.append(found(*given, **more)) or used[-1]
+    )
+    monkeypatch.setattr("sowctl.engine.verbs.delete.choose_access", partial(choose_access, index_from=0))
     lab.publish("t", *(message(id=n, v=n % 10) for n in range(200)))
     for dry in (True, False):
         report = lab.open().topic("t").delete(filter="/v = 3 AND /id > 100", dry_run=dry)
         assert (report.examined, report.matched) == (200, 10)
-    assert all(isinstance(one, indexed.Found) for one in used)
+    assert all(isinstance(one, index_access.IndexAccess) for one in used)
     report = lab.open().topic("t").delete(filter="/v >= 9")
     assert (report.examined, report.matched, report.deleted) == (190, 20, 20)
     assert len(lab.query("t")) == 170
@@ -199,12 +201,17 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
 @pytest.fixture
 def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
-    monkeypatch.setattr("sowctl.engine.verbs.delete.PART", 4)
+    monkeypatch.setattr("sowctl.engine.verbs.delete.PART_RECORDS", 4)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 4)
     monkeypatch.setattr("sowctl.engine.fold.apply.DELETE_PART_RECORDS", 4)
     monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_MEMORY_BYTES", 100)
-    most = {"group": 0, "overlay": 0, "transaction": 0, "transactions": 0}
-    append, added, removed, finish = JournalWriter.append, Overlay.delete, WriteTxn.delete, WriteTxn.finish
+    most = {"group": 0, "memtable": 0, "transaction": 0, "transactions": 0}
+    append, added, removed, finish = (
+        JournalWriter.append_group,
+        Memtable.put_deletions,
+        WriteTxn.delete_records,
+        WriteTxn.finish,
+    )
 
     def see(name: str, count: int) -> None:
         most[name] = max(most[name], count)
@@ -213,9 +220,9 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         see("group", len(group))
         return append(writer, group, now, **options)
 
-    def adding(overlay, keys, tombstones):  # type: ignore[no-untyped-def]
-        added(overlay, keys, tombstones)
-        see("overlay", len(overlay))
+    def adding(memtable, keys, tombstones):  # type: ignore[no-untyped-def]
+        added(memtable, keys, tombstones)
+        see("memtable", len(memtable))
 
     def removing(txn, keys):  # type: ignore[no-untyped-def]
         found = removed(txn, keys)
@@ -226,9 +233,9 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         most["transactions"] += 1
         finish(txn)
 
-    monkeypatch.setattr(JournalWriter, "append", appending)
-    monkeypatch.setattr(Overlay, "delete", adding)
-    monkeypatch.setattr(WriteTxn, "delete", removing)
+    monkeypatch.setattr(JournalWriter, "append_group", appending)
+    monkeypatch.setattr(Memtable, "put_deletions", adding)
+    monkeypatch.setattr(WriteTxn, "delete_records", removing)
     monkeypatch.setattr(WriteTxn, "finish", finishing)
     return most
 
@@ -244,7 +251,7 @@ def test_many_are_deleted_in_bounded_parts(lab: Lab, topic: str, selector: str, 
     assert (report.matched, report.deleted) == (25, 25)
     # without a journal one transaction is what makes it all or nothing
     transactions, logged = (1, 0) if topic == "alone" else (7, 4)
-    assert largest == {"group": logged, "overlay": 4, "transaction": 4, "transactions": transactions}
+    assert largest == {"group": logged, "memtable": 4, "transaction": 4, "transactions": transactions}
     assert sorted(lab.query(topic)) == sorted(messages[::2])
     assert lab.open().topic(topic).info().last_txid == 76
 
@@ -253,7 +260,7 @@ def test_a_delete_of_many_parts_is_one_group(lab: Lab, largest: dict[str, int]) 
     lab.publish("t", *(message(id=n) for n in range(50)))
     lab.open().topic("t").delete(filter="/id < 48")
     with open_log(lab.open()) as log:
-        blocks = [block.header for block in log.blocks(after=50)]
+        blocks = [block.header for block in log.iter_blocks(after=50)]
     assert [(header.group, header.count, header.is_last) for header in blocks] == [
         (51, 4, number == 11) for number in range(12)
     ]
@@ -266,15 +273,17 @@ def test_a_part_of_a_pattern_topic_goes_in_parts(make_lab, largest: dict[str, in
     for name in ("day1", "day2"):
         lab.publish(name, *(message(id=n) for n in range(9)))
     assert lab.open().topic("day1").delete(filter="1=1").deleted == 9
-    assert largest["overlay"] == 4
+    assert largest["memtable"] == 4
     assert (len(lab.query("day1")), len(lab.query("day2"))) == (0, 9)
     with open_log(lab.open()) as log:
-        assert [entry.logical_topic for block in log.blocks(after=18) for entry in block.entries()] == [b"day1"] * 9
+        assert [entry.logical_topic for block in log.iter_blocks(after=18) for entry in block.iter_entries()] == [
+            b"day1"
+        ] * 9
 
 
 @pytest.mark.usefixtures("largest")
 def test_a_filter_that_fails_in_the_middle_deletes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.verbs.delete.SCAN_BATCH", 10)
+    monkeypatch.setattr("sowctl.engine.verbs.delete.SCAN_BATCH_RECORDS", 10)
     lab.publish("t", *(message(id=n) for n in range(50)))
     path = lab.store("t")
     key = lab.records("t")[-1].sow_key.to_bytes(8, "big")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.reports import Rejected
 from sowctl.engine.verbs import eval as verb
-from sowctl.engine.verbs.eval import EvalInput, Evaluated, Evaluator, evaluate, evaluate_file, processes
+from sowctl.engine.verbs.eval import EvalInput, EvalPart, Evaluator, count_processes, evaluate_file, evaluate_sources
 from sowctl.errors import LimitError, StorageError, UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.framing.frames import FrameReader
@@ -29,16 +29,16 @@ def _evaluator(text: str, *, matches: bool = False, **options: object) -> Evalua
     return Evaluator(text, Environment(lambda: 0), matches=matches, **options)  # type: ignore[arg-type]
 
 
-def _parts(evaluator: Evaluator, data: bytes, framing: str = "lines") -> list[Evaluated]:
+def _parts(evaluator: Evaluator, data: bytes, framing: str = "lines") -> list[EvalPart]:
     chunks = FrameReader(BytesIO(data), framing, chunk=64)
-    return list(evaluate(evaluator, [EvalInput("in", chunks)]))
+    return list(evaluate_sources(evaluator, [EvalInput("in", chunks)]))
 
 
-def _output(parts: list[Evaluated]) -> bytes:
+def _output(parts: list[EvalPart]) -> bytes:
     return b"".join(part.output for part in parts)
 
 
-def _places(parts: list[Evaluated]) -> list[str]:
+def _places(parts: list[EvalPart]) -> list[str]:
     return [refused.place for part in parts for refused in part.rejected]
 
 
@@ -71,7 +71,7 @@ def test_no_input_is_read_behind_an_error() -> None:
         yield from FrameReader(BytesIO(b"nope\n"), "lines")
         raise AssertionError("read on")
 
-    parts = list(evaluate(_evaluator("/a"), [EvalInput("one", chunks()), EvalInput("two", chunks())]))  # type: ignore[arg-type]
+    parts = list(evaluate_sources(_evaluator("/a"), [EvalInput("one", chunks()), EvalInput("two", chunks())]))  # type: ignore[arg-type]
     assert [part.error is not None for part in parts] == [True]
 
 
@@ -109,8 +109,8 @@ def test_a_type_without_fields_takes_only_expressions_without_fields() -> None:
 # Files, by several processes
 
 
-def _of_file(path: Path, evaluator: Evaluator, count: int, segment: int, start: int = 0) -> list[Evaluated]:
-    with mock.patch.object(verb, "SEGMENT", segment), path.open("rb") as file:
+def _of_file(path: Path, evaluator: Evaluator, count: int, segment: int, start: int = 0) -> list[EvalPart]:
+    with mock.patch.object(verb, "SEGMENT_BYTES", segment), path.open("rb") as file:
         return list(evaluate_file(evaluator, "in", file.fileno(), start, path.stat().st_size, count))
 
 
@@ -132,7 +132,7 @@ def test_law_a_file_gives_what_its_lines_give(
     wanted = _parts(evaluator, data)
     found = _of_file(path, evaluator, count, segment)
 
-    def told(parts: list[Evaluated]) -> object:
+    def told(parts: list[EvalPart]) -> object:
         rejected: list[Rejected] = [one for part in parts for one in part.rejected]
         error = parts[-1].error if parts else None
         return _output(parts), [(one.place, one.code) for one in rejected], error and (error.code, error.place)
@@ -153,7 +153,7 @@ def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) 
     parent = os.getpid()
 
     class Dying(Evaluator):
-        def part(self, *arguments: object) -> Evaluated:  # type: ignore[override]
+        def evaluate_chunk(self, *arguments: object) -> EvalPart:  # type: ignore[override]
             assert os.getpid() != parent
             os._exit(3)
 
@@ -174,5 +174,5 @@ def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) 
 
 
 def test_small_files_are_not_worth_a_second_process() -> None:
-    assert processes(1 << 20) == 1
-    assert processes(1 << 30) == min(len(os.sched_getaffinity(0)), 8)
+    assert count_processes(1 << 20) == 1
+    assert count_processes(1 << 30) == min(len(os.sched_getaffinity(0)), 8)

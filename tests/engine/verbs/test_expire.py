@@ -9,14 +9,14 @@ import pytest
 
 from sowctl.engine.fold import removal
 from sowctl.engine.reports import ExpireReport
-from sowctl.engine.verbs.expire import expire
+from sowctl.engine.verbs.expire import expire_records
 from sowctl.store.write import WriteTxn
 from tests.support.instances import Lab, message
 
 
 def _expire(lab: Lab, *, dry_run: bool = False) -> dict[str, ExpireReport]:
     instance = lab.open()
-    return {report.topic: report for report in expire(instance, instance.topics, dry_run=dry_run)}
+    return {report.topic: report for report in expire_records(instance, instance.topics, dry_run=dry_run)}
 
 
 def test_every_topic_is_reported_in_the_order_of_the_configuration(lab: Lab) -> None:
@@ -58,7 +58,7 @@ def test_a_topic_of_which_nothing_expires_is_not_opened(lab: Lab) -> None:
 def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many records and versions each transaction of a store removes, and never more than 2 at a time."""
     seen: list[int] = []
-    finish, delete, drop = WriteTxn.finish, WriteTxn.delete, WriteTxn.delete_versions
+    finish, delete, drop = WriteTxn.finish, WriteTxn.delete_records, WriteTxn.delete_versions
     removed: dict[int, int] = {}
 
     def note(txn: WriteTxn, count: int) -> None:
@@ -86,7 +86,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             patch.setattr(f"sowctl.engine.{module}.MAX_PIGGYBACK_EXPIRED_RECORDS", 6)
         patch.setattr(removal, "MAX_EXPIRED_RECORDS", 8)
         patch.setattr(removal, "MAX_REMOVED_VERSIONS", 8)
-        patch.setattr(WriteTxn, "delete", deleting)
+        patch.setattr(WriteTxn, "delete_records", deleting)
         patch.setattr(WriteTxn, "delete_versions", dropping)
         patch.setattr(WriteTxn, "finish", finishing)
         yield seen
@@ -153,10 +153,10 @@ def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> Non
         """A store of 15 records a page, and 130 entries of the expiry index."""
 
         def __init__(self, count: int) -> None:
-            self.count = count
+            self.record_count = count
 
-        def leaf_pages(self) -> tuple[int, int]:
-            return self.count // 15, self.count // 130
+        def count_leaf_pages(self) -> tuple[int, int]:
+            return self.record_count // 15, self.record_count // 130
 
     def at_once(count: int, expired: int) -> int:
         return removal._count_per_transaction(Pages(count), expired)  # type: ignore[arg-type]

@@ -13,9 +13,9 @@ import pytest
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import figures
 from sowctl.engine.search.plan import Plan, PlanStep
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.explain import explain, plan_lines
-from sowctl.engine.verbs.query import query
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.explain import explain_query, format_plan
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import UsageError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -27,8 +27,10 @@ def _fill(lab: Lab, count: int = 60) -> None:
 def _plan(lab: Lab, analyze: bool = False, **options: object) -> Plan:
     instance = lab.open()
     asked = QueryOptions(**options)  # type: ignore[arg-type]
-    targets = resolve(instance, "t")
-    (plan,) = explain(lambda: query(instance, targets, asked), analyze=analyze, timer=iter((7.5, 7.5625)).__next__)
+    targets = resolve_targets(instance, "t")
+    (plan,) = explain_query(
+        lambda: start_query(instance, targets, asked), analyze=analyze, timer=iter((7.5, 7.5625)).__next__
+    )
     return plan
 
 
@@ -47,8 +49,8 @@ def test_a_scan(lab: Lab) -> None:
         returned=4,
         milliseconds=62.5,
     )
-    assert plan_lines(plan)[0] == "t (json): scan, 60 of 60 records"
-    assert plan_lines(plan)[-1] == "  actual    60 examined, 4 matched, 4 returned, 62.5 ms"
+    assert format_plan(plan)[0] == "t (json): scan, 60 of 60 records"
+    assert format_plan(plan)[-1] == "  actual    60 examined, 4 matched, 4 returned, 62.5 ms"
 
 
 def test_indexes_conditions_and_what_is_behind(lab: Lab) -> None:
@@ -65,7 +67,7 @@ def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     assert _plan(lab, order_by="/v", top_n=3, index_from=None).order == "the first 3 of all that match"
     assert _plan(lab, order_by="/v", index_from=0).order == "sorted"
     assert _plan(lab).order == "by SOW key"
-    monkeypatch.setattr(figures, "MOST", 0.001)
+    monkeypatch.setattr(figures, "INDEX_MAX_SHARE", 0.001)
     assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
 
 
@@ -160,7 +162,7 @@ import json, os, sys, threading, time
 import sowctl
 from sowctl.engine.search import figures
 config, processes, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-figures.LARGE = 10
+figures.PARALLEL_MIN_RECORDS = 10
 children = []
 fork = os.fork
 os.fork = lambda: children.append(fork()) or children[-1]
@@ -189,7 +191,7 @@ def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch
     assert len(found) == 400
     assert found == lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)
     assert (examined, matched) == (900, 400)
-    monkeypatch.setattr(figures, "LARGE", 10)
+    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 10)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     assert _plan(lab, filter="/v > 100", jobs=jobs, index_from=None).processes == jobs
 

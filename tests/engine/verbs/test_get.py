@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.get import get
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.get import get_records
 from sowctl.errors import MissingError, UsageError
 from tests.support.instances import SECOND, Lab, message
 
 
 def _got(lab: Lab, *texts: str, topic: str = "t", fields: bool = False, at: int | None = None) -> list[str]:
-    batch, missing = get(lab.open(), resolve(lab.open(), topic)[0], texts, fields=fields, at=at)
+    batch, missing = get_records(lab.open(), resolve_targets(lab.open(), topic)[0], texts, fields=fields, at=at)
     return [record.payload.decode() for record in batch.records] + [f"no {text}" for text in missing]
 
 
@@ -40,7 +40,7 @@ def test_a_record_has_its_stamps(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     lab.clock.tick(3)
     lab.publish("t", message(id=1, v=2))
-    batch, _ = get(lab.open(), resolve(lab.open(), "t")[0], ["1"])
+    batch, _ = get_records(lab.open(), resolve_targets(lab.open(), "t")[0], ["1"])
     assert (batch.topic, batch.message_type) == ("t", "json")
     (record,) = batch.records
     assert (record.txid, record.timestamp) == (2, lab.clock.at)
@@ -62,7 +62,7 @@ def test_what_has_expired_is_missing(lab: Lab) -> None:
 
 def test_a_store_file_is_asked_like_its_topic(lab: Lab) -> None:
     lab.publish("t", message(id=1))
-    batch, missing = get(lab.open(), Target(path=lab.store("t")), ["1", "2"])
+    batch, missing = get_records(lab.open(), Target(path=lab.store("t")), ["1", "2"])
     assert ([record.payload.decode() for record in batch.records], missing) == ([message(id=1)], ["2"])
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.keyhistory import VersionRecord
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.verbs.history import versions
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.history import read_key_versions
 from sowctl.errors import MissingError, UsageError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MINUTE = 60 * SECOND
@@ -32,7 +32,7 @@ def _play(lab: Lab, topic: str, *steps: tuple[int, str | None]) -> None:
 
 def _versions(lab: Lab, topic: str, *texts: str, **options: bool) -> tuple[list[VersionRecord], list[str]]:
     instance = lab.open()
-    batch, missing = versions(instance, resolve(instance, topic)[0], texts or ("1",), **options)
+    batch, missing = read_key_versions(instance, resolve_targets(instance, topic)[0], texts or ("1",), **options)
     assert batch.topic == topic
     return list(batch.records), missing
 
@@ -122,7 +122,7 @@ def test_a_store_file_by_its_path(make_lab) -> None:  # type: ignore[no-untyped-
     lab = _lab(make_lab, "1h", "0s", journalled=False)
     _play(lab, "h", (0, "a"), (5, "b"))
     instance = lab.open()
-    batch, missing = versions(instance, resolve(instance, str(lab.store("h")))[0], ["1", "9"])
+    batch, missing = read_key_versions(instance, resolve_targets(instance, str(lab.store("h")))[0], ["1", "9"])
     assert ([r.payload[-3:-2] for r in batch.records], missing) == ([b"a", b"b"], ["9"])
 
 
@@ -167,7 +167,7 @@ def test_an_expired_version_ends_from_the_instant_of_its_stamp_on(lab: Lab) -> N
 def test_a_journalled_version_has_its_bookmark(lab: Lab) -> None:
     lab.open().topic("t").publish([b'{"id":1}', b'{"id":1,"v":2}'], PublishOptions(client="c", sequence=7))
     records, _ = _versions(lab, "t", journal=True)
-    assert [r.bookmark for r in records] == [f"{client_hash('c')}|7|", f"{client_hash('c')}|8|"]
+    assert [r.bookmark for r in records] == [f"{hash_client_name('c')}|7|", f"{hash_client_name('c')}|8|"]
     assert records[1].extra["client"] == "c"
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.topics.logplaces import LogPlace, find_place
-from sowctl.engine.verbs.journal import EntryFilter, dump, list_files
+from sowctl.engine.topics.log_places import LogPlace, find_log_place
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
 from sowctl.errors import MissingError
-from sowctl.identity.hashes import client_hash
+from sowctl.identity.hashes import hash_client_name
 from sowctl.journal.blockcodec import BLOCK_MAGIC
-from sowctl.journal.state import topics_path
+from sowctl.journal.state import build_topics_path
 from sowctl.output.columns import open_columns
-from sowctl.output.ndjson import json_values
+from sowctl.output.ndjson import encode_values
 from sowctl.output.options import OutputOptions
-from sowctl.output.records import METADATA
+from sowctl.output.records import METADATA_NAMES
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
 
 
@@ -34,8 +34,8 @@ def written(lab: Lab) -> Lab:
 
 
 def _rows(lab: Lab, data: bool = True, **wanted: object) -> list[dict[str, object]]:
-    found = dump(lab.open(), EntryFilter(**wanted), data=data)  # type: ignore[arg-type]
-    return [json.loads(line) for batch in found for line in json_values(batch, meta=True)]
+    found = dump_entries(lab.open(), EntryFilter(**wanted), data=data)  # type: ignore[arg-type]
+    return [json.loads(line) for batch in found for line in encode_values(batch, meta=True)]
 
 
 def test_entries_come_in_the_order_of_the_log(written: Lab) -> None:
@@ -110,34 +110,34 @@ def test_a_topic_that_only_the_journal_knows_is_found(make_lab) -> None:  # type
 
 def test_every_entry_has_a_bookmark_that_is_found_again(written: Lab) -> None:
     rows = _rows(written)
-    owner = client_hash("test")
-    expected = [f"{owner}|1|", f"{owner}|2|", f"{client_hash('c')}|7|", f"{owner}|4|", f"{owner}|5|"]
+    owner = hash_client_name("test")
+    expected = [f"{owner}|1|", f"{owner}|2|", f"{hash_client_name('c')}|7|", f"{owner}|4|", f"{owner}|5|"]
     assert [row["bookmark"] for row in rows] == expected
     for row in rows:
-        place = find_place(written.open(), str(row["bookmark"]))
+        place = find_log_place(written.open(), str(row["bookmark"]))
         assert place is not None
         assert place.txid == row["txid"]
-        at = find_place(written.open(), str(row["txid"]))
+        at = find_log_place(written.open(), str(row["txid"]))
         assert at == place
     history = [record.bookmark for record in written.open().topic("t").versions(str(rows[0]["sow_key"]), journal=True)]
     assert history == [expected[0], expected[3]]
-    for wrong in (f"{owner}|3|", f"{owner}|6|", f"{client_hash('c')}|3|"):
+    for wrong in (f"{owner}|3|", f"{owner}|6|", f"{hash_client_name('c')}|3|"):
         with pytest.raises(MissingError):
-            find_place(written.open(), wrong)
+            find_log_place(written.open(), wrong)
 
 
 def test_a_client_of_the_instances_name_keeps_its_own_numbers(lab: Lab) -> None:
     lab.publish("t", '{"id":1}', '{"id":2}')
     lab.publish("t", '{"id":3}', client="test", sequence=2)
-    owner = client_hash("test")
-    assert [find_place(lab.open(), f"{owner}|{number}|") for number in (1, 2)] == [
+    owner = hash_client_name("test")
+    assert [find_log_place(lab.open(), f"{owner}|{number}|") for number in (1, 2)] == [
         LogPlace(1, START),
         LogPlace(3, START),
     ]
 
 
 def test_a_recovery_point_may_be_a_bookmark_of_the_instance(make_lab) -> None:  # type: ignore[no-untyped-def]
-    point = f"<RecoveryPoint>{client_hash('test')}|1|</RecoveryPoint>"
+    point = f"<RecoveryPoint>{hash_client_name('test')}|1|</RecoveryPoint>"
     lab = make_lab(config_xml(topic_xml("t", "<Durability>transient</Durability>", point, file=None), ("t",)))
     lab.publish("t", '{"id":1}', '{"id":2}')
     assert lab.query("t") == ['{"id":2}']
@@ -147,7 +147,7 @@ def test_what_is_torn_is_told_by_dump_and_list_and_by_the_writer_that_cuts_it(wr
     (path,) = written.journals()
     noise = random.Random(1).randbytes(1 << 20)
     good = path.read_bytes()
-    topics_path(path.parent, "test").unlink()
+    build_topics_path(path.parent, "test").unlink()
     for rest, words in (
         (noise, "1,048,576 bytes at the end are neither a block"),
         (bytes(700), "700 bytes at the end are an incomplete block"),
@@ -174,6 +174,6 @@ def test_what_is_torn_is_told_by_dump_and_list_and_by_the_writer_that_cuts_it(wr
 
 def test_without_payloads_there_is_no_column_for_them(written: Lab) -> None:
     options = OutputOptions(meta=True)
-    columns, rows = open_columns(dump(written.open(), EntryFilter(), data=False), options)
-    assert columns.headings == (*METADATA, "client", "sequence", "operation")[: len(columns.headings)]
+    columns, rows = open_columns(dump_entries(written.open(), EntryFilter(), data=False), options)
+    assert columns.headings == (*METADATA_NAMES, "client", "sequence", "operation")[: len(columns.headings)]
     assert len(list(rows)) == 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.topics.targets import find_publishable
-from sowctl.engine.verbs.key import KeyTeller, MessageKey
+from sowctl.engine.topics.targets import find_publish_topic
+from sowctl.engine.verbs.key import KeyFinder, MessageKey
 from sowctl.errors import UsageError
 from sowctl.values.fields import Refusal
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -15,8 +15,8 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 def _told(
     lab: Lab, topic: str, *payloads: str, options: PublishOptions | None = None
 ) -> tuple[list[MessageKey], list[Refusal]]:
-    teller = KeyTeller(lab.open(), find_publishable(lab.open(), topic), options or PublishOptions())
-    return teller.keys([payload.encode() for payload in payloads])
+    teller = KeyFinder(lab.open(), find_publish_topic(lab.open(), topic), options or PublishOptions())
+    return teller.find_keys([payload.encode() for payload in payloads])
 
 
 def test_keys_are_those_of_a_publish_and_nothing_is_written(lab: Lab) -> None:

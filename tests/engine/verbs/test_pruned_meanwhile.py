@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sowctl.engine.fold.rebuild import Rebuilt, rebuild
+from sowctl.engine.fold.rebuild import RebuildResult, rebuild_stores
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.sources import current, past, recovery
 from sowctl.engine.topics.positions import STORE_AHEAD_OF_JOURNAL
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
-from sowctl.engine.verbs.history import versions
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.verbs.history import read_key_versions
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.journal.reader import Journal
 from tests.support.instances import START, Lab, config_xml, message, put_back, topic_xml, verified
@@ -37,18 +37,18 @@ def test_files_that_are_pruned_under_a_rebuild(lab: Lab) -> None:
     with verified(lab):
         instance = lab.open()
 
-        def pruned(*args: Any, **options: Any) -> list[Rebuilt]:
+        def pruned(*args: Any, **options: Any) -> list[RebuildResult]:
             # The journal was judged, and is whole; nothing of it was folded yet.
-            assert prune(instance, KeepRule(keep_size=1)).removed
-            return rebuild(*args, **options)
+            assert prune_files(instance, KeepRule(keep_size=1)).removed
+            return rebuild_stores(*args, **options)
 
         with pytest.raises(MissingError) as caught:
-            replay(instance, instance.topics, ReplayOptions(rebuild=True), fold=pruned)
+            replay_topics(instance, instance.topics, ReplayOptions(rebuild=True), fold=pruned)
         assert caught.value.code == "SOW-JRN-063"
         assert len(lab.query("t")) == 120
         # The next one sees from the beginning that the journal does not reach back.
         with pytest.raises(RefusedError) as refused:
-            replay(instance, instance.topics, ReplayOptions(rebuild=True))
+            replay_topics(instance, instance.topics, ReplayOptions(rebuild=True))
         assert refused.value.code == "SOW-RPL-002"
         assert len(lab.query("t")) == 120
 
@@ -60,26 +60,26 @@ def _missing_store(lab: Lab) -> object:
 
 def _past(lab: Lab) -> object:
     instance = lab.open()
-    with closing(past.open_at(instance, instance.topic("t").config, START)) as source:
-        return [key for keys, _ in source.batches(9) for key in keys]
+    with closing(past.open_past_source(instance, instance.topic("t").config, START)) as source:
+        return [key for keys, _ in source.read_batches(9) for key in keys]
 
 
 def _of_journal(lab: Lab) -> object:
     instance = lab.open()
-    return versions(instance, resolve(instance, "t")[0], ("1",), journal=True)
+    return read_key_versions(instance, resolve_targets(instance, "t")[0], ("1",), journal=True)
 
 
 def _bisected(lab: Lab) -> object:
-    return bisect(lab.open(), "t", BisectOptions(filter="/id = 110"))
+    return bisect_journal(lab.open(), "t", BisectOptions(filter="/id = 110"))
 
 
 @pytest.mark.parametrize(
     ("place", "name", "ask"),
     [
-        (recovery, "reaches", _missing_store),
-        (past, "reaches", _past),
-        (Journal, "covers", _of_journal),
-        (Journal, "covers", _bisected),
+        (recovery, "has_all_entries", _missing_store),
+        (past, "has_all_entries", _past),
+        (Journal, "covers_topic", _of_journal),
+        (Journal, "covers_topic", _bisected),
     ],
     ids=["missing store", "past state", "history of the journal", "bisect"],
 )
@@ -108,7 +108,7 @@ def test_files_that_go_behind_the_question_whether_all_are_there(
 def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay(lab.open(), lab.open().topics, ReplayOptions(until_txid=30, into=str(tmp_path / "behind")))
+    replay_topics(lab.open(), lab.open().topics, ReplayOptions(until_txid=30, into=str(tmp_path / "behind")))
     (behind,) = (tmp_path / "behind").rglob("*.sow")
     put_back(lab, "t", behind)
     assert len(lab.query("t")) == 120
@@ -131,7 +131,7 @@ def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
 def test_files_that_nobody_asks_for_may_go(lab: Lab) -> None:
     first, *_, last = lab.journals()
     with Journal.open(last.parent, "test") as log:
-        txid = log.last_txid()
-        log.need_all(txid - 1)
+        txid = log.read_last_txid()
+        log.require_files_after(txid - 1)
         first.unlink()
-        assert [block.last_txid for block in log.blocks(after=txid - 1)] == [txid]
+        assert [block.last_txid for block in log.iter_blocks(after=txid - 1)] == [txid]

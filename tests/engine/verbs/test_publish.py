@@ -10,8 +10,8 @@ import pytest
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import InputError, LimitError, MissingError, RefusedError, UsageError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
@@ -76,7 +76,7 @@ def test_stop_keeps_what_stood_before_the_bad_message(lab: Lab) -> None:
 
 def test_skip_goes_on_and_reports(lab: Lab) -> None:
     refused: list[Rejected] = []
-    report = publish(
+    report = publish_messages(
         lab.open(), "t", [("in", _frames(b'{"id":1}\n\n{bad\n{"id":2}\n{"x":1}\n'))],
         PublishOptions(on_error="skip"), on_reject=refused.append,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def test_envelopes_choose_topic_key_time_and_lifetime(lab: Lab) -> None:
     )
     refused: list[Rejected] = []
     options = PublishOptions(on_error="skip")
-    report = publish(lab.open(), None, [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
+    report = publish_messages(lab.open(), None, [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
     assert (report.published, [r.code for r in refused]) == (3, ["SOW-ENG-012"])
     record = next(lab.open().topic("own").query().records())
     assert (record.user_key, record.timestamp) == ("K1", START + SECOND)
@@ -181,10 +181,10 @@ def test_dry_run_counts_and_writes_nothing(lab: Lab) -> None:
 
 
 def test_every_batch_is_acknowledged_with_its_place_in_the_input(lab: Lab) -> None:
-    seen: list[Acknowledged] = []
+    seen: list[AcknowledgedBatch] = []
     lines = b"".join(b'{"id":%d}\n' % n for n in range(10))
-    publish(lab.open(), "t", [("in", _frames(lines))], PublishOptions(batch=4), on_acknowledged=seen.append)
-    assert [(len(a.payloads), a.first_txid, a.last_txid, a.end) for a in seen] == [
+    publish_messages(lab.open(), "t", [("in", _frames(lines))], PublishOptions(batch=4), on_acknowledged=seen.append)
+    assert [(len(a.payloads), a.first_txid, a.last_txid, a.end_offset) for a in seen] == [
         (4, 1, 4, 36),
         (4, 5, 8, 72),
         (2, 9, 10, 90),
@@ -249,7 +249,7 @@ def test_colliding_keys_are_refused_and_never_merged(monkeypatch: pytest.MonkeyP
     refused: list[Rejected] = []
     lines = b'{"id":12}\n{"id":11,"a":1}\n{"id":21}\n{"id":22}\n{"id":21}\n'
     options = PublishOptions(on_error="skip")
-    report = publish(lab.open(), "t", [("in", _frames(lines))], options, on_reject=refused.append)
+    report = publish_messages(lab.open(), "t", [("in", _frames(lines))], options, on_reject=refused.append)
     assert [(one.line, one.code) for one in refused] == [(1, "SOW-PUB-007"), (4, "SOW-PUB-007")]
     assert (report.inserted, report.updated, report.unchanged) == (1, 1, 1)
     assert sorted(lab.query("t")) == ['{"id":11,"a":1}', '{"id":21}']
@@ -258,14 +258,14 @@ def test_colliding_keys_are_refused_and_never_merged(monkeypatch: pytest.MonkeyP
 def test_an_input_that_breaks_off_still_gives_what_came_before(lab: Lab) -> None:
     whole = b'\x00\x00\x00\x08{"id":1}\x00\x00\x00\x08{"id'
     with pytest.raises(InputError) as caught:
-        publish(lab.open(), "t", [("in", _frames(whole, "length"))])
+        publish_messages(lab.open(), "t", [("in", _frames(whole, "length"))])
     assert (caught.value.code, caught.value.facts["report"].published) == ("SOW-INP-002", 1)
     assert lab.query("t") == ['{"id":1}']
 
 
 def test_a_stopped_run_says_where_the_input_stands(lab: Lab) -> None:
     with pytest.raises(InputError) as caught:
-        publish(lab.open(), "t", [("in", _frames(b'{"id":1}\n{"id":2}\n{bad\n{"id":3}\n'))])
+        publish_messages(lab.open(), "t", [("in", _frames(b'{"id":1}\n{"id":2}\n{bad\n{"id":3}\n'))])
     assert caught.value.facts["report"].end == 18
 
 
@@ -276,7 +276,7 @@ def test_envelopes_of_two_clients_do_not_share_numbers(lab: Lab) -> None:
     )
     refused: list[Rejected] = []
     options = PublishOptions(on_error="skip")
-    report = publish(lab.open(), "t", [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
+    report = publish_messages(lab.open(), "t", [("in", _frames(lines, "envelope"))], options, on_reject=refused.append)
     assert (report.published, [one.code for one in refused]) == (2, ["SOW-PUB-008"])
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions, QueryOptions
 from sowctl.engine.sources.current import CurrentSource
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.query import query
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import MissingError, UsageError
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 
@@ -74,15 +74,22 @@ def test_a_pattern_visits_topics_in_configuration_order(make_lab) -> None:  # ty
     for name in names:
         lab.publish(name, *(message(id=f"{name}{i}") for i in range(3)))
     instance = lab.open()
-    result = query(instance, resolve(instance, "^Topic_"), QueryOptions())
+    result = start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions())
     found = [batch.topic for batch in result for _ in batch.records]
     assert found == ["Topic_B"] * 3 + ["Topic_A"] * 3 + ["Topic_C"] * 3
-    result = query(instance, resolve(instance, "^Topic_"), QueryOptions(order_by="/id DESC", top_n=4, skip_n=1))
-    assert _ids([r.payload.decode() for r in result.records()]) == ["Topic_C1", "Topic_C0", "Topic_B2", "Topic_B1"]
+    result = start_query(
+        instance, resolve_targets(instance, "^Topic_"), QueryOptions(order_by="/id DESC", top_n=4, skip_n=1)
+    )
+    assert _ids([r.payload.decode() for r in result.iterate_records()]) == [
+        "Topic_C1",
+        "Topic_C0",
+        "Topic_B2",
+        "Topic_B1",
+    ]
     assert [(n.topic, n.matched, n.returned) for n in result.statistics] == [
         ("Topic_B", 3, 2), ("Topic_A", 3, 0), ("Topic_C", 3, 2),
     ]  # fmt: skip
-    result = query(instance, resolve(instance, "^Topic_"), QueryOptions(top_n=4, skip_n=2))
+    result = start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions(top_n=4, skip_n=2))
     assert [batch.topic for batch in result for _ in batch.records] == ["Topic_B", "Topic_A", "Topic_A", "Topic_A"]
 
 
@@ -92,13 +99,15 @@ def test_a_topic_without_records_spoils_no_pattern(make_lab) -> None:  # type: i
     lab = make_lab(config_xml("".join(map(topic_xml, names)) + volatile, names[:2]))
     instance = lab.open()
     with pytest.raises(MissingError) as caught:
-        list(query(instance, resolve(instance, "^Topic_"), QueryOptions()))
+        list(start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions()))
     assert caught.value.code == "SOW-ENG-010"
     lab.publish("Topic_B", message(id=1))
-    result = query(instance, resolve(instance, "^Topic_"), QueryOptions())
-    assert [record.payload.decode() for record in result.records()] == [message(id=1)]
+    result = start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions())
+    assert [record.payload.decode() for record in result.iterate_records()] == [message(id=1)]
     for dry_run in (True, False):
-        reports = delete(instance, resolve(instance, "^Topic_"), DeleteOptions(filter="1=1", dry_run=dry_run))
+        reports = delete_records(
+            instance, resolve_targets(instance, "^Topic_"), DeleteOptions(filter="1=1", dry_run=dry_run)
+        )
         assert [(report.topic, report.matched) for report in reports] == [("Topic_B", 1)]
     assert [path.name for path in lab.directory.rglob("*.sow")] == ["Topic_B.json.sow"]
 
@@ -106,9 +115,9 @@ def test_a_topic_without_records_spoils_no_pattern(make_lab) -> None:  # type: i
 def test_names_match_as_patterns_unanchored(make_lab) -> None:  # type: ignore[no-untyped-def]  # C64
     names = ("order-na", "order_northamerica", "my-order-nx", "rollup-orders-northamerica")
     lab = make_lab(config_xml("".join(map(topic_xml, names)), names))
-    assert [target.topic.name for target in resolve(lab.open(), "order.n")] == list(names[:3])
+    assert [target.topic.name for target in resolve_targets(lab.open(), "order.n")] == list(names[:3])
     with pytest.raises(MissingError):
-        resolve(lab.open(), "order.n", literal=True)
+        resolve_targets(lab.open(), "order.n", literal=True)
 
 
 SAMPLE = '{"name":"Bob","age":5,"pocket_contents":{"left":"frog","right":"key"},"event":{"id":4,"description":"d"}}'
@@ -224,7 +233,7 @@ def test_whoever_asks_for_no_statistics_reads_no_more_than_needed(tmp_path: Path
         found, examined = [], []
         for counted in (True, False):
             options = QueryOptions(filter="/s = 'a'", top_n=top, skip_n=skip, index_from=index, counted=counted)
-            result = query(instance, resolve(instance, "^[tu]$"), options)
+            result = start_query(instance, resolve_targets(instance, "^[tu]$"), options)
             found.append([(batch.topic, record.key) for batch in result for record in batch.records])
             examined.append(sum(numbers.examined for numbers in result.statistics))
         assert found[0] == found[1]
@@ -236,14 +245,14 @@ def test_a_key_query_counts_no_records_unless_it_is_asked_for(lab: Lab, monkeypa
     """Beside much that is not in the store yet, counting takes seconds."""
     lab.publish("t", *(message(id=f"k{n}") for n in range(500)))
     options = QueryOptions(filter="/id[0] IN ('k2', 'k900')")
-    result = query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
-    assert (len(list(result.records())), result.statistics[0].examined) == (1, 500)
+    result = start_query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
+    assert (len(list(result.iterate_records())), result.statistics[0].examined) == (1, 500)
 
     def counting(self: CurrentSource) -> int:
         raise AssertionError("counted")
 
-    monkeypatch.setattr(CurrentSource, "visible_records", counting)
+    monkeypatch.setattr(CurrentSource, "count_visible", counting)
     options = replace(options, counted=False)
-    result = query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
-    assert (len(list(result.records())), result.statistics[0].examined) == (1, 0)
-    assert query(lab.open(), [Target(topic=lab.open().topic("t").config)], options).count() == 1
+    result = start_query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)
+    assert (len(list(result.iterate_records())), result.statistics[0].examined) == (1, 0)
+    assert start_query(lab.open(), [Target(topic=lab.open().topic("t").config)], options).count_records() == 1

@@ -11,11 +11,11 @@ import pytest
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import RefusedError, UsageError
 from sowctl.findings import Level
-from sowctl.journal.format import DELETE, INSERTED
+from sowctl.journal.format import DELETE, INSERTED_FLAG
 from tests.engine.conftest import MakeLab
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
 
@@ -39,7 +39,7 @@ def _change(lab: Lab, key: str | None, more: str = "", *, transient: bool = Fals
 
 def _replay(lab: Lab, **options: object) -> ReplayReport:
     instance = lab.open()
-    return replay(instance, [instance.topic("x").config], ReplayOptions(**options))[0]  # type: ignore[arg-type]
+    return replay_topics(instance, [instance.topic("x").config], ReplayOptions(**options))[0]  # type: ignore[arg-type]
 
 
 def _rows(lab: Lab) -> list[dict[str, int]]:
@@ -96,9 +96,9 @@ def test_rekeyed_records_are_one_group_and_the_journal_alone_says_the_same(chang
     assert "3 old keys deleted, 2 records published" in str(report.note)
     assert _rows(changed) == [{"id": 3, "k": 2}, {"id": 5, "k": 6}]
     with open_log(changed.open()) as log:
-        group = [e for b in log.blocks() for e in b.entries() if b.header.group == 5 and e.topic[0] == "x"]
+        group = [e for b in log.iter_blocks() for e in b.iter_entries() if b.header.group == 5 and e.topic[0] == "x"]
     assert [entry.operation == DELETE for entry in group] == [True, True, True, False, False]
-    assert all(entry.flags & INSERTED for entry in group[3:])
+    assert all(entry.flags & INSERTED_FLAG for entry in group[3:])
     if "transient" not in shape:
         assert str(report.moved).endswith(".replaced-1")
         assert _replay(changed, verify=True).action == "verified"
@@ -119,10 +119,10 @@ def test_a_store_that_was_rebuilt_under_former_keys_is_noticed(make_lab: MakeLab
     _change(lab, "/k")
     lab.forget("x")
     instance = lab.open()
-    from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.fold.rebuild import rebuild_stores
 
     with open_log(instance) as log:
-        rebuild(instance, log, [instance.topic("x").config])
+        rebuild_stores(instance, log, [instance.topic("x").config])
     (finding,) = [one for one in lab.findings() if one.level >= Level.ERROR]
     assert finding.id == "SOW-CHK-003"
     assert "40 of 40" in finding.message
@@ -140,10 +140,10 @@ def test_one_block_of_former_keys_among_many_is_found(make_lab: MakeLab) -> None
     _change(lab, "/id")
     lab.forget("x")
     instance = lab.open()
-    from sowctl.engine.fold.rebuild import rebuild
+    from sowctl.engine.fold.rebuild import rebuild_stores
 
     with open_log(instance) as log:
-        rebuild(instance, log, [instance.topic("x").config])
+        rebuild_stores(instance, log, [instance.topic("x").config])
     lab.publish("x", message(id=5000, k=6000))
     _change(lab, "/k")
     lab.forget("x")
@@ -162,7 +162,7 @@ def test_records_without_a_new_key_are_refused_and_nothing_is_written(make_lab: 
         _replay(lab, rekey=True)
     assert caught.value.code == "SOW-RPL-011"
     with open_log(lab.open()) as log:
-        assert log.last_txid() == 2
+        assert log.read_last_txid() == 2
     _change(lab, None)
     with pytest.raises(RefusedError) as caught:
         _replay(lab, rekey=True)
@@ -241,13 +241,13 @@ def test_a_run_that_goes_on_under_the_former_key_stops(make_lab: MakeLab) -> Non
     lab = make_lab(_xml("/id"))
     lab.publish("x", message(id=1, k=2))
     with WriteSession(lab.open()) as session:
-        writer = session.topic(session.instance.topic("x").config)
-        with session.batch([writer]):
+        writer = session.open_topic(session.instance.topic("x").config)
+        with session.hold_batch_locks([writer]):
             pass
         _change(lab, "/k")
         command = [sys.executable, "-m", "sowctl", "-c", str(lab.config), "replay", "--rekey", "x"]
         subprocess.run(command, check=True, capture_output=True)
-        with pytest.raises(RefusedError) as caught, session.batch([writer]):
+        with pytest.raises(RefusedError) as caught, session.hold_batch_locks([writer]):
             pass
     assert caught.value.code == "SOW-ENG-086"
 
@@ -266,9 +266,9 @@ def test_a_group_without_its_store_is_gone_on_with(changed: Lab, shape: str, tmp
     with pytest.raises(RefusedError):
         changed.publish("x", message(id=9, k=2))
     with open_log(changed.open()) as log:
-        before = log.last_txid()
+        before = log.read_last_txid()
         report = _replay(changed, rekey=True)
-        assert (report.action, log.last_txid()) == ("re-keyed", before)
+        assert (report.action, log.read_last_txid()) == ("re-keyed", before)
     assert changed.digest("x") == digest
 
 

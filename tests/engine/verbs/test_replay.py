@@ -10,7 +10,7 @@ import pytest
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.check import check_store
 from tests.support.damage import overwrite
@@ -25,8 +25,8 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def _read(path: Path, at: int) -> list[str]:
-    result = query(Instance(clock=lambda: at), [Target(path=path)])
-    return sorted(record.payload.decode() for record in result.records())
+    result = start_query(Instance(clock=lambda: at), [Target(path=path)])
+    return sorted(record.payload.decode() for record in result.iterate_records())
 
 
 def test_until_a_txid_and_until_an_instant(lab: Lab, topic: str, tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.topics.positions import meta_of
-from sowctl.engine.topics.targets import Target, resolve
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.get import get
-from sowctl.engine.verbs.snapshot import SnapshotReport, snapshot_file
+from sowctl.engine.topics.positions import read_meta
+from sowctl.engine.topics.targets import Target, resolve_targets
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.get import get_records
+from sowctl.engine.verbs.snapshot import SnapshotReport, write_snapshot
 from sowctl.errors import MissingError, RefusedError
 from tests.support.instances import SECOND, Lab, message, numbered
 
 
 def _snapshot(lab: Lab, path: Path, topic: str = "t", at: int | None = None, *, force: bool = False) -> SnapshotReport:
-    return snapshot_file(lab.open(), resolve(lab.open(), topic)[0], at, path, force=force)
+    return write_snapshot(lab.open(), resolve_targets(lab.open(), topic)[0], at, path, force=force)
 
 
 def test_the_file_holds_the_records_and_the_report_says_what(lab: Lab, tmp_path: Path) -> None:
@@ -25,16 +25,16 @@ def test_the_file_holds_the_records_and_the_report_says_what(lab: Lab, tmp_path:
     report = _snapshot(lab, path)
     payload = sum(len(message(id=n)) for n in (1, 2, 3))
     assert report == SnapshotReport("t", "json", str(path), 3, payload, lab.clock.at, lab.digest("t"))
-    batch, _ = get(lab.open(), Target(path=path), ["3", "1"])
+    batch, _ = get_records(lab.open(), Target(path=path), ["3", "1"])
     assert [record.payload.decode() for record in batch.records] == [message(id=3), message(id=1)]
-    assert list(check(lab.open(), [Target(path=path)])) == []
+    assert list(check_instance(lab.open(), [Target(path=path)])) == []
 
 
 def test_the_file_follows_no_journal_and_knows_its_last_txid(lab: Lab, tmp_path: Path) -> None:
     numbered(lab, "t", 1, 3)
     path = tmp_path / "t.sow"
     _snapshot(lab, path)
-    meta = meta_of(path, lab.open())
+    meta = read_meta(path, lab.open())
     assert (meta.has_journal, meta.applied, meta.last_time) == (False, 3, lab.clock.at)
 
 
@@ -47,7 +47,7 @@ def test_as_of_an_instant_without_versions(lab: Lab, tmp_path: Path) -> None:
     report = _snapshot(lab, path, "past", then)
     assert (report.records, report.at) == (1, then)
     assert lab.open().topic("past").digest(then).digest == report.digest
-    assert meta_of(path, lab.open()).versions == 0
+    assert read_meta(path, lab.open()).versions == 0
 
 
 def test_what_has_expired_is_not_in_it(lab: Lab, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.views import building, costs, refreshing, upkeep
+from sowctl.engine.views import cache_build, cache_refresh, costs, incremental
 from sowctl.engine.views.cache import CacheState, read_state
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import SEAM
@@ -43,7 +43,7 @@ def place(lab: Lab, name: str = "totals") -> Path:
 
 
 def state(lab: Lab, name: str = "totals") -> CacheState:
-    with Store.open(place(lab, name), write=False) as store, store.snapshot() as snapshot:
+    with Store.open(place(lab, name), write=False) as store, store.open_snapshot() as snapshot:
         found = read_state(snapshot)
     assert found is not None
     return found
@@ -57,7 +57,7 @@ def totals(lab: Lab, name: str = "totals") -> dict[str, int]:
 def test_an_unchanged_view_is_read_as_it_is(lab: Lab) -> None:
     assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
     before = place(lab).read_bytes()
-    with patch.object(refreshing.Refresh, "run", side_effect=AssertionError):
+    with patch.object(cache_refresh.Refresh, "run", side_effect=AssertionError):
         assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
     # What happens to other topics of the log is no change of this one.
     assert place(lab).read_bytes() == before
@@ -68,7 +68,7 @@ def test_a_change_is_caught_up_with_in_the_same_file(lab: Lab) -> None:
     number = place(lab, "named").stat().st_ino
     lab.publish("orders", message(id=4, client="c0", qty=1000))
     lab.publish("clients", message(id="c2", name="name 0"))
-    with patch.object(refreshing, "build_all", side_effect=AssertionError):
+    with patch.object(cache_refresh, "build_all_tables", side_effect=AssertionError):
         assert totals(lab, "named") == {"name 0": 1290, "name 1": 141}
     assert place(lab, "named").stat().st_ino == number
     assert (state(lab, "named").changed, state(lab, "named").rows) == (2, 30)
@@ -78,20 +78,20 @@ def test_a_change_on_the_right_side_costs_the_rows_that_it_concerns(lab: Lab) ->
     assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
     lab.publish("clients", message(id="c1", name="other"))
     seen: list[bytes] = []
-    joined = upkeep.joined
+    joined = incremental.join_record
 
     def noted(program, record, lookup):  # type: ignore[no-untyped-def]
         seen.append(record.key)
         return joined(program, record, lookup)
 
-    with patch.object(upkeep, "joined", noted):
+    with patch.object(incremental, "join_record", noted):
         assert totals(lab, "named") == {"name 0": 135, "other": 145, None: 155}
     # A third of the 30 orders is of this client; the others are not looked at.
     assert len(seen) == len(set(seen)) == 10
 
 
 def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
-    with patch.multiple(costs, SMALL=10, KEEPING=0, CHANGING=0):
+    with patch.multiple(costs, KEEP_ROWS_MAX_RECORDS=10, KEEP_ROWS_COST_FACTOR=0, CATCH_UP_COST_FACTOR=0):
         totals(lab)
         assert (state(lab).kept, state(lab).rows) == (False, 0)
         lab.publish("orders", message(id=0, client="c0", qty=1))
@@ -103,7 +103,7 @@ def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
 
 
 def test_rows_are_sorted_into_groups_in_files_where_memory_is_short(lab: Lab) -> None:
-    with patch.object(building, "MEMORY", 1000):
+    with patch.object(cache_build, "MAX_SORT_BYTES", 1000):
         assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
     lab.publish("orders", message(id=1, client="c0", qty=1))
     assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 155}
@@ -127,7 +127,7 @@ def test_a_damaged_table_is_noticed_and_told(lab: Lab) -> None:
         store.open_tables(("view:groups",))
 
         def spoil(txn):  # type: ignore[no-untyped-def]
-            table = txn.table("view:groups")
+            table = txn.open_table("view:groups")
             table.put([(key, b"\x93\x00\x00\x00") for key, _ in list(table.walk())])
 
         store.write(spoil)
@@ -153,7 +153,7 @@ def test_lifetimes_that_end_and_clocks_that_are_set_back(make_lab: MakeLab) -> N
     lab.publish("orders", message(id=2, client="a", qty=2))
     assert totals(lab) == {"a": 3}
     assert state(lab).expires == lab.clock.at + 4_000_000
-    with patch.object(refreshing, "build_all", side_effect=AssertionError):
+    with patch.object(cache_refresh, "build_all_tables", side_effect=AssertionError):
         lab.clock.tick(5)
         assert totals(lab) == {"a": 2}
         lab.clock.tick(-5)
@@ -182,8 +182,8 @@ def test_where_no_directory_can_be_made_the_view_is_computed(lab: Lab) -> None:
 def test_who_cannot_have_the_lock_does_without_a_cache(lab: Lab) -> None:
     totals(lab)
     lab.publish("orders", message(id=0, client="c0", qty=1))
-    lock = WriterLock(StoreFiles.of(place(lab)), SEAM, "test")
-    with lock.held(1):
+    lock = WriterLock(StoreFiles.from_path(place(lab)), SEAM, "test")
+    with lock.hold(1):
         result = lab.open(lock_wait=0.05).topic("totals").query()
         assert sorted(json.loads(record.payload)["total"] for record in result.records()) == [136, 145, 155]
     assert state(lab).changed == 0
@@ -223,7 +223,10 @@ def test_the_past_has_no_cache(lab: Lab) -> None:
 def test_many_changes_are_computed_anew(lab: Lab) -> None:
     totals(lab)
     lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
-    with patch.object(costs, "FEW", 5), patch.object(upkeep.Upkeep, "apply", side_effect=AssertionError):
+    with (
+        patch.object(costs, "ALWAYS_CATCH_UP_CHANGES", 5),
+        patch.object(incremental.IncrementalUpdate, "apply", side_effect=AssertionError),
+    ):
         assert totals(lab) == {"c1": 30}
 
 
@@ -241,8 +244,8 @@ def test_a_cache_with_a_damaged_record_is_made_anew_while_it_is_read(lab: Lab) -
     assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
     assert [note for note in lab.notes if "rebuilding" in note] == lab.notes != []
     assert len(place(lab).read_bytes()) == len(sound)
-    with Store.open(place(lab), write=False) as store, store.snapshot() as snapshot:
-        assert sum(len(keys) for keys, _ in snapshot.scan()) == 3
+    with Store.open(place(lab), write=False) as store, store.open_snapshot() as snapshot:
+        assert sum(len(keys) for keys, _ in snapshot.scan_records()) == 3
 
 
 def test_what_was_read_before_the_damage_is_not_read_again(make_lab: MakeLab) -> None:
@@ -271,7 +274,7 @@ def test_a_damaged_cache_that_cannot_be_written_is_computed_aside(lab: Lab) -> N
     totals(lab)
     damage(lab, b'"total":145', b'"total":945')
     refused = StorageError("SOW-STO-041", "no permission", place="here")
-    with patch.object(refreshing.Refresh, "run", side_effect=refused):
+    with patch.object(cache_refresh.Refresh, "run", side_effect=refused):
         assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
     assert any("without a cache" in note for note in lab.notes)
 

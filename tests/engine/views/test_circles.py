@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sowctl.config.model import OtherEntry
-from sowctl.engine.topics.derived import DEEPEST
-from sowctl.engine.views.moment import at_one_instant
-from sowctl.engine.views.opening import open_entry
+from sowctl.engine.topics.derived_topics import MAX_DERIVED_DEPTH
+from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.openers import open_entry
 from sowctl.errors import ConfigError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -37,9 +37,9 @@ def _refreshed(lab: Lab) -> Callable[[str], None]:
     def read(name: str) -> None:
         instance = lab.open()
         assert instance.config is not None
-        (entry,) = instance.config.find(name)
+        (entry,) = instance.config.find_entries(name)
         assert isinstance(entry, OtherEntry)
-        at_one_instant(instance, entry, None, open_entry, lambda moment: open_entry(moment, entry).close())
+        run_at_instant(instance, entry, None, open_entry, lambda moment: open_entry(moment, entry).close())
 
     return read
 
@@ -66,7 +66,7 @@ def test_readers_refuse_what_reads_itself(xml: str, path: str, tmp_path: Path) -
 
 
 def test_views_stand_on_each_other_up_to_a_bound(tmp_path: Path) -> None:
-    names = ["t", *(f"v{number}" for number in range(DEEPEST + 1))]
+    names = ["t", *(f"v{number}" for number in range(MAX_DERIVED_DEPTH + 1))]
     xml = "".join(view_xml(name, source) for source, name in pairwise(names))
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + xml, ("t",)))
     lab.publish("t", message(id=1, g="x", v=1))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.config.validate import validate
+from sowctl.config.validate import validate_config
 from sowctl.errors import UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -38,7 +38,7 @@ def made(make_lab: MakeLab, filter: str) -> Lab:
 )
 def test_a_field_may_name_the_topic(make_lab: MakeLab, filter: str, wanted: dict[str, int]) -> None:
     lab = made(make_lab, filter)
-    assert not validate(lab.config, environment={})
+    assert not validate_config(lab.config, environment={})
     for _ in range(2):
         assert {row["client"]: row["total"] for row in map(json.loads, lab.query("totals"))} == wanted
         lab.publish("orders", message(id=9, client="c9", qty=0, note={"x y": 7}))
@@ -47,7 +47,7 @@ def test_a_field_may_name_the_topic(make_lab: MakeLab, filter: str, wanted: dict
 @pytest.mark.parametrize("qualifier", ["[others]", "[fix].[orders]", "[json].[others]"])
 def test_no_other_topic(make_lab: MakeLab, qualifier: str) -> None:
     lab = made(make_lab, f"{qualifier}./qty &gt; 3")
-    assert [finding.id for finding in validate(lab.config, environment={})] == ["R018"]
+    assert [finding.id for finding in validate_config(lab.config, environment={})] == ["R018"]
     with pytest.raises((ExpressionError, UsageError)) as error:
         lab.query("totals")
     assert error.value.code == "SOW-EXP-028"

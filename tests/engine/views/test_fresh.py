@@ -38,9 +38,9 @@ def lab(make_lab: MakeLab) -> Lab:
 def spoil(lab: Lab, name: str) -> None:
     """Take all messages out of a cache, which says nothing of it: only a computation can notice."""
     (path,) = (lab.directory / "sow" / "orders.json.sow-views").glob(f"{name}.json.sow")
-    with Store.open(path, write=True) as store, store.snapshot() as snapshot:
-        keys = [key for some, _ in snapshot.scan() for key in some]
-        store.write(lambda txn: txn.delete(keys))
+    with Store.open(path, write=True) as store, store.open_snapshot() as snapshot:
+        keys = [key for some, _ in snapshot.scan_records() for key in some]
+        store.write(lambda txn: txn.delete_records(keys))
 
 
 @pytest.mark.parametrize(

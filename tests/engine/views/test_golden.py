@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sowctl.engine.views.cache import read_state
-from sowctl.engine.views.tables import OF_JOINS, OF_ROWS
+from sowctl.engine.views.cache_tables import JOIN_TABLES, ROW_TABLES
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -47,7 +47,7 @@ def write_sample(place: Path) -> Path:
 
 def content(path: Path) -> dict[str, Any]:
     """State, records and tables of a cache, as plain values."""
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         state = read_state(snapshot)
         assert state is not None
         found: dict[str, Any] = {
@@ -57,12 +57,12 @@ def content(path: Path) -> dict[str, Any]:
             "positions": [[one.type, one.name, one.last_txid, one.behind] for one in state.positions],
             "records": {
                 key.hex(): value.hex()
-                for keys, values in snapshot.scan()
+                for keys, values in snapshot.scan_records()
                 for key, value in zip(keys, values, strict=True)
             },
         }
-        for name in (*OF_ROWS, *OF_JOINS):
-            table = snapshot.table(name)
+        for name in (*ROW_TABLES, *JOIN_TABLES):
+            table = snapshot.open_table(name)
             assert table is not None
             found[name] = {key.hex(): value.hex() for key, value in table.walk()}
     return found

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.topics.targets import followed, resolve
-from sowctl.engine.verbs.info import named
-from sowctl.engine.verbs.query import query
+from sowctl.engine.topics.targets import resolve_followed_topics, resolve_targets
+from sowctl.engine.verbs.info import find_topic_info
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import MissingError, RefusedError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -41,23 +41,27 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 def names(lab: Lab, pattern: str, *, derived: bool = True) -> list[str]:
-    return [target.topic.name for target in resolve(lab.open(), pattern, derived=derived) if target.topic is not None]
+    return [
+        target.topic.name
+        for target in resolve_targets(lab.open(), pattern, derived=derived)
+        if target.topic is not None
+    ]
 
 
 def found(lab: Lab, pattern: str) -> list[tuple[str, dict[str, object]]]:
     instance = lab.open()
-    result = query(instance, resolve(instance, pattern, derived=True), QueryOptions())
+    result = start_query(instance, resolve_targets(instance, pattern, derived=True), QueryOptions())
     return [(batch.topic, json.loads(record.payload)) for batch in result for record in batch.records]
 
 
 def test_names_of_all_kinds_in_configuration_order(lab: Lab) -> None:
     assert names(lab, "^(totals|orders|work|slow|loose)$") == ["orders", "totals", "slow", "loose", "work"]
     assert names(lab, "^t") == ["totals"]
-    assert [row.topic for row in named(lab.open(), "^(w|t)")] == ["totals", "work"]
+    assert [row.topic for row in find_topic_info(lab.open(), "^(w|t)")] == ["totals", "work"]
     # What writes, and what looks into stores, means topics alone.
     assert names(lab, "^(totals|orders|work)$", derived=False) == ["orders"]
     with pytest.raises(MissingError, match="matches no topic") as error:
-        resolve(lab.open(), "^tot")
+        resolve_targets(lab.open(), "^tot")
     assert (error.value.code, "is a View" in str(error.value.hint)) == ("SOW-ENG-014", True)
 
 
@@ -73,7 +77,7 @@ def test_a_query_reads_them_all_and_leaves_out_what_nothing_is_known_of(lab: Lab
 
 def test_conflated_names_of_logical_topics(lab: Lab) -> None:
     with pytest.raises(MissingError):
-        resolve(lab.open(), "^/m/.*-C$", derived=True)
+        resolve_targets(lab.open(), "^/m/.*-C$", derived=True)
     lab.publish("/m/one", message(id=7))
     lab.publish("/m/two", message(id=8))
     lab.clock.tick(5)
@@ -91,4 +95,4 @@ def test_a_subscription_follows_them_and_a_replay_does_not(lab: Lab) -> None:
     assert error.value.code == "SOW-FOL-021"
     # no place in the TransactionLog would help: lint says of one that it records nothing
     assert "--at" in (error.value.hint or "")
-    assert [topic.name for topic in followed(lab.open(), "^(work|totals)$")] == ["totals", "work"]
+    assert [topic.name for topic in resolve_followed_topics(lab.open(), "^(work|totals)$")] == ["totals", "work"]

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.decoding import StructDecoder
-from sowctl.arrow.inference import infer
+from sowctl.arrow.inference import infer_ddl
 from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.config.model import OtherEntry
-from sowctl.engine.views import computing
-from sowctl.engine.views.moment import at_one_instant
+from sowctl.engine.views import computation
+from sowctl.engine.views.instant import run_at_instant
 from sowctl.engine.views.view import open_computed
 from sowctl.messages.types import get_type
-from sowctl.values.compare import choose_kind, is_shortest_text
 from sowctl.values.differences import has_same_reading
 from sowctl.values.fields import Number, Slot
 from sowctl.values.paths import parse_path
+from sowctl.values.scalars import choose_written_scalar, is_shortest_text
 from tests.support.examples import examples
 from tests.support.instances import Lab
 
@@ -81,12 +81,12 @@ def test_a_text_is_written_as_a_number_only_where_that_says_all_of_it(text: str)
         assert (of_view["r"] if kind == "xml" else of_view)[path.removeprefix("r/")] == wanted
         # Read by itself and among others, which are inferred together.
         for others in ([], [message(kind, "b", "1")], [message(kind, "b", "1.25")], [message(kind, "b", "x")]):
-            rows, _ = get_type(kind).extractor([Slot(parse_path("/" + path), text=True)])([payload, *others])
+            rows, _ = get_type(kind).build_extractor([Slot(parse_path("/" + path), text=True)])([payload, *others])
             for target in ("json", "msgpack", "bflat"):
-                made = get_type(target).build([(("a",), rows[0][0])])
+                made = get_type(target).build_message([(("a",), rows[0][0])])
                 found = json.loads(get_type(target).view(made))["a"]
                 assert (type(found), found) == (type(wanted), wanted)
-            tagged = get_type("fix").build([(("1",), rows[0][0])])
+            tagged = get_type("fix").build_message([(("1",), rows[0][0])])
             assert tagged == f"1={text}\x01".encode()
 
 
@@ -120,21 +120,21 @@ def groups(lab: Lab, name: str, columns: int) -> list[Any]:
     """The messages of a view as JSON; from so many records on they are read as columns."""
     instance = lab.open()
     assert instance.config is not None
-    (entry,) = instance.config.find(name)
+    (entry,) = instance.config.find_entries(name)
     assert isinstance(entry, OtherEntry)
 
     def messages(moment: Any) -> list[Any]:
         with closing(open_computed(moment, entry)) as source:
             return [json.loads(get_type(name).view(value[-size:])) for value, size in _payloads(source)]
 
-    with patch.object(computing, "COLUMNS", columns):
-        return at_one_instant(instance, entry, None, open_computed, messages)
+    with patch.object(computation, "MIN_COLUMN_RECORDS", columns):
+        return run_at_instant(instance, entry, None, open_computed, messages)
 
 
 def _payloads(source: Any) -> list[tuple[bytes, int]]:
-    from sowctl.store.codec import payloads
+    from sowctl.store.codec import extract_payloads
 
-    return [(bytes(one), len(one)) for _, values in source.batches(100) for one in payloads(values)]
+    return [(bytes(one), len(one)) for _, values in source.read_batches(100) for one in extract_payloads(values)]
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -170,23 +170,23 @@ def test_grouped_queries_give_the_same_from_records_and_from_indexes(make_lab: C
 def test_numbers_of_typed_messages_keep_their_texts() -> None:
     payload = b'{"a":1.50,"b":9007199254740993,"c":1e3,"d":"00123"}'
     slots = [Slot(parse_path("/" + name), text=True) for name in "abcd"]
-    rows, _ = get_type("json").extractor(slots)([payload])
-    made = get_type("json").build([((name,), value) for name, value in zip("abcd", rows[0], strict=True)])
+    rows, _ = get_type("json").build_extractor(slots)([payload])
+    made = get_type("json").build_message([((name,), value) for name, value in zip("abcd", rows[0], strict=True)])
     assert made == payload
 
 
 def test_the_text_of_a_number_without_a_kind_is_written() -> None:
-    assert choose_kind(Number(123, b"00123", typed=False)) == b"00123"
-    assert choose_kind(Number(1.5, b"1.5", typed=False)) == 1.5
-    assert choose_kind(Number(1.5, b"1.50")) == Number(1.5, b"1.50")
+    assert choose_written_scalar(Number(123, b"00123", typed=False)) == b"00123"
+    assert choose_written_scalar(Number(1.5, b"1.5", typed=False)) == 1.5
+    assert choose_written_scalar(Number(1.5, b"1.50")) == Number(1.5, b"1.50")
 
 
 def test_inferred_columns_of_identifiers_are_texts() -> None:
     fix = get_type("fix")
     views = [fix.view(f"1={text}\x0138={number}\x01".encode()) for number, text in enumerate(["00123", "123"])]
-    assert infer(views) == "STRUCT<`1`: STRING, `38`: BIGINT>"
-    assert infer([fix.view(b"44=185.25\x01"), fix.view(b"44=185.5\x01")]) == "STRUCT<`44`: DOUBLE>"
-    assert infer([fix.view(b"48=74762E102\x01")]) == "STRUCT<`48`: STRING>"
+    assert infer_ddl(views) == "STRUCT<`1`: STRING, `38`: BIGINT>"
+    assert infer_ddl([fix.view(b"44=185.25\x01"), fix.view(b"44=185.5\x01")]) == "STRUCT<`44`: DOUBLE>"
+    assert infer_ddl([fix.view(b"48=74762E102\x01")]) == "STRUCT<`48`: STRING>"
 
 
 def test_declared_columns_of_numbers_take_texts_of_types_without_kinds() -> None:
@@ -195,25 +195,29 @@ def test_declared_columns_of_numbers_take_texts_of_types_without_kinds() -> None
     decoder = StructDecoder(pa.struct(fields))
     payload = b"1=00123\x0144=185.50\x016=7.50\x0148=74762E102\x01"
     wanted = {"1": 123, "44": 185.5, "6": Decimal("7.50"), "48": "74762E102"}
-    assert decoder.array([payload, payload], get_type("fix")).to_pylist() == [wanted, wanted]
+    assert decoder.decode_payloads([payload, payload], get_type("fix")).to_pylist() == [wanted, wanted]
     xml = StructDecoder(pa.struct([("r", pa.struct([("a", pa.list_(pa.float64()))]))]))
-    assert xml.array([b"<r><a>1.50</a><a>2</a></r>"], get_type("xml")).to_pylist() == [{"r": {"a": [1.5, 2.0]}}]
-    assert xml.array([b"<r><a>x</a><a>1e400</a></r>"], get_type("xml")).to_pylist() == [{"r": {"a": [None, None]}}]
+    assert xml.decode_payloads([b"<r><a>1.50</a><a>2</a></r>"], get_type("xml")).to_pylist() == [
+        {"r": {"a": [1.5, 2.0]}}
+    ]
+    assert xml.decode_payloads([b"<r><a>x</a><a>1e400</a></r>"], get_type("xml")).to_pylist() == [
+        {"r": {"a": [None, None]}}
+    ]
 
 
 def test_inferred_columns_of_numbers_take_no_identifiers() -> None:
     pa = pytest.importorskip("pyarrow")
     # Only the first messages were looked at, and their accounts were numbers.
     decoder = StructDecoder(pa.struct([("1", pa.int64())]), strict=True)
-    assert decoder.array([b"1=123"], get_type("fix")).to_pylist() == [{"1": 123}]
+    assert decoder.decode_payloads([b"1=123"], get_type("fix")).to_pylist() == [{"1": 123}]
     with pytest.raises(Misfit):
-        decoder.array([b"1=00123"], get_type("fix"))
+        decoder.decode_payloads([b"1=00123"], get_type("fix"))
 
 
 def test_declared_columns_of_numbers_take_no_texts_of_json() -> None:
     pa = pytest.importorskip("pyarrow")
     decoder = StructDecoder(pa.struct([("a", pa.int64())]))
-    assert decoder.array([b'{"a":"123"}'], get_type("json")).to_pylist() == [{"a": None}]
+    assert decoder.decode_payloads([b'{"a":"123"}'], get_type("json")).to_pylist() == [{"a": None}]
 
 
 def test_a_loose_difference_reads_numbers(make_lab: Callable[..., Lab]) -> None:

@@ -13,8 +13,8 @@ def test_a_batch_is_one_group_with_txids_in_the_order_of_topics(lab: Lab) -> Non
     assert (report.first_txid, report.last_txid, report.durable) == (1, 5, True)
     lab.publish("past", message(id=1))
     with open_log(lab.open()) as log:
-        assert log.topic_state(("t", "json")).last_txid == 5
-        assert log.topic_state(("past", "json")).last_txid == 6
+        assert log.find_topic_state(("t", "json")).last_txid == 5
+        assert log.find_topic_state(("past", "json")).last_txid == 6
 
 
 def test_messages_of_a_run_meet_those_before_them_applied_or_not(lab: Lab) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.messages.framing.frames import FrameReader
 from tests.engine.conftest import MakeLab
 from tests.support.chains import chained
@@ -22,7 +22,9 @@ def sent(lab: Lab, topic: str, *rows: dict[str, object], **options: object) -> P
     asked = PublishOptions(**({"on_error": "skip"} | options))  # type: ignore[arg-type]
     refused: list[str] = []
     reader = FrameReader(io.BytesIO(lines), "envelope")
-    report = publish(lab.open(), topic, [("in", reader)], asked, on_reject=lambda one: refused.append(one.code))
+    report = publish_messages(
+        lab.open(), topic, [("in", reader)], asked, on_reject=lambda one: refused.append(one.code)
+    )
     lab.notes[:] = refused
     return report
 

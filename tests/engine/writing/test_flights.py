@@ -11,11 +11,11 @@ import pytest
 import sowctl.engine.verbs.publish as publish_module
 import sowctl.engine.writing.commit as commit_module
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.reports import PublishReport, Rejected, Rest
+from sowctl.engine.reports import InputRest, PublishReport, Rejected
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.writing.batching import Listed
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.writing.batches import ListSource
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM
@@ -36,13 +36,17 @@ def _messages(count: int, start: int = 0) -> list[bytes]:
     return [message(id=n, v=n).encode() for n in range(start, start + count)]
 
 
-def _publish(lab: Lab, messages: list[bytes], topic: str = "t", **options: object) -> tuple[list[Acknowledged], object]:
+def _publish(
+    lab: Lab, messages: list[bytes], topic: str = "t", **options: object
+) -> tuple[list[AcknowledgedBatch], object]:
     """What was acknowledged, and the report, or the error that ended the run."""
-    seen: list[Acknowledged] = []
+    seen: list[AcknowledgedBatch] = []
     chosen = PublishOptions(**{"linger": 9.0} | options)  # type: ignore[arg-type]
     try:
         with lab.open() as instance:
-            report = publish(instance, topic, [("in", Listed(messages, 3))], chosen, on_acknowledged=seen.append)
+            report = publish_messages(
+                instance, topic, [("in", ListSource(messages, 3))], chosen, on_acknowledged=seen.append
+            )
     except (SowError, KeyboardInterrupt) as error:
         return seen, error
     return seen, report
@@ -52,7 +56,7 @@ def _logged(lab: Lab) -> list[bytes]:
     if not lab.journals():
         return []
     with open_log(lab.open()) as log:
-        return [payload for block in log.blocks() for payload in block.payloads()]
+        return [payload for block in log.iter_blocks() for payload in block.list_payloads()]
 
 
 def _syncs(lab: Lab, count: int, topic: str = "t", **options: object) -> int:
@@ -75,23 +79,23 @@ def test_a_batch_of_a_given_number_is_synced_by_itself(lab: Lab) -> None:
 
 
 def test_what_is_synced_together_has_bounds_of_bytes_and_of_time(lab: Lab) -> None:
-    size = len(_messages(40)[-1]) + publish_module.MESSAGE_OVERHEAD
+    size = len(_messages(40)[-1]) + publish_module.MESSAGE_OVERHEAD_BYTES
     assert _syncs(lab, 40, batch_bytes=8 * size) in (5, 6)
     assert _syncs(lab, 40, linger=0.0) >= 20
 
 
 def test_each_batch_is_acknowledged_with_its_place_and_is_a_group(lab: Lab) -> None:
     data = b"".join(one + b"\n" for one in _messages(7))
-    seen: list[Acknowledged] = []
+    seen: list[AcknowledgedBatch] = []
     with (lab.directory / "in").open("w+b") as file:
         file.write(data)
         file.seek(0)
         source = FrameReader(file.fileno(), "lines")
-        publish(lab.open(), "t", [("in", source)], PublishOptions(linger=9), on_acknowledged=seen.append)
+        publish_messages(lab.open(), "t", [("in", source)], PublishOptions(linger=9), on_acknowledged=seen.append)
     assert [(len(a.payloads), a.first_txid, a.last_txid) for a in seen] == [(2, 1, 2), (2, 3, 4), (2, 5, 6), (1, 7, 7)]
-    assert [a.end for a in seen] == [data.index(b"\n", a.end - 1) + 1 for a in seen]
+    assert [a.end_offset for a in seen] == [data.index(b"\n", a.end_offset - 1) + 1 for a in seen]
     with open_log(lab.open()) as log:
-        assert [(b.header.group, b.header.first_txid, b.header.last_txid) for b in log.blocks()] == [
+        assert [(b.header.group, b.header.first_txid, b.header.last_txid) for b in log.iter_blocks()] == [
             (1, 1, 2), (3, 3, 4), (5, 5, 6), (7, 7, 7),
         ]  # fmt: skip
 
@@ -101,7 +105,7 @@ class Waiting:
 
     blocking = ended = False
 
-    def __init__(self, seen: list[Acknowledged], messages: list[bytes]) -> None:
+    def __init__(self, seen: list[AcknowledgedBatch], messages: list[bytes]) -> None:
         self.seen, self.messages, self.at, self.noted = seen, messages, 0, list[int]()
 
     def poll(self, timeout: float | None = None):  # type: ignore[no-untyped-def]
@@ -112,13 +116,13 @@ class Waiting:
             self.ended = True
             return None
         self.at += 2
-        return Listed(self.messages[self.at - 2 : self.at]).poll()
+        return ListSource(self.messages[self.at - 2 : self.at]).poll()
 
 
 def test_all_is_acknowledged_before_the_run_waits_for_more(lab: Lab) -> None:
-    seen: list[Acknowledged] = []
+    seen: list[AcknowledgedBatch] = []
     source = Waiting(seen, _messages(12))
-    publish(lab.open(), "t", [("in", source)], PublishOptions(linger=9), on_acknowledged=seen.append)
+    publish_messages(lab.open(), "t", [("in", source)], PublishOptions(linger=9), on_acknowledged=seen.append)
     # It had nothing at once before the messages 0, 4 and 8; at the end it says at once that there is no more.
     assert source.noted == [0, 0, 4, 4, 8, 8, 8]
 
@@ -135,8 +139,8 @@ def test_what_is_refused_is_counted_over_batches(lab: Lab) -> None:
     messages = [one for n in range(6) for one in (*_messages(3, 3 * n), b"{bad")]
     refused: list[Rejected] = []
     with pytest.raises(LimitError):
-        publish(
-            lab.open(), "t", [("in", Listed(messages))], PublishOptions(on_error="skip", max_errors=2),
+        publish_messages(
+            lab.open(), "t", [("in", ListSource(messages))], PublishOptions(on_error="skip", max_errors=2),
             on_reject=refused.append,
         )  # fmt: skip
     assert len(refused) == 3
@@ -164,7 +168,9 @@ def test_envelopes_of_other_topics_go_on_under_locks_of_their_own(lab: Lab) -> N
         else b'{"topic":"%s","data":%s}\n' % (name.encode(), message(id=n).encode())
         for n, name in enumerate(names)
     )
-    report = publish(lab.open(), None, [("in", FrameReader(io.BytesIO(lines), "envelope"))], PublishOptions(linger=9))
+    report = publish_messages(
+        lab.open(), None, [("in", FrameReader(io.BytesIO(lines), "envelope"))], PublishOptions(linger=9)
+    )
     assert report.published == len(names)
     for name in set(names):
         assert len(lab.query(name)) == names.count(name)
@@ -175,7 +181,7 @@ def test_envelopes_of_other_topics_go_on_under_locks_of_their_own(lab: Lab) -> N
 def test_an_interrupt_leaves_the_batches_before_it_acknowledged(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, call: int, after: bool
 ) -> None:
-    monkeypatch.setattr(commit_module, "into_overlay", Once(commit_module.into_overlay, call, after=after))
+    monkeypatch.setattr(commit_module, "apply_to_memtable", Once(commit_module.apply_to_memtable, call, after=after))
     seen, error = _publish(lab, _messages(10))
     monkeypatch.undo()
     assert isinstance(error, KeyboardInterrupt)
@@ -189,18 +195,18 @@ def test_an_interrupt_leaves_the_batches_before_it_acknowledged(
 def _failures(lab: Lab, number: int, after: bool, code: int) -> Iterator[None]:
     """One run with an error at a call to the outside; ends where there are no more calls."""
     lab.seam = seam = FailAt(number, code, after=after, points=("file.",))
-    rests: list[Rest] = []
-    seen: list[Acknowledged] = []
+    rests: list[InputRest] = []
+    seen: list[AcknowledgedBatch] = []
     messages = _messages(12, 100 * number)
     try:
         with lab.open() as instance:
-            report = publish(
-                instance, "t", [("in", Listed(messages))], PublishOptions(linger=9, batch_bytes=150),
+            report = publish_messages(
+                instance, "t", [("in", ListSource(messages))], PublishOptions(linger=9, batch_bytes=150),
                 on_acknowledged=seen.append, on_broken_off=rests.append,
             )  # fmt: skip
     except SowError as error:
         if "report" not in error.facts:
-            rests.append(Rest(0, 1, 0, 0))
+            rests.append(InputRest(0, 1, 0, 0))
         else:
             report = error.facts["report"]
             assert report.published == sum(len(one.payloads) for one in seen)

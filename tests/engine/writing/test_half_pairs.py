@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.key import KeyTeller
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.key import KeyFinder
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.frames import FrameReader
 from tests.engine.conftest import MakeLab
@@ -44,7 +44,7 @@ def test_every_verb_that_makes_keys(lab: Lab) -> None:
     lab.publish("t", MEANT)
     instance = lab.open()
     topic = instance.topic("t")
-    told, refused = KeyTeller(instance, topic.config, PublishOptions()).keys([HALVES[0].encode(), MEANT.encode()])
+    told, refused = KeyFinder(instance, topic.config, PublishOptions()).find_keys([HALVES[0].encode(), MEANT.encode()])
     assert ([one.texts for one in told], [one.code for one in refused]) == ([("\ufffdk",)], [CODE])
     with pytest.raises(InputError, match="half a surrogate pair"):
         topic.delete(data=[HALVES[0].encode()])
@@ -91,5 +91,7 @@ def test_a_logical_topic(make_lab: MakeLab) -> None:
     reader = FrameReader(io.BytesIO(lines), "envelope")
     refused: list[str] = []
     options = PublishOptions(on_error="skip")
-    report = publish(lab.open(), None, [("in", reader)], options, on_reject=lambda one: refused.append(one.code))
+    report = publish_messages(
+        lab.open(), None, [("in", reader)], options, on_reject=lambda one: refused.append(one.code)
+    )
     assert (report.inserted, refused) == (1, [CODE, CODE])

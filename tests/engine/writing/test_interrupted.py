@@ -12,7 +12,7 @@ import pytest
 
 import sowctl.engine.verbs.delete as delete_module
 import sowctl.engine.writing.commit as commit_module
-from sowctl.engine.fold.overlay import Overlay
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.writing.session import WriteSession
 from sowctl.store.env import Store
 from tests.support.instances import Lab, message
@@ -47,8 +47,8 @@ def _sound(lab: Lab, expected: int) -> None:
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_between_the_append_and_the_overlay(lab: Lab, monkeypatch: pytest.MonkeyPatch, call: int, after: bool) -> None:
     lab.publish("t", message(id=0))
-    once = Once(commit_module.into_overlay, call, after=after)
-    monkeypatch.setattr(commit_module, "into_overlay", once)
+    once = Once(commit_module.apply_to_memtable, call, after=after)
+    monkeypatch.setattr(commit_module, "apply_to_memtable", once)
     with pytest.raises(KeyboardInterrupt):
         lab.publish("t", *(message(id=n) for n in range(1, 10)), batch=2)
     monkeypatch.undo()
@@ -66,18 +66,18 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
         assert other.stdout is not None
         try:
             with WriteSession(lab.open()) as session:
-                writer = session.topic(lab.open().topic("t").config)
+                writer = session.open_topic(lab.open().topic("t").config)
                 other.stdin.write(b'{"id":1}\n')
                 assert other.stdout.readline() == b'{"id":1}\n'
-                with session.batch([writer]):
-                    assert len(writer.overlay) == 1
+                with session.hold_batch_locks([writer]):
+                    assert len(writer.memtable) == 1
                 other.stdin.write(b'{"id":2}\n')
                 assert other.stdout.readline() == b'{"id":2}\n'
-                monkeypatch.setattr(Overlay, "fold", Once(Overlay.fold, 1, after=False))
-                with pytest.raises(KeyboardInterrupt), session.batch([writer]):
+                monkeypatch.setattr(Memtable, "fold_block", Once(Memtable.fold_block, 1, after=False))
+                with pytest.raises(KeyboardInterrupt), session.hold_batch_locks([writer]):
                     pass
                 monkeypatch.undo()
-                session.finish()
+                session.apply_all()
         finally:
             other.kill()
     _sound(lab, 3)
@@ -87,9 +87,9 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
 def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     lab.publish(topic, *(message(id=n) for n in range(6)))
     # two parts are in the store then, or in its transaction
-    monkeypatch.setattr(delete_module, "PART", 2)
+    monkeypatch.setattr(delete_module, "PART_RECORDS", 2)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
-    monkeypatch.setattr(delete_module, "tombstones", Once(delete_module.tombstones, 3, after=False))
+    monkeypatch.setattr(delete_module, "encode_tombstones", Once(delete_module.encode_tombstones, 3, after=False))
     with pytest.raises(KeyboardInterrupt):
         lab.open().topic(topic).delete(filter="1=1")
     monkeypatch.undo()

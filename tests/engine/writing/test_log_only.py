@@ -9,18 +9,18 @@ import pytest
 from sowctl.engine.options import PublishOptions, ReplayOptions
 from sowctl.engine.reports import PublishReport
 from sowctl.engine.topics.positions import open_log
-from sowctl.engine.topics.targets import find_publishable, resolve
-from sowctl.engine.verbs.history import versions
-from sowctl.engine.verbs.info import info, named
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.key import KeyTeller
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.writing.batching import Listed
+from sowctl.engine.topics.targets import find_publish_topic, resolve_targets
+from sowctl.engine.verbs.history import read_key_versions
+from sowctl.engine.verbs.info import find_topic_info, list_topic_info
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.key import KeyFinder
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.journal.block import Entry
-from sowctl.journal.format import UNKEYED
-from sowctl.output.records import metadata
+from sowctl.journal.format import UNKEYED_FLAG
+from sowctl.output.records import build_metadata
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -31,18 +31,18 @@ def lab(make_lab) -> Lab:  # type: ignore[no-untyped-def]
 
 
 def _publish(lab: Lab, topic: str | None, *messages: str, **options: object) -> PublishReport:
-    source = Listed([text.encode() for text in messages])
-    return publish(lab.open(), topic, [("input", source)], PublishOptions(**options))  # type: ignore[arg-type]
+    source = ListSource([text.encode() for text in messages])
+    return publish_messages(lab.open(), topic, [("input", source)], PublishOptions(**options))  # type: ignore[arg-type]
 
 
 def _entries(lab: Lab) -> list[Entry]:
     with open_log(lab.open()) as log:
-        return [entry for block in log.blocks() for entry in block.entries()]
+        return [entry for block in log.iter_blocks() for entry in block.iter_entries()]
 
 
 def test_c57_a_publish_is_journalled_and_a_query_says_that_there_is_no_sow(lab: Lab) -> None:
     with pytest.raises(MissingError) as caught:
-        resolve(lab.open(), "events")
+        resolve_targets(lab.open(), "events")
     assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-016", 10)
     report = _publish(lab, "events", message(id=1), message(id=1), "not even a message")
     assert (report.published, report.inserted, report.updated, report.first_txid, report.last_txid) == (3, 0, 0, 1, 3)
@@ -50,7 +50,7 @@ def test_c57_a_publish_is_journalled_and_a_query_says_that_there_is_no_sow(lab: 
     assert [topic.topic for topic in report.topics] == ["events"]
     entries = _entries(lab)
     assert [(e.topic, e.payload.decode(), e.flags) for e in entries] == [
-        (("events", "json"), text, UNKEYED) for text in (message(id=1), message(id=1), "not even a message")
+        (("events", "json"), text, UNKEYED_FLAG) for text in (message(id=1), message(id=1), "not even a message")
     ]
     assert {entry.key + entry.check for entry in entries} == {bytes(16)}
     with pytest.raises(MissingError) as caught:
@@ -78,11 +78,11 @@ def test_a_name_that_the_log_matches_is_enough(lab: Lab) -> None:
 def test_dump_shows_entries_without_keys(lab: Lab) -> None:
     _publish(lab, "events", message(id=1), expiration=5, client="c")
     lab.publish("t", message(id=1))
-    (batch,) = dump(lab.open(), EntryFilter(topic="events"))
-    row = metadata(batch, batch.records[0])
+    (batch,) = dump_entries(lab.open(), EntryFilter(topic="events"))
+    row = build_metadata(batch, batch.records[0])
     assert (row["topic"], row["sow_key"], row["operation"], row["client"]) == ("events", None, "publish", "c")
     assert row["expiration"] == "2026-01-05T08:00:05.000000Z"
-    assert list(dump(lab.open(), EntryFilter(keys=frozenset({0})))) == []
+    assert list(dump_entries(lab.open(), EntryFilter(keys=frozenset({0})))) == []
 
 
 def test_numbers_of_publishers_are_kept(lab: Lab) -> None:
@@ -118,7 +118,7 @@ def test_messages_have_no_keys(lab: Lab) -> None:
 
 def test_there_is_no_key_to_ask_for(lab: Lab) -> None:
     with pytest.raises(UsageError) as caught:
-        KeyTeller(lab.open(), find_publishable(lab.open(), "events"), PublishOptions())
+        KeyFinder(lab.open(), find_publish_topic(lab.open(), "events"), PublishOptions())
     assert caught.value.code == "SOW-PUB-024"
 
 
@@ -134,9 +134,9 @@ def test_one_group_holds_messages_of_both_kinds(lab: Lab) -> None:
     from sowctl.messages.framing.frames import FrameReader
 
     source = FrameReader(BytesIO("\n".join(lines).encode()), "envelope")
-    report = publish(lab.open(), None, [("input", source)], PublishOptions())
+    report = publish_messages(lab.open(), None, [("input", source)], PublishOptions())
     assert (report.published, report.inserted) == (4, 3)
-    assert [(e.topic[0], bool(e.flags & UNKEYED)) for e in _entries(lab)] == [
+    assert [(e.topic[0], bool(e.flags & UNKEYED_FLAG)) for e in _entries(lab)] == [
         ("t", False), ("events", True), ("t", False),
     ]  # fmt: skip
     lab.forget("t")
@@ -145,14 +145,14 @@ def test_one_group_holds_messages_of_both_kinds(lab: Lab) -> None:
 
 def test_info_names_such_topics(lab: Lab) -> None:
     _publish(lab, "news/today", message(id=1), message(id=2))
-    found = {row.topic: row for row in info(lab.open()) if row.kind == "journal only"}
+    found = {row.topic: row for row in list_topic_info(lab.open()) if row.kind == "journal only"}
     assert sorted(found) == ["events", "news/today"]
     assert (found["news/today"].last_txid, found["events"].last_txid) == (2, 0)
     assert found["events"].key_mode == "none"
-    assert [row.last_txid for row in named(lab.open(), "news/today")] == [2]
-    assert [row.kind for row in named(lab.open(), "[json].[events]")] == ["journal only"]
+    assert [row.last_txid for row in find_topic_info(lab.open(), "news/today")] == [2]
+    assert [row.kind for row in find_topic_info(lab.open(), "[json].[events]")] == ["journal only"]
     with pytest.raises(MissingError):
-        named(lab.open(), "news/never")
+        find_topic_info(lab.open(), "news/never")
 
 
 def test_a_sow_that_comes_later_holds_what_comes_after_it(make_lab) -> None:  # type: ignore[no-untyped-def]
@@ -164,8 +164,10 @@ def test_a_sow_that_comes_later_holds_what_comes_after_it(make_lab) -> None:  # 
     assert later.query("events") == [message(id=1, n=1)]
     digest = later.digest("events")
     later.forget("events")
-    assert replay(later.open(), [later.open().topics[1]], ReplayOptions())[0].records == 1
+    assert replay_topics(later.open(), [later.open().topics[1]], ReplayOptions())[0].records == 1
     assert later.digest("events") == digest
     assert later.query("events", at=later.clock.at) == [message(id=1, n=1)]
-    batch, missing = versions(later.open(), resolve(later.open(), "events")[0], ["1", "0"], journal=True)
+    batch, missing = read_key_versions(
+        later.open(), resolve_targets(later.open(), "events")[0], ["1", "0"], journal=True
+    )
     assert ([record.payload.decode() for record in batch.records], missing) == ([message(id=1, n=1)], ["0"])

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.engine.writing.outcome import (
+    ExpirationInstant,
     Lifetime,
     Status,
-    Until,
-    decide,
-    expiration,
-    expirations,
-    flags_of,
+    assign_times,
+    compute_entry_flags,
+    compute_expiration,
+    compute_expirations,
+    decide_outcomes,
+    find_unchanged,
     is_duplicate,
-    times_of,
-    unchanged,
 )
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED_FLAG
 from sowctl.store import codec
 from sowctl.values.times import MAX_MICROS
 
@@ -34,7 +34,7 @@ ROWS = st.lists(st.tuples(st.none() | st.tuples(PAYLOADS, PARTS, PARTS), PAYLOAD
 def statuses(
     keys: list[bytes], checks: list[bytes], payloads: list[bytes], befores: list[bytes | None]
 ) -> list[Status]:
-    return decide(keys, checks, payloads, befores, unchanged(befores, payloads)).statuses
+    return decide_outcomes(keys, checks, payloads, befores, find_unchanged(befores, payloads)).statuses
 
 
 @given(ROWS)
@@ -46,7 +46,7 @@ def test_a_record_is_unchanged_when_its_payload_is(
     befores = [
         None
         if before is None
-        else codec.encode(key, CHECK, 1, 2, 0, 0, before[0], user_key=before[1], correlation_id=before[2])
+        else codec.encode_record(key, CHECK, 1, 2, 0, 0, before[0], user_key=before[1], correlation_id=before[2])
         for key, (before, _) in zip(keys, rows, strict=True)
     ]
     expected = [
@@ -57,7 +57,7 @@ def test_a_record_is_unchanged_when_its_payload_is(
 
 def test_a_key_that_comes_again_is_compared_with_the_message_before_it() -> None:
     one, two = bytes(8), b"\1" * 8
-    old = codec.encode(one, CHECK, 1, 2, 0, 0, b"old")
+    old = codec.encode_record(one, CHECK, 1, 2, 0, 0, b"old")
     befores = [old, None, old, old, None]
     keys, payloads = [one, two, one, one, two], [b"new", b"x", b"new", b"old", b"y"]
     assert statuses(keys, [CHECK] * 5, payloads, befores) == ["updated", "inserted", "unchanged", "updated", "updated"]
@@ -67,7 +67,7 @@ def test_a_key_that_comes_again_is_compared_with_the_message_before_it() -> None
 def test_a_key_with_another_check_collides(rows: list[tuple[object, bytes]], own: list[bool]) -> None:
     keys = [number.to_bytes(8, "big") for number in range(len(rows))]
     befores = [
-        codec.encode(key, CHECK if mine else OTHER, 1, 2, 0, 0, b"{}") if before is not None else None
+        codec.encode_record(key, CHECK if mine else OTHER, 1, 2, 0, 0, b"{}") if before is not None else None
         for key, (before, _), mine in zip(keys, rows, own, strict=False)
     ]
     found = statuses(keys, [CHECK] * len(rows), [payload for _, payload in rows], befores)
@@ -88,7 +88,7 @@ def test_is_what_one_message_after_the_other_says(
     payloads = [payload for _, _, payload, _ in messages]
     deletes = [gone for _, _, _, gone in messages]
     stored = {
-        number: codec.encode(number.to_bytes(8, "big"), CHECK if own else OTHER, 1, 2, 0, 0, payload)
+        number: codec.encode_record(number.to_bytes(8, "big"), CHECK if own else OTHER, 1, 2, 0, 0, payload)
         for number, (own, payload) in records.items()
     }
     befores = [stored.get(number) for number, _, _, _ in messages]
@@ -106,14 +106,14 @@ def test_is_what_one_message_after_the_other_says(
             model[number] = checks[index], payload
         else:
             expected.append("collided")
-    same = unchanged(befores, payloads)
-    assert decide(keys, checks, payloads, befores, same, deletes) == (expected, removed)
+    same = find_unchanged(befores, payloads)
+    assert decide_outcomes(keys, checks, payloads, befores, same, deletes) == (expected, removed)
     digests = [sha256(payload).digest() for payload in payloads]
-    assert decide(keys, checks, digests, befores, same, deletes) == (expected, removed)
+    assert decide_outcomes(keys, checks, digests, befores, same, deletes) == (expected, removed)
     if True not in deletes:
-        assert decide(keys, checks, payloads, befores, same) == (expected, {})
+        assert decide_outcomes(keys, checks, payloads, befores, same) == (expected, {})
     if not any(befores):
-        assert decide(keys, checks, payloads, befores, None, deletes) == (expected, removed)
+        assert decide_outcomes(keys, checks, payloads, befores, None, deletes) == (expected, removed)
 
 
 @given(st.lists(st.none() | st.integers(0, 9), max_size=9), st.integers(0, 9), st.integers(0, 9))
@@ -124,8 +124,8 @@ def test_time_never_goes_back(own: list[int | None], now: int, last: int) -> Non
             older.append(index)
         latest = max(latest, now if time is None else time)
         expected.append(latest)
-    assert times_of(own, len(own), now, last) == (expected, older)
-    assert times_of(None, 3, now, last) == ([max(now, last)] * 3, [])
+    assert assign_times(own, len(own), now, last) == (expected, older)
+    assert assign_times(None, 3, now, last) == ([max(now, last)] * 3, [])
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,19 @@ def test_time_never_goes_back(own: list[int | None], now: int, last: int) -> Non
         (None, 5, 105),
         (0, 5, 0),
         (7, 5, 107),
-        (Until(3), 5, 3),
+        (ExpirationInstant(3), 5, 3),
         (None, MAX_MICROS, 0),
     ],
 )
 def test_a_lifetime_is_the_message_s_own_or_the_usual_one(lifetime: Lifetime, usual: int | None, expected: int) -> None:
-    assert expiration(100, lifetime, usual) == expected
-    assert expirations([100, 100], [lifetime, None], usual) == [expected, expiration(100, None, usual)]
-    assert expirations([100, 200], None, usual) == [expiration(100, None, usual), expiration(200, None, usual)]
-    assert expirations([100, 100], None, usual) == [expiration(100, None, usual)] * 2
-    assert expirations([], None, usual) == []
+    assert compute_expiration(100, lifetime, usual) == expected
+    assert compute_expirations([100, 100], [lifetime, None], usual) == [expected, compute_expiration(100, None, usual)]
+    assert compute_expirations([100, 200], None, usual) == [
+        compute_expiration(100, None, usual),
+        compute_expiration(200, None, usual),
+    ]
+    assert compute_expirations([100, 100], None, usual) == [compute_expiration(100, None, usual)] * 2
+    assert compute_expirations([], None, usual) == []
 
 
 def test_a_number_up_to_the_highest_is_a_duplicate() -> None:
@@ -152,8 +155,8 @@ def test_a_number_up_to_the_highest_is_a_duplicate() -> None:
 
 
 def test_flags_say_which_parts_an_entry_has() -> None:
-    assert flags_of(["inserted", "updated"], None, None, None) == [INSERTED, 0]
-    assert flags_of(["inserted", "unchanged"], [b"k", b"k"], [None, b"c"], [b"l", None]) == [
-        INSERTED | HAS_USER_KEY | HAS_LOGICAL_TOPIC,
+    assert compute_entry_flags(["inserted", "updated"], None, None, None) == [INSERTED_FLAG, 0]
+    assert compute_entry_flags(["inserted", "unchanged"], [b"k", b"k"], [None, b"c"], [b"l", None]) == [
+        INSERTED_FLAG | HAS_USER_KEY | HAS_LOGICAL_TOPIC,
         HAS_USER_KEY | HAS_CORRELATION_ID,
     ]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sowctl.engine.reports import Rejected
-from sowctl.engine.writing.rejects import placed, reject_line
+from sowctl.engine.writing.rejects import build_rejected, format_reject_line
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from sowctl.engine.writing.rejects import placed, reject_line
     ],
 )
 def test_a_line_has_the_place_the_reason_and_the_bytes(payload: bytes | None, shown: dict[str, str]) -> None:
-    line = reject_line(Rejected("in.ndjson", 3, 40, "SOW-MSG-001", "not JSON", payload))
+    line = format_reject_line(Rejected("in.ndjson", 3, 40, "SOW-MSG-001", "not JSON", payload))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     found = json.loads(line)
@@ -43,10 +43,10 @@ def test_a_line_has_the_place_the_reason_and_the_bytes(payload: bytes | None, sh
 def test_places_in_a_message_become_places_in_the_input(
     payload: bytes | None, at: int | None, words: str, column: int | None, shown: str
 ) -> None:
-    found = placed("in", (3, 40), ("SOW-MSG-002", words), payload, at)
+    found = build_rejected("in", (3, 40), ("SOW-MSG-002", words), payload, at)
     assert (found.column, found.message) == (column, shown)
     assert found.place == ("in:3" if column is None else f"in:3:{column}")
 
 
 def test_the_column_stands_in_the_line_of_a_rejects_file() -> None:
-    assert json.loads(reject_line(Rejected("in", 3, 40, "SOW-MSG-002", "wrong", b"{x", 2)))["column"] == 2
+    assert json.loads(format_reject_line(Rejected("in", 3, 40, "SOW-MSG-002", "wrong", b"{x", 2)))["column"] == 2

@@ -9,7 +9,7 @@ import pytest
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import DamageError, SowError
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.instances import Lab, config_xml, topic_xml
@@ -23,7 +23,7 @@ def _send(
     refused: list[Rejected] = []
     chosen = PublishOptions(on_error="skip", **options)  # type: ignore[arg-type]
     source = FrameReader(io.BytesIO(lines), "envelope")
-    return publish(lab.open(), to, [("in", source)], chosen, on_reject=refused.append), refused
+    return publish_messages(lab.open(), to, [("in", source)], chosen, on_reject=refused.append), refused
 
 
 def _ids(lab: Lab, topic: str) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.verbs.publish import publish
+from sowctl.engine.verbs.publish import publish_messages
 from sowctl.errors import LimitError, StorageError, UsageError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
@@ -24,7 +24,7 @@ def _send(lab: Lab, seam: Seam, topics: str) -> tuple[int, int]:
     rows = [{"topic": names[letter], "sequence": n, "data": {"id": n}} for n, letter in enumerate(topics, start=1)]
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
     source = FrameReader(io.BytesIO(lines), "envelope")
-    report = publish(lab.open(seam=seam), None, [("in", source)], PublishOptions(client="c", batch=4))
+    report = publish_messages(lab.open(seam=seam), None, [("in", source)], PublishOptions(client="c", batch=4))
     return report.published, report.duplicates
 
 

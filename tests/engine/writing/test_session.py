@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from sowctl.engine.topics.targets import resolve
-from sowctl.engine.writing.session import WriteSession, recorded_sequence
+from sowctl.engine.topics.targets import resolve_targets
+from sowctl.engine.writing.session import WriteSession, read_recorded_sequence
 from sowctl.errors import ConfigError, LockedError
 from tests.support.instances import Lab, config_xml, message, numbered, topic_xml
 
 
 def _topic(lab: Lab, name: str = "t"):  # type: ignore[no-untyped-def]
-    return resolve(lab.open(), name)[0].topic
+    return resolve_targets(lab.open(), name)[0].topic
 
 
 def _elsewhere(lab: Lab, payload: str) -> None:
@@ -25,18 +25,18 @@ def _elsewhere(lab: Lab, payload: str) -> None:
 
 def test_a_topic_is_opened_once(lab: Lab) -> None:
     with WriteSession(lab.open()) as session:
-        writer = session.topic(_topic(lab))
-        assert session.topic(_topic(lab)) is writer
-        assert session.store(_topic(lab)) is writer
+        writer = session.open_topic(_topic(lab))
+        assert session.open_topic(_topic(lab)) is writer
+        assert session.open_store(_topic(lab)) is writer
         assert list(session.topics) == list(session.stores) == [("t", "json")]
 
 
 def test_a_batch_sees_what_others_published_before_it(lab: Lab) -> None:
     lab.publish("t", message(id=1))
     with WriteSession(lab.open()) as session:
-        writer = session.topic(_topic(lab))
+        writer = session.open_topic(_topic(lab))
         _elsewhere(lab, message(id=2))
-        with session.batch([writer]):
+        with session.hold_batch_locks([writer]):
             assert writer.last_txid == 2
             assert session.journal.last_txid == 2
 
@@ -45,32 +45,32 @@ def test_a_batch_holds_the_locks_until_it_ends(lab: Lab) -> None:
     other = lab.open(lock_wait=0.0)
     for name in ("t", "alone"):
         with WriteSession(lab.open()) as session:
-            writer = session.topic(_topic(lab, name))
-            with session.batch([writer]), pytest.raises(LockedError):
+            writer = session.open_topic(_topic(lab, name))
+            with session.hold_batch_locks([writer]), pytest.raises(LockedError):
                 other.topic(name).publish([b'{"id":1}'])
-            session.finish()
+            session.apply_all()
         other.topic(name).publish([b'{"id":1}'])
         assert lab.query(name) == [message(id=1)]
 
 
 def test_a_dry_run_opens_no_store_and_makes_no_journal(lab: Lab) -> None:
     with WriteSession(lab.open(), dry_run=True) as session:
-        writer = session.topic(_topic(lab))
-        with session.batch([writer]):
+        writer = session.open_topic(_topic(lab))
+        with session.hold_batch_locks([writer]):
             assert writer.last_txid == 0
         assert session.stores == {}
-        session.finish()
+        session.apply_all()
     assert not lab.store("t").exists()
     assert lab.journals() == []
 
 
 def test_the_highest_sequence_is_known_where_it_is_kept(lab: Lab) -> None:
-    assert recorded_sequence(lab.open(), 7) == 0
+    assert read_recorded_sequence(lab.open(), 7) == 0
     numbered(lab, "t", 1, 2)
     with WriteSession(lab.open()) as session:
-        session.topic(_topic(lab))
-        session.topic(_topic(lab, "alone"))
-        assert session.highest_sequence(7) == 0
+        session.open_topic(_topic(lab))
+        session.open_topic(_topic(lab, "alone"))
+        assert session.find_highest_sequence(7) == 0
 
 
 def test_without_a_transaction_log_there_is_no_journal_to_open(make_lab) -> None:  # type: ignore[no-untyped-def]
@@ -81,14 +81,14 @@ def test_without_a_transaction_log_there_is_no_journal_to_open(make_lab) -> None
 
 
 def test_nothing_is_applied_after_a_broken_note(lab: Lab) -> None:
-    """The overlays may lack entries then: a store must not claim their txids."""
+    """The memtables may lack entries then: a store must not claim their txids."""
     lab.publish("t", message(id=1))
     with WriteSession(lab.open()) as session:
-        session.store(_topic(lab))
+        session.open_store(_topic(lab))
         _elsewhere(lab, message(id=2))
-        with pytest.raises(KeyboardInterrupt), session.noting():
+        with pytest.raises(KeyboardInterrupt), session.guard_memtables():
             raise KeyboardInterrupt
         before = lab.store("t").read_bytes()
-        session.apply(force=True)
+        session.flush_memtables(force=True)
         assert lab.store("t").read_bytes() == before
     assert lab.open().topic("t").replay(verify=True).action == "verified"

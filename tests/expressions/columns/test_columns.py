@@ -11,12 +11,12 @@ from hypothesis import given, settings
 
 from sowctl.errors import LimitError
 from sowctl.expressions.columns import ColumnProgram, Kind, SlotBatch
-from sowctl.expressions.compile import compile_filter, compile_value
+from sowctl.expressions.compiler import compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.rows.program import Value
+from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.syntax import nodes as n
-from sowctl.values.fields import Number, Values
+from sowctl.values.fields import Number, ValueList
 from tests.expressions.alike import same
 from tests.expressions.valid import EXPRESSIONS, PATHS, rows
 from tests.support.examples import examples
@@ -35,7 +35,7 @@ def own_rows(compiled: Any, records: list[tuple[Any, ...]]) -> list[tuple[Any, .
 
 
 def listed(value: Any) -> Any:
-    return value if isinstance(value, Values) else Values(() if value is None else (value,))
+    return value if isinstance(value, ValueList) else ValueList(() if value is None else (value,))
 
 
 @given(EXPRESSIONS, rows())
@@ -44,17 +44,17 @@ def test_both_evaluators_agree(node: n.Node, records: list[tuple[Any, ...]]) -> 
     value, wanted = compile_value(str(node)), compile_filter(str(node))
     own = own_rows(value, records)
     program = ColumnProgram(value)
-    found = program.column(program.batch(own), ENV).repeated(len(own))
-    expected = value.values(own, ENV)
+    found = program.evaluate_column(program.build_batch(own), ENV).repeat_values(len(own))
+    expected = value.compute_values(own, ENV)
     assert len(found) == len(expected)
     for one, other in zip(expected, found, strict=True):
-        assert same(one, other), (str(node), one, other, program.explanation())
+        assert same(one, other), (str(node), one, other, program.list_fallbacks())
     own = own_rows(wanted, records)
     program = ColumnProgram(wanted)
-    mask = program.mask(program.batch(own), ENV)
+    mask = program.evaluate_mask(program.build_batch(own), ENV)
     assert mask.dtype == np.bool_
     assert mask.shape == (len(own),)
-    assert np.flatnonzero(mask).tolist() == wanted.matches(own, ENV)
+    assert np.flatnonzero(mask).tolist() == wanted.find_matches(own, ENV)
 
 
 COLUMNS: dict[str, list[Any]] = {
@@ -77,9 +77,9 @@ COLUMNS: dict[str, list[Any]] = {
     "numeric text": ["1", "2.5", "-0", "9007199254740993"],
     "original": [Number(1.5, b"1.50"), 2, None, Number(5.0, b"5.0")],
     "mixed": [1, "a", None, True],
-    "lists": [Values((1, 2)), Values(()), 3, Values((None, "x"), True)],
-    "short": [Values((1,)), Values(()), Values((None,)), Values(("a",))],
-    "one short kind": [Values((1,)), Values(()), Values((None,)), Values((2,))],
+    "lists": [ValueList((1, 2)), ValueList(()), 3, ValueList((None, "x"), True)],
+    "short": [ValueList((1,)), ValueList(()), ValueList((None,)), ValueList(("a",))],
+    "one short kind": [ValueList((1,)), ValueList(()), ValueList((None,)), ValueList((2,))],
 }
 TWO = (
     *(f"/a {sign} /b" for sign in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR")),
@@ -159,22 +159,22 @@ def test_every_pair_of_kinds(text: str) -> None:
             agree(value, program, list(pairs), f"{name} with {other}")
 
 
-def _for_slot(value: Value, place: int, item: Any) -> Any:
+def _for_slot(value: CompiledValue, place: int, item: Any) -> Any:
     return listed(item) if value.slots[place].listed else item
 
 
-def agree(value: Value, program: ColumnProgram, records: list[tuple[Any, ...]], name: str) -> None:
-    found = program.column(program.batch(records), ENV).repeated(len(records))
-    expected = value.values(records, ENV)
-    assert all(map(same, expected, found)), (value.text, name, expected, found, program.explanation())
+def agree(value: CompiledValue, program: ColumnProgram, records: list[tuple[Any, ...]], name: str) -> None:
+    found = program.evaluate_column(program.build_batch(records), ENV).repeat_values(len(records))
+    expected = value.compute_values(records, ENV)
+    assert all(map(same, expected, found)), (value.text, name, expected, found, program.list_fallbacks())
 
 
 def test_what_fell_back_is_told() -> None:
     def told(text: str, *columns: str) -> list[str]:
         value = compile_value(text)
         program = ColumnProgram(value)
-        program.column(program.batch(list(zip(*[COLUMNS[name] for name in columns], strict=True))), ENV)
-        return program.explanation()
+        program.evaluate_column(program.build_batch(list(zip(*[COLUMNS[name] for name in columns], strict=True))), ENV)
+        return program.list_fallbacks()
 
     assert told("/a > 1 AND /b = 'EMEA'", "double", "text?") == []
     assert told("/a > 1", "mixed") == ["rows: /a > 1: values of several kinds, or arrays"]
@@ -190,12 +190,12 @@ def test_what_fell_back_is_told() -> None:
 def test_builds_from_lists_and_answers_filters() -> None:
     wanted = compile_filter("/price > 90 AND /region = 'EMEA'")
     program = ColumnProgram(wanted)
-    batch = SlotBatch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4).build()
-    assert program.mask(batch, ENV).tolist() == [True, False, False, False]
-    assert [batch.column(place).kind for place in (0, 1)] == [Kind.NUMBER, Kind.STRING]
-    assert batch.rows()[0] == (91.5, "EMEA")
-    assert ColumnProgram(compile_filter("")).mask(batch, ENV).tolist() == [True] * 4
-    assert ColumnProgram(compile_filter("NULL")).mask(batch, ENV).tolist() == [False] * 4
+    batch = SlotBatch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4).build_columns()
+    assert program.evaluate_mask(batch, ENV).tolist() == [True, False, False, False]
+    assert [batch.read_column(place).kind for place in (0, 1)] == [Kind.NUMBER, Kind.STRING]
+    assert batch.read_rows()[0] == (91.5, "EMEA")
+    assert ColumnProgram(compile_filter("")).evaluate_mask(batch, ENV).tolist() == [True] * 4
+    assert ColumnProgram(compile_filter("NULL")).evaluate_mask(batch, ENV).tolist() == [False] * 4
 
 
 def test_stored_records_and_headers() -> None:
@@ -203,9 +203,11 @@ def test_stored_records_and_headers() -> None:
     program = ColumnProgram(value)
     headers = [Header(topic="t"), Header(topic="u"), Header()]
     rows_now, before = [(1,), (2,), (3,)], [(7,), None, ("x",)]
-    batch = program.batch(rows_now, before).build()
-    assert program.column(batch, ENV, headers).values() == value.values(rows_now, ENV, headers, before)
-    assert program.column(batch, ENV, headers).values() == [b"7-1t", b"-2u", b"x-3"]
+    batch = program.build_batch(rows_now, before).build_columns()
+    assert program.evaluate_column(batch, ENV, headers).read_values() == value.compute_values(
+        rows_now, ENV, headers, before
+    )
+    assert program.evaluate_column(batch, ENV, headers).read_values() == [b"7-1t", b"-2u", b"x-3"]
 
 
 RUNAWAY = "'^(a+)+$'"
@@ -216,13 +218,16 @@ def test_a_runaway_pattern_is_an_error_only_where_the_row_evaluator_asks() -> No
     wanted = compile_filter(f"/b = 1 AND /a LIKE {RUNAWAY}")
     program = ColumnProgram(wanted)
     spared = [(1, "aaa"), (2, hostile)]
-    assert program.mask(program.batch(spared), ENV).tolist() == [True, False]
+    assert program.evaluate_mask(program.build_batch(spared), ENV).tolist() == [True, False]
     with pytest.raises(LimitError) as caught:
-        program.mask(program.batch([*spared, (1, hostile)]), ENV)
+        program.evaluate_mask(program.build_batch([*spared, (1, hostile)]), ENV)
     assert caught.value.facts["index"] == 2
     value = compile_value(f"IF(/b = 1, /a LIKE {RUNAWAY}, 0)")
     program = ColumnProgram(value)
-    assert program.column(program.batch(spared), ENV).values() == [True, 0]
+    assert program.evaluate_column(program.build_batch(spared), ENV).read_values() == [True, 0]
     before = compile_value(f"IF(/b = 1, /a OF PREVIOUS LIKE {RUNAWAY}, 0)", Context.ENRICHMENT)
     program = ColumnProgram(before)
-    assert program.column(program.batch([(2,), (1,)], [(hostile,), None]), ENV).values() == [0, False]
+    assert program.evaluate_column(program.build_batch([(2,), (1,)], [(hostile,), None]), ENV).read_values() == [
+        0,
+        False,
+    ]

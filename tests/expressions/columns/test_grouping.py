@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sowctl.expressions.columns import Column, grouping
-from sowctl.expressions.columns.column import column_of
-from sowctl.expressions.columns.grouping import ColumnBatch, Messages, add_columns
-from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.columns.column import build_column
+from sowctl.expressions.columns.grouping import ColumnBatch, MessageColumns, add_columns
+from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.retraction import Retractable, RetractableGroup
-from sowctl.values.compare import numeric_reading
-from sowctl.values.fields import Number, Row, SlotValue, Values
+from sowctl.expressions.rows.retraction import RetractableGroup, RetractableProjection
+from sowctl.values.fields import Number, Row, SlotValue, ValueList
+from sowctl.values.scalars import parse_number
 from tests.expressions.alike import same
 
 ENV = Environment(lambda: 0)
@@ -27,7 +27,7 @@ DOUBLES = st.sampled_from([0.0, -0.0, 1.0, 1.5, -2.5, 1e300, 0.1, 1e16, -1e-16, 
 DOUBLES |= st.sampled_from([math.nan]) | st.floats()
 WORDS = st.sampled_from(["a", "b", "é", "1", "1.0", "10", "9"])
 WRITTEN = st.sampled_from(["1.50", "1.5", "1e0", "-0", "0100.0"]).map(
-    lambda text: Number(numeric_reading(text.encode()) or 0, text.encode())
+    lambda text: Number(parse_number(text.encode()) or 0, text.encode())
 )
 SCALARS: list[st.SearchStrategy[Any]] = [
     st.none(),
@@ -40,7 +40,7 @@ SCALARS: list[st.SearchStrategy[Any]] = [
     WORDS.map(str.encode),
     WRITTEN | st.none(),
     WORDS | WHOLE | DOUBLES | st.booleans() | st.none(),
-    st.lists(WORDS | st.integers(0, 2) | st.none(), max_size=2).map(lambda items: Values(tuple(items))) | st.none(),
+    st.lists(WORDS | st.integers(0, 2) | st.none(), max_size=2).map(lambda items: ValueList(tuple(items))) | st.none(),
 ]
 PROJECTIONS = [
     ("/a, COUNT(1) AS /n", "/a"),
@@ -61,12 +61,12 @@ def by_rows(
 ) -> dict[GroupKey, GroupState]:
     groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
-        program.add(groups, rows, ENV, stamps=times)
+        program.add_messages(groups, rows, ENV, stamps=times)
     return groups
 
 
 def columns_of(program: Projection, rows: list[Row]) -> dict[Any, Column]:
-    return {slot: column_of([row[place] for row in rows]) for place, slot in enumerate(program.slots)}
+    return {slot: build_column([row[place] for row in rows]) for place, slot in enumerate(program.slots)}
 
 
 def by_columns(
@@ -75,12 +75,12 @@ def by_columns(
     groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
-        add_columns(program, groups, Messages(list(columns_of(program, rows).values()), txids, seconds), ENV)
+        add_columns(program, groups, MessageColumns(list(columns_of(program, rows).values()), txids, seconds), ENV)
     return groups
 
 
 def equal(a: SlotValue, b: SlotValue) -> bool:
-    if isinstance(a, Values) and isinstance(b, Values):
+    if isinstance(a, ValueList) and isinstance(b, ValueList):
         return len(a.items) == len(b.items) and all(map(same, a.items, b.items))
     return same(a, b)
 
@@ -117,18 +117,20 @@ def _hold(program: Projection, parts: list[list[Row]], stamps: list[list[tuple[i
         assert other.stamp == group.stamp
         assert all(map(equal, other.row, group.row)), (other.row, group.row)
         assert other.size == group.size
-        assert all(map(equal, program.fields(other, ENV), program.fields(group, ENV)))
-    retractable = Retractable(program)
+        assert all(map(equal, program.compute_fields(other, ENV), program.compute_fields(group, ENV)))
+    retractable = RetractableProjection(program)
     states: dict[GroupKey, RetractableGroup] = {}
     for number, (rows, times) in enumerate(zip(parts, stamps, strict=True)):
         for key, state in by_columns(program, [rows], [times]).items():
-            state.numbered(number)
-            made = retractable.empty()
-            made.take(state, program, for_good=True)
-            states.setdefault(key, retractable.empty()).merge(retractable.unpack(retractable.pack(made)))
+            state.number_stamps(number)
+            made = retractable.build_empty_group()
+            made.add_group(state, program, for_good=True)
+            states.setdefault(key, retractable.build_empty_group()).merge(
+                retractable.decode_group(retractable.encode_group(made))
+            )
     assert states.keys() == expected.keys()
     for key, group in expected.items():
-        assert all(map(equal, retractable.fields(states[key], ENV), program.fields(group, ENV)))
+        assert all(map(equal, retractable.compute_fields(states[key], ENV), program.compute_fields(group, ENV)))
 
 
 def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
@@ -146,21 +148,21 @@ def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
 
 @pytest.mark.parametrize("size", [0, 3])
 def test_a_batch_gives_its_rows_back(size: int) -> None:
-    assert ColumnBatch([], size).rows() == [()] * size
-    columns = [column_of(list(range(size))), column_of(["x"] * size)]
-    assert ColumnBatch(columns, size).rows() == [(number, b"x") for number in range(size)]
+    assert ColumnBatch([], size).read_rows() == [()] * size
+    columns = [build_column(list(range(size))), build_column(["x"] * size)]
+    assert ColumnBatch(columns, size).read_rows() == [(number, b"x") for number in range(size)]
 
 
 @pytest.mark.parametrize("name", ["MIN", "MAX"])
 def test_of_numbers_with_texts_the_first_of_the_best_is_kept_alone(name: str) -> None:
     program = _compiled((f"{name}(/b) AS /edge", ""))
     texts = [b"2.50", b"2.5", b"2.5e0", b"2.50"]
-    column = column_of([Number(2.5, text) for text in texts])
+    column = build_column([Number(2.5, text) for text in texts])
     assert column.source is not None
     stamps = np.array([4, 2, 3, 9], np.int64)
     groups: dict[GroupKey, GroupState] = {}
-    batch = grouping.Grouper(program, ENV).batch(Messages([column], stamps, stamps))
+    batch = grouping.Grouper(program, ENV).build_batch(MessageColumns([column], stamps, stamps))
     # One input is kept of any number of them, and it is the one that was updated first, spelled as it was.
-    assert batch.add(groups) == 1
+    assert batch.add_to_groups(groups) == 1
     ((found,),) = [state.inputs for state in groups.values()]
     assert [one.text for one in found] == [b"2.5"]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.expressions.columns import sums
-from sowctl.expressions.columns.column import column_of
-from sowctl.expressions.columns.sums import exact_sums, sums_of
+from sowctl.expressions.columns.column import build_column
+from sowctl.expressions.columns.sums import build_sums, compute_exact_sums
 from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS
 
 BELOW = st.floats(-(2.0**900), 2.0**900) | st.sampled_from([5e-324, -5e-324, 2.0**-1022, 0.1, -0.1, 2.0**900])
@@ -24,7 +24,7 @@ def test_doubles_are_added_without_rounding(pairs: list[tuple[int, float]], bloc
     data, codes = np.array([one for _, one in pairs]), np.array([code for code, _ in pairs], np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums, "SUM_BLOCK_MESSAGES", block)
-        found = exact_sums(data, codes, 3)
+        found = compute_exact_sums(data, codes, 3)
     expected = [sum((Fraction(one) for code, one in pairs if code == group), Fraction(0)) for group in range(3)]
     assert [Fraction(one, 1 << DOUBLE_SCALE_BITS) for one in found] == expected
 
@@ -33,8 +33,8 @@ def test_many_doubles_are_added_as_fsum_adds_them() -> None:
     source = random.Random(3)
     data = [source.choice([1, -1]) * source.random() * 10.0 ** source.randint(-12, 12) for _ in range(100_000)]
     codes = np.array([source.randrange(5) for _ in data], np.uint8)
-    (first, *_) = found = sums_of("SUM", column_of(data), codes, 5) or []
-    assert [one.result() for one in found] == [
+    (first, *_) = found = build_sums("SUM", build_column(data), codes, 5) or []
+    assert [one.compute_result() for one in found] == [
         math.fsum(value for value, code in zip(data, codes.tolist(), strict=True) if code == group)
         for group in range(5)
     ]
@@ -44,18 +44,18 @@ def test_many_doubles_are_added_as_fsum_adds_them() -> None:
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**64 - 1, 2**53 + 1, -1])
 def test_integers_are_added_beyond_64_bits(value: int) -> None:
     data = [value, value, value] * 1000 + [1]
-    (found,) = sums_of("AVG", column_of(data), np.zeros(len(data), np.uint8), 1) or []
-    assert found.result() == sum(data) / len(data)
+    (found,) = build_sums("AVG", build_column(data), np.zeros(len(data), np.uint8), 1) or []
+    assert found.compute_result() == sum(data) / len(data)
     assert found.size == len(data)
 
 
 @pytest.mark.parametrize("data", [[1.7e308, 1.7e308], [2**63, -1], ["a", 1]])
 def test_what_cannot_be_cut_is_left_to_lists(data: list[float]) -> None:
-    assert sums_of("SUM", column_of(data), np.zeros(len(data), np.uint8), 1) is None
+    assert build_sums("SUM", build_column(data), np.zeros(len(data), np.uint8), 1) is None
 
 
 @pytest.mark.parametrize("data", [[1e-200, 1.0], [1e200], [2**32]])
 def test_squares_that_do_not_fit_are_left_to_lists(data: list[float]) -> None:
-    column, codes = column_of(data), np.zeros(len(data), np.uint8)
-    assert sums_of("STDDEV_POP", column, codes, 1) is None
-    assert sums_of("AVG", column, codes, 1) is not None
+    column, codes = build_column(data), np.zeros(len(data), np.uint8)
+    assert build_sums("STDDEV_POP", column, codes, 1) is None
+    assert build_sums("AVG", column, codes, 1) is not None

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.compile import compile_value
+from sowctl.expressions.compiler import compile_value
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions.dates import strftime
 from sowctl.expressions.functions.numbers import round_to, width_bucket
-from sowctl.expressions.functions.sets import distinct, extreme, total
+from sowctl.expressions.functions.sets import compute_sum, find_extreme, select_distinct
 from sowctl.expressions.functions.strings import substr
 from sowctl.expressions.functions.strptime import strptime
 
@@ -26,7 +26,7 @@ INF = math.inf
 
 def one(text: str) -> Any:
     value = compile_value(text)
-    return value.values([(None,) * len(value.slots)], ENV)[0]
+    return value.compute_values([(None,) * len(value.slots)], ENV)[0]
 
 
 @pytest.mark.parametrize(
@@ -215,24 +215,24 @@ def test_strptime_never_fails(text: bytes, fmt: bytes) -> None:
 
 
 def test_sums_are_correctly_rounded() -> None:
-    assert total([]) is None
-    assert total([1, 2]) == 3
-    assert type(total([1, 2.0])) is float
-    assert total([2**64 - 1, 1]) == float(2**64)
-    assert total([2**64 - 1, 1, -1]) == 2**64 - 1
-    assert total([1e308, 1e308, -1e308]) == 1e308
-    assert total([1e308, 1e308]) == INF
-    assert total([2**53 + 1, 0.5]) == float(2**53 + 2)
-    assert math.isnan(total([INF, -INF]))  # type: ignore[arg-type]
-    assert total([1e308, 1e308, -INF]) == -INF
-    assert total([0.1] * 10) == 1.0
+    assert compute_sum([]) is None
+    assert compute_sum([1, 2]) == 3
+    assert type(compute_sum([1, 2.0])) is float
+    assert compute_sum([2**64 - 1, 1]) == float(2**64)
+    assert compute_sum([2**64 - 1, 1, -1]) == 2**64 - 1
+    assert compute_sum([1e308, 1e308, -1e308]) == 1e308
+    assert compute_sum([1e308, 1e308]) == INF
+    assert compute_sum([2**53 + 1, 0.5]) == float(2**53 + 2)
+    assert math.isnan(compute_sum([INF, -INF]))  # type: ignore[arg-type]
+    assert compute_sum([1e308, 1e308, -INF]) == -INF
+    assert compute_sum([0.1] * 10) == 1.0
 
 
 def test_extremes_and_distinct_values_use_the_common_reading() -> None:
-    assert extreme(["10", "9"], greatest=False) == "10"
-    assert extreme(["10", 9], greatest=False) == 9
-    assert extreme(["10", 10, "a"], greatest=False) == "10"
-    assert math.isnan(extreme([1, NAN, "a"], greatest=True))  # type: ignore[arg-type]
-    assert extreme([], greatest=True) is None
-    assert distinct([1, "1", 1.0, True, "1.0", "a"]) == [1, "a"]
-    assert distinct(["1", "1.0", "1"]) == ["1", "1.0"]
+    assert find_extreme(["10", "9"], greatest=False) == "10"
+    assert find_extreme(["10", 9], greatest=False) == 9
+    assert find_extreme(["10", 10, "a"], greatest=False) == "10"
+    assert math.isnan(find_extreme([1, NAN, "a"], greatest=True))  # type: ignore[arg-type]
+    assert find_extreme([], greatest=True) is None
+    assert select_distinct([1, "1", 1.0, True, "1.0", "a"]) == [1, "a"]
+    assert select_distinct(["1", "1.0", "1"]) == ["1", "1.0"]

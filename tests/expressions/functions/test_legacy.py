@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.compile import compile_value
+from sowctl.expressions.compiler import compile_value
 from sowctl.expressions.context import Context
-from sowctl.expressions.environment import Environment, local_offset
+from sowctl.expressions.environment import Environment, compute_local_offset
 from sowctl.expressions.functions.legacy import LEGACY_FUNCTIONS
 from sowctl.expressions.syntax.errors import ExpressionError
 
@@ -21,7 +21,7 @@ HOUR = 3600
 
 def value(text: str, now: float = NOW, offset: int = 0) -> object:
     environment = Environment(lambda: round(now * 1_000_000), offset=lambda _: offset)
-    return compile_value(text, Context.QUERY_FILTER, FUNCTIONS).values([()], environment)[0]
+    return compile_value(text, Context.QUERY_FILTER, FUNCTIONS).compute_values([()], environment)[0]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_dates_are_those_of_the_calendar(seconds: float) -> None:
 
 
 def test_the_zone_of_the_machine() -> None:
-    assert -15 * HOUR < local_offset(NOW) < 15 * HOUR
+    assert -15 * HOUR < compute_local_offset(NOW) < 15 * HOUR
 
 
 @pytest.mark.parametrize("text", ["TODAY()", "TODAY_UTC()", "TIMEZONEOFFSET()"])

@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.compile import compile_filter
+from sowctl.expressions.compiler import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rewrites.intervals import MAX_EXACT_INTEGER, Bounds, alone, bounds_of, strings_of
+from sowctl.expressions.rewrites.intervals import (
+    MAX_EXACT_INTEGER,
+    NumberBounds,
+    find_number_bounds,
+    find_sole_field,
+    list_equal_strings,
+)
 from sowctl.expressions.syntax.nodes import Node
-from sowctl.expressions.syntax.parse import parse_filter
+from sowctl.expressions.syntax.parser import parse_filter
 
 ENV = Environment(lambda: 0)
 
@@ -39,21 +45,21 @@ def parsed(text: str) -> Node:
     ],
 )
 def test_conditions_on_one_field(text: str, path: str | None) -> None:
-    field = alone(parsed(text))
+    field = find_sole_field(parsed(text))
     assert (None if field is None else str(field.path)) == path
 
 
 @pytest.mark.parametrize(
     ("text", "bounds"),
     [
-        ("/a = 5", Bounds(5, 5)),
-        ("/a = '5'", Bounds(5, 5)),
-        ("/a > -1.5", Bounds(low=-1.5, open_low=True)),
-        ("/a >= 5", Bounds(low=5)),
-        ("/a < 5", Bounds(high=5, open_high=True)),
-        ("/a <= '5.5'", Bounds(high=5.5)),
-        ("/a BETWEEN 1 AND '2'", Bounds(1, 2)),
-        ("/a BETWEEN 2 AND 1", Bounds(2, 1)),
+        ("/a = 5", NumberBounds(5, 5)),
+        ("/a = '5'", NumberBounds(5, 5)),
+        ("/a > -1.5", NumberBounds(low=-1.5, open_low=True)),
+        ("/a >= 5", NumberBounds(low=5)),
+        ("/a < 5", NumberBounds(high=5, open_high=True)),
+        ("/a <= '5.5'", NumberBounds(high=5.5)),
+        ("/a BETWEEN 1 AND '2'", NumberBounds(1, 2)),
+        ("/a BETWEEN 2 AND 1", NumberBounds(2, 1)),
         ("/a <> 5", None),
         ("/a NOT BETWEEN 1 AND 2", None),
         ("/a BETWEEN 1 AND /b", None),
@@ -66,13 +72,13 @@ def test_conditions_on_one_field(text: str, path: str | None) -> None:
         ("/a = /b", None),
         ("/a + 1 = 5", None),
         ("/a IS NULL", None),
-        (f"/a = {MAX_EXACT_INTEGER}", Bounds(MAX_EXACT_INTEGER, MAX_EXACT_INTEGER)),
+        (f"/a = {MAX_EXACT_INTEGER}", NumberBounds(MAX_EXACT_INTEGER, MAX_EXACT_INTEGER)),
         (f"/a = {MAX_EXACT_INTEGER + 1}", None),
         (f"/a < -{MAX_EXACT_INTEGER + 1}", None),
     ],
 )
-def test_bounds(text: str, bounds: Bounds | None) -> None:
-    assert bounds_of(parsed(text)) == bounds
+def test_bounds(text: str, bounds: NumberBounds | None) -> None:
+    assert find_number_bounds(parsed(text)) == bounds
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_bounds(text: str, bounds: Bounds | None) -> None:
     ],
 )
 def test_strings(text: str, words: tuple[bytes, ...] | None) -> None:
-    assert strings_of(parsed(text)) == words
+    assert list_equal_strings(parsed(text)) == words
 
 
 NUMBERS = st.integers(-5, 5) | st.floats(-5, 5) | st.sampled_from([2**53 + 1, 2**64 - 1, -(2**63), 1e300])
@@ -101,7 +107,7 @@ NUMBERS = st.integers(-5, 5) | st.floats(-5, 5) | st.sampled_from([2**53 + 1, 2*
 
 def matches(text: str, values: list[Any]) -> list[bool]:
     program = compile_filter(text, Context.QUERY_FILTER)
-    found = program.matches([(value,) for value in values], ENV)
+    found = program.find_matches([(value,) for value in values], ENV)
     return [place in found for place in range(len(values))]
 
 
@@ -112,12 +118,12 @@ def matches(text: str, values: list[Any]) -> list[bool]:
 )
 def test_numbers_within_bounds_are_those_that_match(operator: str, number: int | float, values: list[Any]) -> None:
     text = f"/a {operator} {number}"
-    bounds = bounds_of(parsed(text))
+    bounds = find_number_bounds(parsed(text))
     assert bounds is not None
     assert matches(text, values) == [value is not None and within(value, bounds) for value in values]
 
 
-def within(value: int | float, bounds: Bounds) -> bool:
+def within(value: int | float, bounds: NumberBounds) -> bool:
     low, high, open_low, open_high = bounds
     return (low is None or value > low or (value == low and not open_low)) and (
         high is None or value < high or (value == high and not open_high)
@@ -127,7 +133,7 @@ def within(value: int | float, bounds: Bounds) -> bool:
 @given(st.lists(st.sampled_from(["x", "yy", "é", "X"]), min_size=1, max_size=3), st.lists(st.text(max_size=3)))
 def test_listed_strings_are_those_that_match(words: list[str], values: list[str]) -> None:
     text = "/a IN (" + ", ".join(f"'{word}'" for word in words) + ")"
-    listed = strings_of(parsed(text))
+    listed = list_equal_strings(parsed(text))
     assert listed is not None
     values = [*values, *words]
     assert matches(text, values) == [value.encode() in listed for value in values]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from sowctl.expressions.compile import compile_filter, compile_node, compile_value
+from sowctl.expressions.compiler import compile_filter, compile_node, compile_value
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rewrites.rewrite import REWRITES, AppliedRewrite, conjuncts, rewrite
+from sowctl.expressions.rewrites.rewriter import REWRITES, AppliedRewrite, list_conjuncts, rewrite_expression
 from sowctl.expressions.syntax import nodes as n
-from sowctl.expressions.syntax.parse import parse_expression, parse_filter
+from sowctl.expressions.syntax.parser import parse_expression, parse_filter
 from tests.expressions.alike import same
 from tests.expressions.columns.test_columns import own_rows
 from tests.expressions.valid import EXPRESSIONS, rows
@@ -31,7 +31,7 @@ def environment() -> Environment:
 
 
 def values_of(compiled: Any, records: list[tuple[Any, ...]]) -> list[Any]:
-    return compiled.values(own_rows(compiled, records), environment())
+    return compiled.compute_values(own_rows(compiled, records), environment())
 
 
 def must_agree(before: n.Node, after: n.Node, records: list[tuple[Any, ...]]) -> None:
@@ -44,11 +44,11 @@ def must_agree(before: n.Node, after: n.Node, records: list[tuple[Any, ...]]) ->
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_golden_pairs(before: str, after: str) -> None:
     steps: list[AppliedRewrite] = []
-    node = rewrite(parse_expression(before), steps)
+    node = rewrite_expression(parse_expression(before), steps)
     assert str(node) == after
     assert parse_expression(after) == node
     assert bool(steps) is (parse_expression(before) != node)
-    assert rewrite(node) is node
+    assert rewrite_expression(node) is node
 
 
 @given(rows())
@@ -61,7 +61,7 @@ def test_golden_pairs_evaluate_alike(records: list[tuple[Any, ...]]) -> None:
 @given(EXPRESSIONS, rows())
 @settings(max_examples=examples(300), deadline=None)
 def test_random_expressions_evaluate_alike(node: n.Node, records: list[tuple[Any, ...]]) -> None:
-    must_agree(node, rewrite(node), records)
+    must_agree(node, rewrite_expression(node), records)
 
 
 @given(EXPRESSIONS, rows())
@@ -78,16 +78,16 @@ def test_every_single_rewrite_is_sound(node: n.Node, records: list[tuple[Any, ..
 def test_a_filter_matches_where_all_its_conjuncts_do(node: n.Node, records: list[tuple[Any, ...]]) -> None:
     def matching(part: n.Node) -> set[int]:
         wanted = compile_filter(str(part))
-        return set(wanted.matches(own_rows(wanted, records), environment()))
+        return set(wanted.find_matches(own_rows(wanted, records), environment()))
 
-    parts = conjuncts(node)
+    parts = list_conjuncts(node)
     together = set(range(len(records))).intersection(*map(matching, parts))
     assert matching(node) == together
 
 
 def test_conjuncts_of_texts() -> None:
     def parts(text: str) -> list[str]:
-        return [str(part) for part in conjuncts(parse_filter(text))]
+        return [str(part) for part in list_conjuncts(parse_filter(text))]
 
     assert parts("") == []
     assert parts("/a = 1") == ["/a = 1"]
@@ -95,11 +95,13 @@ def test_conjuncts_of_texts() -> None:
 
 
 def test_places_and_patterns_survive() -> None:
-    node = rewrite(parse_expression("NOT (/a LIKE '[')"))
+    node = rewrite_expression(parse_expression("NOT (/a LIKE '[')"))
     assert isinstance(node, n.Like)
     assert node.pattern.span == (13, 16)
 
 
 def test_deep_trees_are_rewritten_without_recursion() -> None:
-    assert str(rewrite(parse_expression("NOT " * 3000 + "/a = 1"))) == "/a = 1"
-    assert compile_value(str(rewrite(parse_expression("(" * 500 + "1" + " + 1)" * 500)))).node == n.Literal(501)
+    assert str(rewrite_expression(parse_expression("NOT " * 3000 + "/a = 1"))) == "/a = 1"
+    assert compile_value(str(rewrite_expression(parse_expression("(" * 500 + "1" + " + 1)" * 500)))).node == n.Literal(
+        501
+    )

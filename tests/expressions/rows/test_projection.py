@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
-from sowctl.expressions.compile import compile_fields, compile_projection
+from sowctl.expressions.compiler import compile_fields, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.functions.sets import deviation, mean
-from sowctl.expressions.rows.joining import plan
+from sowctl.expressions.functions.sets import compute_deviation, compute_mean
+from sowctl.expressions.rows.joinplan import plan_joins
 from sowctl.expressions.rows.projection import GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.expressions.syntax.joins import JoinSide, parse_join
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Values, Write
+from sowctl.values.fields import FieldWrite, Number, ValueList
 from sowctl.values.paths import parse_path
+from sowctl.values.scalars import to_text
 from tests.expressions.grouped import project as projected
 from tests.support import jsonslots
 from tests.support.joins import left_join
@@ -103,12 +103,12 @@ def test_means_are_the_nearest_double_and_equal_inputs_do_not_deviate(
 
 @given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300), min_size=1, max_size=8))
 def test_a_mean_is_that_of_fractions(values: list[Any]) -> None:
-    assert mean(values) == float(sum(map(Fraction, values)) / len(values))
+    assert compute_mean(values) == float(sum(map(Fraction, values)) / len(values))
 
 
 @given(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e300, 1e300), st.integers(1, 40))
 def test_equal_values_have_no_deviation(value: float, count: int) -> None:
-    assert deviation([value] * count, 0) == 0.0
+    assert compute_deviation([value] * count, 0) == 0.0
 
 
 @given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(-1e6, 1e6), min_size=2, max_size=8))
@@ -116,7 +116,7 @@ def test_a_deviation_is_that_of_fractions(values: list[Any]) -> None:
     exact = list(map(Fraction, values))
     centre = sum(exact) / len(exact)
     expected = math.sqrt(sum((value - centre) ** 2 for value in exact) / (len(exact) - 1))
-    assert deviation(values, 1) == pytest.approx(expected, rel=1e-12, abs=1e-150)
+    assert compute_deviation(values, 1) == pytest.approx(expected, rel=1e-12, abs=1e-150)
 
 
 MIXED = st.sampled_from([None, 1, "1", 1.0, "1.0", 0.0, "-0", 2, "2", "a", "b", True])
@@ -138,15 +138,17 @@ def test_stamps_bring_the_order_of_updates_whatever_the_order_of_arrival(
     )
     rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in messages]
     ordered: dict[Any, GroupState] = {}
-    program.add(ordered, rows, ENV)
+    program.add_messages(ordered, rows, ENV)
     for cut in range(len(rows)):
         groups: dict[Any, GroupState] = {}
         for part in (arrival[:cut], arrival[cut:]):
-            program.add(groups, [rows[place] for place in part], ENV, stamps=[(place, 7) for place in part])
+            program.add_messages(groups, [rows[place] for place in part], ENV, stamps=[(place, 7) for place in part])
         for key, group in groups.items():
-            for found, wanted in zip(program.fields(group, ENV), program.fields(ordered[key], ENV), strict=True):
+            for found, wanted in zip(
+                program.compute_fields(group, ENV), program.compute_fields(ordered[key], ENV), strict=True
+            ):
                 assert type(found) is type(wanted)
-                assert text_of(found) == text_of(wanted)
+                assert to_text(found) == to_text(wanted)
 
 
 def test_groups_are_texts_in_first_seen_order() -> None:
@@ -154,9 +156,9 @@ def test_groups_are_texts_in_first_seen_order() -> None:
     program = compile_projection("COUNT(1) AS /n", "/g")
     rows = [jsonslots.row(json.dumps(message), program.slots) for message in messages]
     groups: dict[Any, GroupState] = {}
-    program.add(groups, rows[:4], ENV)
-    program.add(groups, rows[4:], ENV)
-    assert {key: program.fields(group, ENV)[0] for key, group in groups.items()} == {
+    program.add_messages(groups, rows[:4], ENV)
+    program.add_messages(groups, rows[4:], ENV)
+    assert {key: program.compute_fields(group, ENV)[0] for key, group in groups.items()} == {
         (b"1",): 3,
         (b"1.0",): 2,
         (None,): 3,
@@ -170,9 +172,9 @@ def test_messages_find_their_group_in_any_order(values: list[Any]) -> None:
     rows = [jsonslots.row(json.dumps({"g": "x", "h": value}), program.slots) for value in values]
     alone: dict[Any, GroupState] = {}
     for row in rows:
-        program.add(alone, [row], ENV)
+        program.add_messages(alone, [row], ENV)
     together: dict[Any, GroupState] = {}
-    program.add(together, rows, ENV)
+    program.add_messages(together, rows, ENV)
     assert [(key, group.inputs) for key, group in together.items()] == [(k, group.inputs) for k, group in alone.items()]
 
 
@@ -181,9 +183,9 @@ def test_adding_in_parts_is_adding_at_once(pairs: list[tuple[int, int | None]], 
     program = compile_projection("/g, SUM(/v) AS /s, COUNT(/v) AS /c, MAX(/v) AS /m, /v AS /last", "/g")
     rows = [jsonslots.row(json.dumps({"g": g, "v": v}), program.slots) for g, v in pairs]
     groups: dict[Any, GroupState] = {}
-    program.add(groups, rows[:cut], ENV)
-    program.add(groups, rows[cut:], ENV)
-    parts = [program.fields(group, ENV) for group in groups.values()]
+    program.add_messages(groups, rows[:cut], ENV)
+    program.add_messages(groups, rows[cut:], ENV)
+    parts = [program.compute_fields(group, ENV) for group in groups.values()]
     assert parts == projected(program, rows, ENV)
     for fields in parts:
         mine = [v for g, v in pairs if str(g).encode() == getattr(fields[0], "text", None)]
@@ -199,13 +201,13 @@ INPUT = st.sampled_from([None, "", "x", 1, 2.5, True, ["y", "z"]])
 def test_adding_many_is_adding_one_after_the_other(messages: list[tuple[Any, Any, int]], stamped: bool) -> None:
     program = compile_projection("/g, /v, COUNT(/v) AS /n, GROUP_CONCAT(/v) AS /c", "/g")
     assert [slot.path for slot in program.slots] == [parse_path("/g"), parse_path("/v")]
-    rows = [tuple(Values(tuple(x)) if type(x) is list else x for x in message[:2]) for message in messages]
+    rows = [tuple(ValueList(tuple(x)) if type(x) is list else x for x in message[:2]) for message in messages]
     stamps = [(stamp, 0) for _, _, stamp in messages]
     at_once: dict[Any, GroupState] = {}
-    program.add(at_once, rows, ENV, None, stamps if stamped else None)
+    program.add_messages(at_once, rows, ENV, None, stamps if stamped else None)
     singly: dict[Any, GroupState] = {}
     for row, stamp in zip(rows, stamps, strict=True):
-        program.add(singly, [row], ENV, None, [stamp] if stamped else None)
+        program.add_messages(singly, [row], ENV, None, [stamp] if stamped else None)
 
     def told(groups: dict[Any, GroupState]) -> list[Any]:
         return [(key, repr(g.inputs), repr(g.row), g.stamp) for key, g in groups.items()]
@@ -217,7 +219,7 @@ def test_of_equal_stamps_the_later_message_counts() -> None:
     program = compile_projection("/g, /v", "/g")
     groups: dict[Any, GroupState] = {}
     for stamps, values, wanted in (([(5, 1), (5, 1)], "ab", "b"), ([(5, 1)], "c", "c"), ([(4, 9)], "d", "c")):
-        program.add(groups, [("x", value) for value in values], ENV, None, stamps)
+        program.add_messages(groups, [("x", value) for value in values], ENV, None, stamps)
         assert groups[(b"x",)].row == ("x", wanted)
 
 
@@ -234,7 +236,7 @@ def test_headers_of_the_last_message() -> None:
 def writes(fields: list[str], message: dict[str, Any], context: Context = Context.ENRICHMENT) -> list[tuple[str, Any]]:
     program = compile_fields(fields, context)
     row = jsonslots.row(json.dumps(message), program.slots)
-    done = program.writes([row], ENV)[0]
+    done = program.compute_writes([row], ENV)[0]
     return [(str(w.destination), "gone" if w.remove else w.value) for w in done]
 
 
@@ -262,9 +264,9 @@ def test_fields_read_the_stored_record() -> None:
     program = compile_fields(["/n OF PREVIOUS + /n AS /sum", "/m OF PREVIOUS AS /was"])
     rows = [jsonslots.row('{"n":1}', program.slots)] * 2
     stored = jsonslots.row('{"n":2,"m":"x"}', program.previous_slots)
-    sums = program.writes(rows, ENV, None, [stored, None])
+    sums = program.compute_writes(rows, ENV, None, [stored, None])
     assert [[write.value for write in done] for done in sums] == [[3, "x"], [None, None]]
-    assert sums[0][0] == Write(parse_path("/sum"), 3)
+    assert sums[0][0] == FieldWrite(parse_path("/sum"), 3)
 
 
 def test_refused_fields() -> None:
@@ -321,7 +323,7 @@ def test_a_condition_between_attached_topics_may_be_written_either_way(joins: li
 def test_joins_that_attach_nothing() -> None:
     for joins in (["[A]./x=[A]./y"], ["[A]./x=[B]./x", "[C]./x=[D]./x"]):
         with pytest.raises(UsageError) as caught:
-            plan([parse_join(text) for text in joins])
+            plan_joins([parse_join(text) for text in joins])
         assert caught.value.code == "SOW-EXP-027"
 
 
@@ -338,4 +340,4 @@ def test_joins_agree_with_nested_loops(left: list[str], right: list[str], nulls:
 
 def test_a_list_dropped_by_its_object_is_no_input() -> None:
     program = compile_projection("COUNT(/v) AS /n", "/g")
-    assert projected(program, [(None, Values((), dropped=True))], ENV) == [[0]]
+    assert projected(program, [(None, ValueList((), dropped=True))], ENV) == [[0]]

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import AGGREGATES
-from sowctl.expressions.rows.counted import Entries, Entry, ordered
+from sowctl.expressions.rows.countedinputs import EntryCount, StateEntries, encode_ordered_number
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.retraction import Contribution, Retractable, RetractableGroup
+from sowctl.expressions.rows.retraction import Contribution, RetractableGroup, RetractableProjection
 from sowctl.expressions.rows.sums import Average, Deviation, Sum
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Row, SlotValue, Values
+from sowctl.values.fields import Number, Row, SlotValue, ValueList
+from sowctl.values.scalars import to_text
 
 ENV = Environment(lambda: 5_000_000)
 CALLS = sorted(AGGREGATES)
@@ -35,7 +35,7 @@ PLACES = {slot.path.steps[0].name: place for place, slot in enumerate(PROGRAM.sl
 FEW: tuple[SlotValue, ...] = (
     None, 1, 1.0, "1", "1.0", b"1", True, False, 0.0, -0.0, 2, "2", 2.5, "a", "b", "", b"\xff", "é", " 7 ", 7,
     2**53, 2**53 + 1, float(2**53), 2**64 - 1, -(2**63), 1e308, -1e308, 5e-324, 0.1, math.nan, math.inf, -math.inf,
-    Number(1.5, b"1.50"), Number(1.5, b"15e-1"), Number(3, b" 3"), Values((4, 5)), Values((), True),
+    Number(1.5, b"1.50"), Number(1.5, b"15e-1"), Number(3, b" 3"), ValueList((4, 5)), ValueList((), True),
 )  # fmt: skip
 ORDINARY: tuple[SlotValue, ...] = (None, 1, 1.0, "1", True, 2, 2.5, "2.50", Number(2.5, b"2.50"), "a", "b")
 
@@ -63,21 +63,21 @@ def _header(stamp: tuple[int, ...]) -> Header:
 
 def _spelled(values: Sequence[SlotValue]) -> list[Any]:
     return [None if value is None else (type(value) in (str, bytes), type(value).__name__ if type(value)
-            not in (str, bytes) else "", text_of(value)) for value in values]  # fmt: skip
+            not in (str, bytes) else "", to_text(value)) for value in values]  # fmt: skip
 
 
 def expected(left: dict[int, tuple[tuple[int, ...], Row]]) -> dict[GroupKey, list[Any]]:
     groups: dict[GroupKey, GroupState] = {}
     stamped = sorted(left.values(), key=lambda item: item[0])
-    PROGRAM.add(groups, [row for _, row in stamped], ENV, [_header(stamp) for stamp, _ in stamped])
-    return {key: _spelled(PROGRAM.fields(group, ENV)) for key, group in groups.items()}
+    PROGRAM.add_messages(groups, [row for _, row in stamped], ENV, [_header(stamp) for stamp, _ in stamped])
+    return {key: _spelled(PROGRAM.compute_fields(group, ENV)) for key, group in groups.items()}
 
 
 class Cache:
     """What a view keeps: contributions by record, groups, and counted inputs in the state or in tables."""
 
     def __init__(self, in_tables: bool) -> None:
-        self.program = Retractable(PROGRAM)
+        self.program = RetractableProjection(PROGRAM)
         self.kept: dict[int, tuple[GroupKey, bytes]] = {}
         self.groups: dict[GroupKey, bytes] = {}
         self.tables: dict[tuple[GroupKey, int], Table] = {}
@@ -86,27 +86,27 @@ class Cache:
     def step(self, at: int, key: int, row: Row | None) -> None:
         old = self.kept.pop(key, None)
         if old is not None:
-            self._change(old[0], self.program.unpacked(old[1]), -1)
+            self._change(old[0], self.program.decode_contribution(old[1]), -1)
         if row is not None:
             stamp = (at, key)
-            [group], [one] = self.program.contributions([row], [stamp], ENV, [_header(stamp)])
-            self.kept[key] = group, self.program.packed(one)
+            [group], [one] = self.program.compute_contributions([row], [stamp], ENV, [_header(stamp)])
+            self.kept[key] = group, self.program.encode_contribution(one)
             self._change(group, one, 1)
 
     def _change(self, key: GroupKey, one: Contribution, sign: int) -> None:
         group = self._group(key)
-        group.change([one], sign)
-        self.groups[key] = self.program.pack(group)
+        group.update([one], sign)
+        self.groups[key] = self.program.encode_group(group)
         if not group.size:
             del self.groups[key]
 
     def _group(self, key: GroupKey) -> RetractableGroup:
         tables = (lambda number: self.tables.setdefault((key, number), Table())) if self.in_tables else None
         state = self.groups.get(key)
-        return self.program.empty(tables) if state is None else self.program.unpack(state, tables)
+        return self.program.build_empty_group(tables) if state is None else self.program.decode_group(state, tables)
 
     def rows(self, key: GroupKey, descending: bool) -> Iterator[Contribution]:
-        found = [self.program.unpacked(data) for group, data in self.kept.values() if group == key]
+        found = [self.program.decode_contribution(data) for group, data in self.kept.values() if group == key]
         yield from sorted(found, key=lambda one: one.stamp, reverse=descending)
 
     def answer(self) -> dict[GroupKey, list[Any]]:
@@ -114,12 +114,12 @@ class Cache:
         for key in self.groups:
             group = self._group(key)
             found[key] = _spelled(
-                self.program.fields(group, ENV, lambda descending, key=key: self.rows(key, descending))
+                self.program.compute_fields(group, ENV, lambda descending, key=key: self.rows(key, descending))
             )
-            assert group.stamp() == max(
-                self.program.unpacked(data).stamp for at, data in self.kept.values() if at == key
+            assert group.find_stamp() == max(
+                self.program.decode_contribution(data).stamp for at, data in self.kept.values() if at == key
             )
-            self.groups[key] = self.program.pack(group)
+            self.groups[key] = self.program.encode_group(group)
         return found
 
 
@@ -127,22 +127,22 @@ class Table:
     """Entries beside the state, as a cache may keep them."""
 
     def __init__(self) -> None:
-        self._found = Entries()
+        self._found = StateEntries()
 
-    def get(self, entry: bytes, /) -> Entry | None:
+    def get(self, entry: bytes, /) -> EntryCount | None:
         return self._found.get(entry)
 
-    def put(self, entry: bytes, value: Entry | None, /) -> None:
+    def put(self, entry: bytes, value: EntryCount | None, /) -> None:
         self._found.put(entry, value)
 
-    def first(self, prefix: bytes, /) -> bytes | None:
-        return self._found.first(prefix)
+    def find_first(self, prefix: bytes, /) -> bytes | None:
+        return self._found.find_first(prefix)
 
-    def last(self, prefix: bytes, /) -> bytes | None:
-        return self._found.last(prefix)
+    def find_last(self, prefix: bytes, /) -> bytes | None:
+        return self._found.find_last(prefix)
 
-    def items(self, prefix: bytes, /) -> Iterable[tuple[bytes, Entry]]:
-        return self._found.items(prefix)
+    def list_entries(self, prefix: bytes, /) -> Iterable[tuple[bytes, EntryCount]]:
+        return self._found.list_entries(prefix)
 
 
 @settings(max_examples=300)
@@ -160,77 +160,79 @@ def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]]
     for key in list(left):
         cache.step(0, key, None)
     assert not cache.groups
-    assert all(not table.items(b"") for table in cache.tables.values())
+    assert all(not table.list_entries(b"") for table in cache.tables.values())
 
 
 @given(STEPS, st.integers(1, 5))
 def test_states_of_parts_add_up(steps: list[tuple[int, Row]], parts: int) -> None:
-    program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
+    program, whole = RetractableProjection(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
     groups: dict[GroupKey, RetractableGroup] = {}
     for part in range(parts):
         made: dict[GroupKey, RetractableGroup] = {}
         some = [item for at, item in whole.items() if at % parts == part]
         headers = [_header(stamp) for stamp, _ in some]
-        keys, found = program.contributions([row for _, row in some], [stamp for stamp, _ in some], ENV, headers)
+        keys, found = program.compute_contributions(
+            [row for _, row in some], [stamp for stamp, _ in some], ENV, headers
+        )
         for key, one in zip(keys, found, strict=True):
-            made.setdefault(key, program.empty()).change([one], 1)
+            made.setdefault(key, program.build_empty_group()).update([one], 1)
         for key, group in made.items():
-            groups.setdefault(key, program.empty()).merge(program.unpack(program.pack(group)))
-    assert {key: _spelled(program.fields(group, ENV)) for key, group in groups.items()} == expected(whole)
+            groups.setdefault(key, program.build_empty_group()).merge(program.decode_group(program.encode_group(group)))
+    assert {key: _spelled(program.compute_fields(group, ENV)) for key, group in groups.items()} == expected(whole)
 
 
 @given(STEPS)
 def test_groups_that_were_made_forward_are_taken_as_they_are(steps: list[tuple[int, Row]]) -> None:
-    program = Retractable(PROGRAM)
+    program = RetractableProjection(PROGRAM)
     rows = [row for _, row in steps]
     stamps = [(at, 0) for at in range(len(rows))]
     headers = [_header(stamp) for stamp in stamps]
     forward: dict[GroupKey, GroupState] = {}
-    PROGRAM.add(forward, rows, ENV, headers, stamps)
+    PROGRAM.add_messages(forward, rows, ENV, headers, stamps)
     singly: dict[GroupKey, RetractableGroup] = {}
-    for key, one in zip(*program.contributions(rows, stamps, ENV, headers), strict=True):
-        singly.setdefault(key, program.empty()).change([one], 1)
+    for key, one in zip(*program.compute_contributions(rows, stamps, ENV, headers), strict=True):
+        singly.setdefault(key, program.build_empty_group()).update([one], 1)
     for key, state in forward.items():
-        group = program.empty()
-        group.take(state, PROGRAM)
-        assert program.pack(group) == program.pack(singly[key])
+        group = program.build_empty_group()
+        group.add_group(state, PROGRAM)
+        assert program.encode_group(group) == program.encode_group(singly[key])
 
 
 @given(STEPS, st.integers(1, 4))
 def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], parts: int) -> None:
-    program, whole = Retractable(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
+    program, whole = RetractableProjection(PROGRAM), {at: ((at, 0), row) for at, (_, row) in enumerate(steps)}
     groups: dict[GroupKey, RetractableGroup] = {}
     for part in range(parts):
         some = [item for at, item in whole.items() if at % parts == part]
         forward: dict[GroupKey, GroupState] = {}
         stamps = [stamp for stamp, _ in some]
-        PROGRAM.add(forward, [row for _, row in some], ENV, [_header(stamp) for stamp in stamps], stamps)
+        PROGRAM.add_messages(forward, [row for _, row in some], ENV, [_header(stamp) for stamp in stamps], stamps)
         for key, state in forward.items():
-            groups.setdefault(key, program.empty()).take(state, PROGRAM, for_good=True)
-    assert {key: _spelled(program.fields(group, ENV)) for key, group in groups.items()} == expected(whole)
+            groups.setdefault(key, program.build_empty_group()).add_group(state, PROGRAM, for_good=True)
+    assert {key: _spelled(program.compute_fields(group, ENV)) for key, group in groups.items()} == expected(whole)
 
 
 @given(STEPS)
 def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     np = pytest.importorskip("numpy")
-    from sowctl.expressions.columns.column import column_of
-    from sowctl.expressions.columns.grouping import Messages, add_columns
+    from sowctl.expressions.columns.column import build_column
+    from sowctl.expressions.columns.grouping import MessageColumns, add_columns
 
     projection: Projection = compile_projection(list(FIELDS[:-1]), "/g")
     rows = [tuple([row[PLACES[slot.path.steps[0].name]] for slot in projection.slots]) for _, row in steps]
-    columns = {slot: column_of([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
+    columns = {slot: build_column([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
     txids = np.arange(len(rows), dtype=np.uint64)
     forward: dict[GroupKey, GroupState] = {}
-    add_columns(projection, forward, Messages(list(columns.values()), txids, txids), ENV)
-    program = Retractable(projection)
-    keys, found = program.contributions(rows, [(at, at) for at in range(len(rows))], ENV)
+    add_columns(projection, forward, MessageColumns(list(columns.values()), txids, txids), ENV)
+    program = RetractableProjection(projection)
+    keys, found = program.compute_contributions(rows, [(at, at) for at in range(len(rows))], ENV)
     singly: dict[GroupKey, RetractableGroup] = {}
     for key, one in zip(keys, found, strict=True):
-        singly.setdefault(key, program.empty()).change([one], 1)
+        singly.setdefault(key, program.build_empty_group()).update([one], 1)
     for key, state in forward.items():
-        group = program.empty()
-        group.take(state, projection)
-        assert _spelled(program.fields(group, ENV)) == _spelled(program.fields(singly[key], ENV))
+        group = program.build_empty_group()
+        group.add_group(state, projection)
+        assert _spelled(program.compute_fields(group, ENV)) == _spelled(program.compute_fields(singly[key], ENV))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -247,56 +249,59 @@ def test_sums_of_doubles_are_exact_after_ten_thousand_steps(seed: int) -> None:
             left.append(value)
             sign = 1
         for part in (total, mean, spread):
-            part.change([value], sign)
+            part.update([value], sign)
         if step % 500 == 0:
-            total = Sum(total.state())
+            total = Sum(total.dump())
     finite = [value for value in left if math.isfinite(value)]
     for part in (total, mean, spread):
-        part.change([value for value in left if not math.isfinite(value)], -1)
-    assert total.result() == math.fsum(finite)
+        part.update([value for value in left if not math.isfinite(value)], -1)
+    assert total.compute_result() == math.fsum(finite)
     fresh = Sum()
-    fresh.change(finite, 1)
-    assert total.state() == fresh.state()
-    assert mean.result() == pytest.approx(math.fsum(finite) / len(finite), rel=1e-15)
+    fresh.update(finite, 1)
+    assert total.dump() == fresh.dump()
+    assert mean.compute_result() == pytest.approx(math.fsum(finite) / len(finite), rel=1e-15)
     for part in (total, mean, spread):
-        part.change(finite, -1)
-        assert part.result() is None
-        assert not any(part.state())
+        part.update(finite, -1)
+        assert part.compute_result() is None
+        assert not any(part.dump())
 
 
 def test_special_values_come_and_go() -> None:
     part = Sum()
-    part.change([1e308, 1.0, -1e308], 1)
-    assert part.result() == 1.0
+    part.update([1e308, 1.0, -1e308], 1)
+    assert part.compute_result() == 1.0
     for values, expected in (([math.inf], math.inf), ([-math.inf], None), ([math.nan], None)):
-        part.change(values, 1)
-        assert part.result() == expected or math.isnan(part.result())  # type: ignore[arg-type]
-    part.change(["no number", math.nan, math.inf], 1)
-    part.change([math.nan, math.inf, math.nan, math.inf, "no number", -math.inf], -1)
-    assert part.result() == 1.0
-    part.change([1e308, -1e308, 1.0], -1)
-    assert part.result() is None
+        part.update(values, 1)
+        assert part.compute_result() == expected or math.isnan(part.compute_result())  # type: ignore[arg-type]
+    part.update(["no number", math.nan, math.inf], 1)
+    part.update([math.nan, math.inf, math.nan, math.inf, "no number", -math.inf], -1)
+    assert part.compute_result() == 1.0
+    part.update([1e308, -1e308, 1.0], -1)
+    assert part.compute_result() is None
 
 
 @given(st.lists(st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.sampled_from([2**53 + 1, 2.0**60])))
 def test_ordered_bytes_sort_as_numbers(values: list[int | float]) -> None:
     for one in values:
         for other in [*values, one + 1 if abs(one) < 2**62 else one, float(one)]:
-            assert (ordered(one) < ordered(other), ordered(one) == ordered(other)) == (one < other, one == other)
+            assert (
+                encode_ordered_number(one) < encode_ordered_number(other),
+                encode_ordered_number(one) == encode_ordered_number(other),
+            ) == (one < other, one == other)
 
 
 def test_taking_more_than_there_is_raises() -> None:
-    program = Retractable(PROGRAM)
+    program = RetractableProjection(PROGRAM)
     rows = [_row("x", value, 1, "-") for value in (1, "1", 2)]
-    _, [one, other, never] = program.contributions(rows, [(1,), (2,), (3,)], ENV)
+    _, [one, other, never] = program.compute_contributions(rows, [(1,), (2,), (3,)], ENV)
     for taken in ([one, one], [never], [one, never]):
-        group = program.empty()
-        group.change([one, other], 1)
+        group = program.build_empty_group()
+        group.update([one, other], 1)
         with pytest.raises(DamageError) as caught:
             for some in taken:
-                group.change([some], -1)
+                group.update([some], -1)
         assert caught.value.code == "SOW-EXP-050"
     for part in (Sum(), Average(), Deviation(1)):
-        part.change([1.5, 2], 1)
+        part.update([1.5, 2], 1)
         with pytest.raises(DamageError):
-            part.change([2.5], -1)
+            part.update([2.5], -1)

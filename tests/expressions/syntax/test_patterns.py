@@ -13,7 +13,7 @@ from pcre2 import _cy
 
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Pattern
-from sowctl.expressions.syntax.patterns import Regex, Simple, compile_pattern
+from sowctl.expressions.syntax.patterns import PlainPattern, RegexPattern, compile_pattern
 from tests.support.examples import examples
 
 PIECES = [
@@ -41,7 +41,7 @@ SOURCES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
 SUBJECTS = st.text("ab .$\\-/\né", max_size=8).map(str.encode) | st.binary(max_size=6)
 
 
-def compiled(source: str) -> Simple | Regex | None:
+def compiled(source: str) -> PlainPattern | RegexPattern | None:
     return compile_pattern(Pattern(source.encode(), False), "")
 
 
@@ -49,40 +49,40 @@ def compiled(source: str) -> Simple | Regex | None:
 @settings(max_examples=examples(400))
 def test_plain_texts_agree_with_the_engine(source: str, subject: bytes) -> None:
     try:
-        engine = Regex(source.encode())
+        engine = RegexPattern(source.encode())
     except Exception:
         with pytest.raises(ExpressionError):
             compiled(source)
         return
     matcher = compiled(source)
     assert matcher is not None
-    assert matcher.found(subject) == engine.found(subject)
-    assert list(matcher.spans(subject)) == list(engine.spans(subject))
+    assert matcher.is_found(subject) == engine.is_found(subject)
+    assert list(matcher.find_spans(subject)) == list(engine.find_spans(subject))
 
 
 @given(SUBJECTS.filter(bool), SUBJECTS)
 def test_raw_strings_are_looked_for_as_they_are(text: bytes, subject: bytes) -> None:
     matcher = compile_pattern(Pattern(text, True), "")
     assert matcher is not None
-    assert matcher.found(subject) == (text in subject)
-    assert len(list(matcher.spans(subject))) == subject.count(text)
+    assert matcher.is_found(subject) == (text in subject)
+    assert len(list(matcher.find_spans(subject))) == subject.count(text)
 
 
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
-        ("abc", Simple),
-        ("^abc", Simple),
-        ("abc$", Simple),
-        ("^a\\.b$", Simple),
-        ("é", Simple),
-        ("a.c", Regex),
-        ("a|b", Regex),
-        ("^", Regex),
-        ("\\Aa", Regex),
-        ("a\\n", Regex),
-        ("(?i)a", Regex),
-        ("a{2}", Regex),
+        ("abc", PlainPattern),
+        ("^abc", PlainPattern),
+        ("abc$", PlainPattern),
+        ("^a\\.b$", PlainPattern),
+        ("é", PlainPattern),
+        ("a.c", RegexPattern),
+        ("a|b", RegexPattern),
+        ("^", RegexPattern),
+        ("\\Aa", RegexPattern),
+        ("a\\n", RegexPattern),
+        ("(?i)a", RegexPattern),
+        ("a{2}", RegexPattern),
     ],
 )
 def test_what_needs_the_engine(source: str, kind: type) -> None:
@@ -115,7 +115,7 @@ def test_the_empty_pattern_is_null() -> None:
 def test_default_options_over_bytes(source: str, subject: bytes, expected: bool) -> None:
     matcher = compiled(source)
     assert matcher is not None
-    assert matcher.found(subject) is expected
+    assert matcher.is_found(subject) is expected
 
 
 @pytest.mark.parametrize("source", ["(*UTF)a", "(*UCP)a", "(?<=a*)b", "[b-a]", "\\k<nope>", "a{3,2}", "(", "\\p{Nope}"])
@@ -129,28 +129,28 @@ def test_rejected_patterns(source: str) -> None:
 def test_limits_are_errors_and_the_small_stack_is_none() -> None:
     for source in ("^(a|aa)+$", "(*NO_JIT)^(a|aa)+$"):
         with pytest.raises(MatchLimitExceededError):
-            Regex(source.encode()).found(b"a" * 50 + b"!")
+            RegexPattern(source.encode()).is_found(b"a" * 50 + b"!")
         with pytest.raises(MatchLimitExceededError):
-            list(Regex(source.encode()).spans(b"a" * 50 + b"!"))
+            list(RegexPattern(source.encode()).find_spans(b"a" * 50 + b"!"))
         with pytest.raises(MatchLimitExceededError):
-            Regex(source.encode()).captured(b"a" * 50 + b"!")
-    assert Regex(b"^(a|b)*$").found(b"ab" * 200_000)
-    assert list(Regex(b"(?:(a)|b)+$").spans(b"ab" * 20_000)) == [(0, 40_000)]
+            RegexPattern(source.encode()).extract_groups(b"a" * 50 + b"!")
+    assert RegexPattern(b"^(a|b)*$").is_found(b"ab" * 200_000)
+    assert list(RegexPattern(b"(?:(a)|b)+$").find_spans(b"ab" * 20_000)) == [(0, 40_000)]
 
 
 def test_other_errors_of_the_engine_are_not_taken_for_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise _cy.LibraryError(-48)
 
-    pattern = Regex(b"(a)")
+    pattern = RegexPattern(b"(a)")
     monkeypatch.setattr(_cy, "substitute", refuse)
     with pytest.raises(_cy.LibraryError):
-        pattern.captured(b"a")
+        pattern.extract_groups(b"a")
 
 
 def test_plain_texts_do_not_load_the_engine() -> None:
     program = (
-        "import sys; from sowctl.expressions.compile import compile_filter;"
+        "import sys; from sowctl.expressions.compiler import compile_filter;"
         "compile_filter(\"/a LIKE '^x' AND /b LIKE 'y$' AND /c LIKE r'.*' AND /d BEGINS WITH 'z'\");"
         "sys.exit(any(name in sys.modules for name in ('pcre2', 'lark', 'numpy', 'fractions', 'hashlib')))"
     )
@@ -159,6 +159,6 @@ def test_plain_texts_do_not_load_the_engine() -> None:
 
 @given(st.binary(max_size=30))
 def test_captured_is_the_first_group_of_every_match(subject: bytes) -> None:
-    assert Regex(rb"[\x00-\x7f]([^a]?)b*").captured(subject) == b"".join(
+    assert RegexPattern(rb"[\x00-\x7f]([^a]?)b*").extract_groups(subject) == b"".join(
         re.findall(rb"[\x00-\x7f]([^a]?)b*", subject, re.DOTALL)
     )

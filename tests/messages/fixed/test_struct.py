@@ -15,7 +15,7 @@ from sowctl.errors import ConfigError, InputError
 from sowctl.messages.base import MessageType
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
-from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.fields import Slot, SlotValue, ValueList
 from sowctl.values.paths import parse_path
 
 
@@ -24,7 +24,7 @@ def of(*fields: str) -> MessageType:
 
 
 def one(kind: MessageType, payload: bytes, path: str, listed: bool = False) -> SlotValue:
-    rows, refusals = kind.extractor([Slot(parse_path(path), listed=listed)])([payload])
+    rows, refusals = kind.build_extractor([Slot(parse_path(path), listed=listed)])([payload])
     assert not refusals
     return rows[0][0]
 
@@ -47,7 +47,7 @@ def test_every_code_has_its_standard_size_in_every_order(code: str, order: str) 
     assert one(kind, payload, "/a") == value
     assert type(one(kind, payload, "/a")) is type(value)
     assert one(kind, payload, "/z") == b"!"
-    assert [refusal.offset for refusal in kind.check([payload[:-1]])] == [size]
+    assert [refusal.offset for refusal in kind.check_payloads([payload[:-1]])] == [size]
 
 
 @given(st.binary(max_size=6), st.binary(max_size=6), st.binary(max_size=5), st.integers(-5, 5), st.integers(-5, 5))
@@ -58,11 +58,11 @@ def test_texts_of_three_kinds_and_arrays(s: bytes, upto: bytes, counted: bytes, 
     assert (one(kind, payload, "/S") or b"") == upto.partition(b"\0")[0]
     assert (one(kind, payload, "/p") or b"") == counted
     assert one(kind, payload, "/pad") is None
-    assert one(kind, payload, "/l") == Values((first, second, 9))
+    assert one(kind, payload, "/l") == ValueList((first, second, 9))
     assert one(kind, payload, "/l[2]") == 9
     assert one(kind, payload, "/l[3]") is None
     assert one(kind, payload + b"ignored", "/l[1]") == second
-    texts, _ = kind.key_texts([parse_path("/l"), parse_path("/pad")])([payload])
+    texts, _ = kind.build_key_extractor([parse_path("/l"), parse_path("/pad")])([payload])
     assert texts == [(str(first).encode(), None)]
 
 
@@ -70,7 +70,7 @@ def test_names_of_several_steps_are_objects() -> None:
     kind = of("/o/price = d", "/o/[odd] = b".replace("[odd]", "qty"), "/id = b")
     payload = struct.pack("<dbb", 90.5, 3, 7)
     assert one(kind, payload, "/o/price") == 90.5
-    assert one(kind, payload, "/o") == Values((), True)
+    assert one(kind, payload, "/o") == ValueList((), True)
     assert one(kind, payload, "/o[0]/qty[0]") == 3
     assert one(kind, payload, "/o[1]/qty") is None
     assert one(kind, payload, "/o[1]") is None
@@ -114,7 +114,7 @@ def test_layouts_that_cannot_be_used(fields: tuple[str, ...], words: str) -> Non
 @given(st.binary(max_size=12))
 def test_what_is_long_enough_is_a_message(payload: bytes) -> None:
     kind = of("/a = I", "/b = 2S")
-    refusals = kind.check([payload])
+    refusals = kind.check_payloads([payload])
     found: Any = one(kind, payload, "/a") if len(payload) >= 6 else None
     assert bool(refusals) == (len(payload) < 6)
     assert found is None or found == int.from_bytes(payload[:4], "little")
@@ -122,7 +122,7 @@ def test_what_is_long_enough_is_a_message(payload: bytes) -> None:
 
 def test_a_delta_that_is_too_short_is_refused() -> None:
     kind = of("/a = i", "/b = i")
-    assert kind.merge(bytes(8), b"\1" * 8) == b"\1" * 8
+    assert kind.merge_delta(bytes(8), b"\1" * 8) == b"\1" * 8
     with pytest.raises(InputError) as caught:
-        kind.merge(bytes(8), bytes(7))
+        kind.merge_delta(bytes(8), bytes(7))
     assert caught.value.code == "SOW-MSG-002"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages.framing.envelope import Envelope, EnvelopeRefused, open_envelope, open_exactly
+from sowctl.messages.framing.envelope import Envelope, EnvelopeRefused, open_envelope, open_envelope_exactly
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.examples import examples
 
@@ -33,7 +33,7 @@ def test_every_member() -> None:
     payload, envelope = open_envelope(line)
     assert payload == b'{"a": 1.50, "topic":"x"}'
     assert {name: getattr(envelope, name) for name in FULL} == FULL
-    assert open_envelope(line) == open_exactly(line)
+    assert open_envelope(line) == open_envelope_exactly(line)
 
 
 @pytest.mark.parametrize("name", ["topic", "sow_key", "correlation_id", "client", "data_base64"])
@@ -46,7 +46,7 @@ def test_half_a_surrogate_pair_is_no_metadata(name: str) -> None:
 
 def test_null_is_as_good_as_absent() -> None:
     line = json.dumps(dict.fromkeys(FULL) | {"data_base64": None, "data": None}).encode()
-    assert open_envelope(line) == (b"null", Envelope()) == open_exactly(line)
+    assert open_envelope(line) == (b"null", Envelope()) == open_envelope_exactly(line)
 
 
 DATA = [
@@ -114,7 +114,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "code"), REFUSED)
 def test_refusals(line: bytes, code: str) -> None:
-    for way in (open_envelope, open_exactly):
+    for way in (open_envelope, open_envelope_exactly):
         with pytest.raises(EnvelopeRefused) as caught:
             way(line)
         assert caught.value.code == code
@@ -151,7 +151,7 @@ MEMBERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), m
 def test_the_fast_way_agrees_with_the_exact_one(members: list[tuple[str, str]], space: str) -> None:
     line = ("{" + ",".join(f'{space}"{name}"{space}:{value}{space}' for name, value in members) + "}").encode()
     results = []
-    for way in (open_envelope, open_exactly):
+    for way in (open_envelope, open_envelope_exactly):
         try:
             results.append(repr(way(line)))
         except EnvelopeRefused as problem:

@@ -35,7 +35,7 @@ def cut(data: bytes, marks: list[int]) -> list[bytes]:
 
 
 def gathered(chunks: list[Chunk]) -> list[tuple[bytes, int, int]]:
-    return [(p, c.line(i), c.offset(i)) for c in chunks for i, p in enumerate(c.payloads)]
+    return [(p, c.find_line(i), c.find_offset(i)) for c in chunks for i, p in enumerate(c.payloads)]
 
 
 def run(data: bytes, framing: str, marks: list[int], **options: int) -> tuple[list[tuple[bytes, int, int]], int, list]:
@@ -200,7 +200,7 @@ def test_a_silent_input_gives_what_is_complete() -> None:
         write_end = -1
         rest = list(reader)
         assert [c.payloads for c in rest] == [[b"three"]]
-        assert (rest[0].line(0), rest[0].offset(0), rest[0].end) == (3, 8, 14)
+        assert (rest[0].find_line(0), rest[0].find_offset(0), rest[0].end) == (3, 8, 14)
         assert reader.ended
         assert reader.poll(0) is None
     finally:
@@ -210,7 +210,7 @@ def test_a_silent_input_gives_what_is_complete() -> None:
 
 
 def test_a_long_wait_ends_on_time_and_sees_what_comes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "LONGEST_WAIT", 0.02)
+    monkeypatch.setattr(framing, "MAX_WAIT_SECONDS", 0.02)
     read_end, write_end = os.pipe()
     try:
         reader = FrameReader(read_end, "lines")

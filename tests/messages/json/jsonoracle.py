@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sowctl.values.fields import Number, Slot, SlotValue, Values
+from sowctl.values.fields import Number, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 
 DEPTH = 256
@@ -108,7 +108,7 @@ def slot(tree: Any, wanted: Slot) -> SlotValue:
     dropped = any(isinstance(n, Members) and len(n) > 0 for n in nodes)
     items = tuple(_value(n, wanted.text) for n in nodes if not isinstance(n, Members))
     if wanted.listed or dropped or len(items) > 1:
-        return Values(items, dropped)
+        return ValueList(items, dropped)
     return items[0] if items else None
 
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError
-from sowctl.messages.json.exact import JsonRefused, parse, parse_members
+from sowctl.messages.json.exact_reader import JsonRefused, parse_json, parse_members
 from sowctl.messages.json.type import JsonType
-from sowctl.values.fields import Number, Slot, Values
+from sowctl.values.fields import Number, Slot, ValueList
 from sowctl.values.paths import Path, Step, parse_path
 
 KINDS = pytest.mark.parametrize("kind", [JsonType(), JsonType(fast=False)], ids=["fast", "exact"])
 
 
 def one(kind: JsonType, payload: bytes, path: str, *, text: bool = False, listed: bool = False) -> object:
-    rows, refusals = kind.extractor([Slot(parse_path(path), text, listed)])([payload])
+    rows, refusals = kind.build_extractor([Slot(parse_path(path), text, listed)])([payload])
     assert refusals == []
     return rows[0][0]
 
@@ -35,25 +35,25 @@ PLAIN = [
     (b'{"a":[]}', "/a", None),
     (b'{"a":[[],[[]]]}', "/a", None),
     (b'{"a":{}}', "/a", None),
-    (b'{"a":{"x":1}}', "/a", Values((), True)),
-    (b'{"a":[{"x":1},5]}', "/a", Values((5,), True)),
+    (b'{"a":{"x":1}}', "/a", ValueList((), True)),
+    (b'{"a":[{"x":1},5]}', "/a", ValueList((5,), True)),
     (b'{"a":[{},5]}', "/a", 5),
-    (b'{"a":[null,1]}', "/a", Values((None, 1))),
-    (b'{"a":[[1,2],[3,[4]]]}', "/a", Values((1, 2, 3, 4))),
+    (b'{"a":[null,1]}', "/a", ValueList((None, 1))),
+    (b'{"a":[[1,2],[3,[4]]]}', "/a", ValueList((1, 2, 3, 4))),
     (b'{"a":[[1,2],[3,[4]]]}', "/a[2]", 3),
     (b'{"a":5}', "/a[0]", 5),
     (b'{"a":5}', "/a[1]", None),
     (b'{"a":[1]}', "/a[99999999999999999999]", None),
     (b'{"m":[{"a":1},5,null,{"a":7}]}', "/m[3]/a", 7),
     (b'{"m":[{"a":1},5,null,{"a":7}]}', "/m/a[1]", 7),
-    (b'{"m":[{"a":1},5]}', "/m[0]", Values((), True)),
+    (b'{"m":[{"a":1},5]}', "/m[0]", ValueList((), True)),
     (b'{"m":{"a":1}}', "/m[0]/a", 1),
     (b'{"m":{"a":1}}', "/m[1]/a", None),
-    (b'{"a":[{"b":[{"c":1},{"c":[2,3]}]},{"b":{"c":4}}]}', "/a/b/c", Values((1, 2, 3, 4))),
+    (b'{"a":[{"b":[{"c":1},{"c":[2,3]}]},{"b":{"c":4}}]}', "/a/b/c", ValueList((1, 2, 3, 4))),
     (OUTER, "/outer/compound/C/C1[0]", "first-C1"),
     (OUTER, "/outer/compound/C[1]/C1", "second-C1"),
     (OUTER, "/outer/compound/C/D1[1]", None),
-    (OUTER, "/outer/array", Values(("a1", "a2"))),
+    (OUTER, "/outer/array", ValueList(("a1", "a2"))),
     (b'{"a":5}', "/a/b", None),
     (b'[{"a":5}]', "/a", None),
     (b"5", "/a", None),
@@ -91,25 +91,25 @@ PLAIN = [
 def test_what_a_path_finds(kind: JsonType, payload: bytes, path: str, value: object) -> None:
     found = one(kind, payload, path)
     assert repr(found) == repr(value)
-    items = value if isinstance(value, Values) else None
+    items = value if isinstance(value, ValueList) else None
     listed = one(kind, payload, path, listed=True)
-    assert isinstance(listed, Values)
+    assert isinstance(listed, ValueList)
     if items is not None:
         assert listed == items
     elif value is not None:
-        assert listed == Values((value,))
+        assert listed == ValueList((value,))
 
 
 TEXTS = [
     (b'{"n":1.50}', Number(1.5, b"1.50")),
     (b'{"n":-0}', Number(0, b"-0")),
-    (b'{"n":[-0,0,7]}', Values((Number(0, b"-0"), 0, 7))),
+    (b'{"n":[-0,0,7]}', ValueList((Number(0, b"-0"), 0, 7))),
     (b'{"n":12}', 12),
     (b'{"n":1E+2}', Number(100.0, b"1E+2")),
     (b'{"n":1e999}', Number(math.inf, b"1e999")),
     (b'{"n":18446744073709551616}', Number(2.0**64, b"18446744073709551616")),
     (b'{"n":"1.50"}', "1.50"),
-    (b'{"n":[1.0,"x",true]}', Values((Number(1.0, b"1.0"), "x", True))),
+    (b'{"n":[1.0,"x",true]}', ValueList((Number(1.0, b"1.0"), "x", True))),
 ]
 
 
@@ -117,7 +117,7 @@ TEXTS = [
 @pytest.mark.parametrize(("payload", "value"), TEXTS)
 def test_numbers_keep_their_text_where_it_is_asked_for(kind: JsonType, payload: bytes, value: object) -> None:
     assert repr(one(kind, payload, "/n", text=True)) == repr(value)
-    neighbour = kind.extractor([Slot(parse_path("/n"), True), Slot(parse_path("/n"))])([payload])[0][0]
+    neighbour = kind.build_extractor([Slot(parse_path("/n"), True), Slot(parse_path("/n"))])([payload])[0][0]
     assert repr(neighbour[1]) == repr(one(kind, payload, "/n"))
 
 
@@ -148,7 +148,7 @@ KEYS = [
 @KINDS
 @pytest.mark.parametrize(("payload", "text"), KEYS)
 def test_key_texts(kind: JsonType, payload: bytes, text: bytes | None) -> None:
-    read = kind.key_texts([parse_path("/k")])
+    read = kind.build_key_extractor([parse_path("/k")])
     assert read([payload]) == ([(text,)], [])
     assert read([b'{"k":"s"}', payload, b'{"k":7}']) == ([(b"s",), (text,), (b"7",)], [])
 
@@ -156,25 +156,25 @@ def test_key_texts(kind: JsonType, payload: bytes, text: bytes | None) -> None:
 @KINDS
 def test_batches_keep_their_order_and_name_their_refusals(kind: JsonType) -> None:
     payloads = [b'{"a":1,"b":"x"}', b'{"a":}', b'{"b":[1]}', b"", b'{"a":"\xff"}', b'{"a":2}']
-    rows, refusals = kind.extractor([Slot(parse_path("/a")), Slot(parse_path("/b"), listed=True)])(payloads)
+    rows, refusals = kind.build_extractor([Slot(parse_path("/a")), Slot(parse_path("/b"), listed=True)])(payloads)
     none = (None, None)
-    assert rows == [(1, Values(("x",))), none, (None, Values((1,))), none, none, (2, Values(()))]
+    assert rows == [(1, ValueList(("x",))), none, (None, ValueList((1,))), none, none, (2, ValueList(()))]
     assert [(r.index, r.code, r.offset) for r in refusals] == [
         (1, "SOW-MSG-002", 5),
         (3, "SOW-MSG-002", 0),
         (4, "SOW-MSG-001", 6),
     ]
-    assert kind.check(payloads) == refusals
-    assert kind.key_texts([parse_path("/a")])(payloads)[1] == refusals
+    assert kind.check_payloads(payloads) == refusals
+    assert kind.build_key_extractor([parse_path("/a")])(payloads)[1] == refusals
 
 
 @KINDS
 def test_no_payloads_and_no_slots(kind: JsonType) -> None:
-    assert kind.extractor([Slot(parse_path("/a"))])([]) == ([], [])
-    assert kind.extractor([])([b"{}", b"[]", b"1"]) == ([(), (), ()], [])
-    assert kind.extractor([])([b"{", b"1"])[1][0].index == 0
-    assert kind.key_texts([])([b"{}"]) == ([()], [])
-    assert kind.check([]) == []
+    assert kind.build_extractor([Slot(parse_path("/a"))])([]) == ([], [])
+    assert kind.build_extractor([])([b"{}", b"[]", b"1"]) == ([(), (), ()], [])
+    assert kind.build_extractor([])([b"{", b"1"])[1][0].index == 0
+    assert kind.build_key_extractor([])([b"{}"]) == ([()], [])
+    assert kind.check_payloads([]) == []
 
 
 REFUSED = [
@@ -223,14 +223,14 @@ REFUSED = [
 @KINDS
 @pytest.mark.parametrize(("payload", "offset", "words"), REFUSED)
 def test_refusals_say_where_and_why(kind: JsonType, payload: bytes, offset: int, words: str) -> None:
-    (refusal,) = kind.check([payload])
+    (refusal,) = kind.check_payloads([payload])
     assert (refusal.index, refusal.offset) == (0, offset)
     assert words in refusal.message
 
 
 def test_lines_and_columns_count_characters() -> None:
     with pytest.raises(JsonRefused, match=r"line 3, column 7\)") as caught:
-        parse('{"a":1,\n"b":2,\n "é😀":x}'.encode())
+        parse_json('{"a":1,\n"b":2,\n "é😀":x}'.encode())
     assert caught.value.offset == len('{"a":1,\n"b":2,\n "é😀":'.encode())
 
 
@@ -248,13 +248,13 @@ def test_many_paths_share_their_steps(kind: JsonType) -> None:
         b'{"a":1,"b":[{"c":9}],"x":[{"y":{"z":[5]}},{"y":6}]}',
         b'{"a":[{"b":1},{"b":{"c":2,"c":3}}]}',
     ]
-    rows, refusals = kind.extractor([Slot(parse_path(path)) for path in paths])(payloads)
-    gone = Values((), True)
+    rows, refusals = kind.build_extractor([Slot(parse_path(path)) for path in paths])(payloads)
+    gone = ValueList((), True)
     assert refusals == []
     assert rows == [
         (gone, gone, 1, 3, 2, 4),
         (1, None, None, gone, None, 5),
-        (gone, Values((1,), True), 2, None, None, None),
+        (gone, ValueList((1,), True), 2, None, None, None),
     ]
 
 
@@ -281,12 +281,12 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("directives", "payload", "result"), SELECTIONS)
 def test_select(directives: list[tuple[bool, tuple[str, ...]]], payload: bytes, result: bytes) -> None:
-    assert JsonType().select(payload, directives) == result
+    assert JsonType().select_fields(payload, directives) == result
 
 
 def test_select_refuses_what_is_no_json() -> None:
     with pytest.raises(InputError) as caught:
-        JsonType().select(b'{"a":}', [])
+        JsonType().select_fields(b'{"a":}', [])
     assert (caught.value.code, caught.value.facts["offset"]) == ("SOW-MSG-002", 5)
 
 
@@ -314,4 +314,4 @@ def test_names_that_cannot_be_counted_are_read_all_the_same() -> None:
     payload = b'{":":1,"x":":",",":2,"a/b":3,"\\u007f":4,"":5,"c\\\\d":6}'
     names = [":", ",", "a/b", "\x7f", "", "c\\d"]
     slots = [Slot(Path((Step(name),))) for name in names]
-    assert JsonType().extractor(slots)([payload])[0] == [(1, 2, 3, 4, 5, 6)]
+    assert JsonType().build_extractor(slots)([payload])[0] == [(1, 2, 3, 4, 5, 6)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages.base import HalfPair
-from sowctl.messages.json import exact
-from sowctl.messages.json import fast as jsonfast
+from sowctl.messages.base import SurrogateRefusal
+from sowctl.messages.json import exact_reader
+from sowctl.messages.json import fast_reader as jsonfast
 from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
@@ -115,17 +115,17 @@ def agree(payloads: list[bytes], slots: list[Slot]) -> None:
     rows = [nothing if tree is None else tuple(oracle.slot(tree[0], slot) for slot in slots) for tree in trees]
     paths = [slot.path for slot in slots]
     keys = [nothing if tree is None else tuple(oracle.key(tree[0], path) for path in paths) for tree in trees]
-    exact_rows, exact_refusals = EXACT.extractor(slots)(payloads)
-    fast_rows, fast_refusals = FAST.extractor(slots)(payloads)
+    exact_rows, exact_refusals = EXACT.build_extractor(slots)(payloads)
+    fast_rows, fast_refusals = FAST.build_extractor(slots)(payloads)
     assert repr(exact_rows) == repr(rows)
     assert repr(fast_rows) == repr(rows)
     assert [refusal.index for refusal in exact_refusals] == wrong
     assert fast_refusals == exact_refusals
     for kind in (FAST, EXACT):
-        assert kind.check(payloads) == exact_refusals
-        texts, refusals = kind.key_texts(paths)(payloads)
+        assert kind.check_payloads(payloads) == exact_refusals
+        texts, refusals = kind.build_key_extractor(paths)(payloads)
         assert texts == keys
-        halves = [refusal for refusal in refusals if isinstance(refusal, HalfPair)]
+        halves = [refusal for refusal in refusals if isinstance(refusal, SurrogateRefusal)]
         assert [refusal for refusal in refusals if refusal not in halves] == exact_refusals
         assert {refusal.index: refusal.fields for refusal in halves} == {
             index: fields
@@ -185,12 +185,14 @@ def test_nesting_limit_on_both_sides(depth: int, shape: str) -> None:
     beside = b'{"x":' + opens + b"1" + closes + b"}"
     slots = [Slot(parse_path("/a")), Slot(parse_path("/x"))]
     for kind in (FAST, EXACT):
-        rows, refusals = kind.extractor(slots)([b'{"a":7}', payload, beside, b'{"a":8}'])
+        rows, refusals = kind.build_extractor(slots)([b'{"a":7}', payload, beside, b'{"a":8}'])
         assert (rows[0], rows[3]) == ((7, None), (8, None))
         codes = {refusal.index: refusal.code for refusal in refusals}
         assert (codes.get(1) == "SOW-MSG-003") == (opened > 256)
         assert (codes.get(2) == "SOW-MSG-003") == (opened + 1 > 256)
-        assert kind.check([payload, beside]) == [type(r)(r.index - 1, r.code, r.message, r.offset) for r in refusals]
+        assert kind.check_payloads([payload, beside]) == [
+            type(r)(r.index - 1, r.code, r.message, r.offset) for r in refusals
+        ]
 
 
 TRICKS = [
@@ -213,13 +215,15 @@ def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
 @pytest.mark.parametrize("payload", TRICKS)
 def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (1, 2, 3, 254, 255, 256, 300, 599, 600)
-    at_once = [exact.is_deep(payload, limit) for limit in limits]
-    monkeypatch.setattr(exact, "_DEPTH_SCAN_PIECE_BYTES", 0)
+    at_once = [exact_reader.is_deep(payload, limit) for limit in limits]
+    monkeypatch.setattr(exact_reader, "_DEPTH_SCAN_PIECE_BYTES", 0)
     monkeypatch.setattr(
-        exact, "_DEPTH_PIECE_PATTERN", re.compile(exact._DEPTH_PIECE_PATTERN.pattern.replace(b"4096", b"2"), re.DOTALL)
+        exact_reader,
+        "_DEPTH_PIECE_PATTERN",
+        re.compile(exact_reader._DEPTH_PIECE_PATTERN.pattern.replace(b"4096", b"2"), re.DOTALL),
     )
-    assert len(exact._DEPTH_PIECE_PATTERN.findall(payload)) > 1 or payload.count(b'"') < 3
-    assert [exact.is_deep(payload, limit) for limit in limits] == at_once
+    assert len(exact_reader._DEPTH_PIECE_PATTERN.findall(payload)) > 1 or payload.count(b'"') < 3
+    assert [exact_reader.is_deep(payload, limit) for limit in limits] == at_once
 
 
 @pytest.mark.parametrize(("extra", "refused"), [(0, False), (1, True)])
@@ -227,26 +231,26 @@ def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monke
 def test_size_limit_on_both_sides(extra: int, refused: bool, fast: bool) -> None:
     payload = b'{"a":"' + b"x" * 1000 + b'"}'
     kind = JsonType(len(payload) - extra, fast=fast)
-    rows, refusals = kind.extractor([Slot(parse_path("/b"))])([b'{"b":1}', payload])
+    rows, refusals = kind.build_extractor([Slot(parse_path("/b"))])([b'{"b":1}', payload])
     assert rows == [(1,), (None,)]
     assert [(r.index, r.code) for r in refusals] == ([(1, "SOW-MSG-004")] if refused else [])
-    assert kind.check([b"{}", payload]) == refusals
+    assert kind.check_payloads([b"{}", payload]) == refusals
 
 
 def test_a_deep_python_stack_changes_nothing() -> None:
     payload = b'{"a":' + b"[" * 200 + b"5" + b"]" * 200 + b"}"
 
     def deeper(levels: int) -> object:
-        return deeper(levels - 1) if levels else FAST.extractor([Slot(parse_path("/a"))])([payload])
+        return deeper(levels - 1) if levels else FAST.build_extractor([Slot(parse_path("/a"))])([payload])
 
     assert deeper(700) == ([(5,)], [])
 
 
 def test_only_numbers_whose_text_is_wanted_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[str] = []
-    original = jsonfast.number
-    monkeypatch.setattr(jsonfast, "number", lambda text: kept.append(text) or original(text))
+    original = jsonfast.parse_number
+    monkeypatch.setattr(jsonfast, "parse_number", lambda text: kept.append(text) or original(text))
     slots = [Slot(parse_path("/a"), True), Slot(parse_path("/b"))]
-    rows, _ = JsonType().extractor(slots)([b'{"b":1.50,"a":2.50}', b'{"a":3.5,"b":4}', b'{"c":5.5,"b":[6.5]}'])
+    rows, _ = JsonType().build_extractor(slots)([b'{"b":1.50,"a":2.50}', b'{"a":3.5,"b":4}', b'{"c":5.5,"b":[6.5]}'])
     assert [row[1] for row in rows[:2]] == [1.5, 4]
     assert kept == ["2.50", "3.5", "6.5"]

@@ -51,7 +51,7 @@ _LISTS = st.lists(st.tuples(st.booleans(), st.lists(_NAMES, max_size=2).map(tupl
 @given(text=st.one_of(_objects(_VALUES), _VALUES), wanted=_LISTS)
 def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
-    assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
+    assert JsonType().select_fields(payload, wanted) == JsonType(fast=False).select_fields(payload, wanted)
 
 
 @example(text='{"a":1,"b":{"a":2},"c":3}', wanted=[(False, ("b", "a"))])
@@ -60,8 +60,8 @@ def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bo
 @given(text=_objects(_VALUES), wanted=_LISTS)
 def test_in_parts_it_leaves_the_same(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
-    with mock.patch.multiple(rawmembers, MIN_PARTED_BYTES=2, _PART_BYTES=1):
-        assert JsonType().select(payload, wanted) == JsonType(fast=False).select(payload, wanted)
+    with mock.patch.multiple(rawmembers, MIN_LONG_OBJECT_BYTES=2, _PART_BYTES=1):
+        assert JsonType().select_fields(payload, wanted) == JsonType(fast=False).select_fields(payload, wanted)
 
 
 _SAME = _LISTS.flatmap(lambda wanted: st.tuples(st.lists(_objects(_VALUES), max_size=3), st.just(wanted)))
@@ -81,19 +81,21 @@ def test_of_several_it_leaves_what_it_leaves_of_each(
     found: tuple[list[str], list[tuple[bool, tuple[str, ...]]]],
 ) -> None:
     payloads, wanted = [text.encode() for text in found[0]], found[1]
-    assert select_all(JsonType(), payloads, wanted) == [JsonType(fast=False).select(one, wanted) for one in payloads]
+    assert select_all(JsonType(), payloads, wanted) == [
+        JsonType(fast=False).select_fields(one, wanted) for one in payloads
+    ]
 
 
 def test_payloads_of_one_shape_are_read_together() -> None:
     selection = Selection([(False, ()), (True, ("a",)), (True, ("b", "c"))], 1000, 50)
-    assert selection.all_of([b'{"a":1,"b":{"c":2,"d":3},"e":4}', b'{"a":5,"b":{"c":[],"d":3},"e":4}']) == [
+    assert selection.select_all([b'{"a":1,"b":{"c":2,"d":3},"e":4}', b'{"a":5,"b":{"c":[],"d":3},"e":4}']) == [
         b'{"a":1,"b":{"c":2}}',
         b'{"a":5,"b":{"c":[]}}',
     ]
-    assert selection.all_of([b'{"x":1}', b'{"x":2}']) == [b"{}", b"{}"]
-    assert selection.all_of([b'{"a":1}', b'{ "a": 5 }']) == [b'{"a":1}', b'{"a":5}']
+    assert selection.select_all([b'{"x":1}', b'{"x":2}']) == [b"{}", b"{}"]
+    assert selection.select_all([b'{"a":1}', b'{ "a": 5 }']) == [b'{"a":1}', b'{"a":5}']
     for other in (b'{"b":1}', b'{"a":"\xff"}', b'{"a":"' + b"x" * 1000 + b'"}', b"["):
-        assert selection.all_of([b'{"a":1}', other]) is None
+        assert selection.select_all([b'{"a":1}', other]) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_what_cannot_be_read_is_refused_in_the_same_words(payload: bytes) -> Non
     said = []
     for kind in (JsonType(), JsonType(fast=False)):
         with pytest.raises(InputError) as caught:
-            kind.select(payload, [(False, ("b",))])
+            kind.select_fields(payload, [(False, ("b",))])
         said.append((caught.value.code, caught.value.message))
     assert said[0] == said[1]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sowctl.messages.json import columns
 from sowctl.messages.json.type import JsonType
-from sowctl.messages.shaped import shaped_of
+from sowctl.messages.template_columns import find_template_reader
 from sowctl.messages.types import get_type
 from sowctl.values.fields import Number, Row, Slot
 from sowctl.values.paths import parse_path
@@ -71,17 +71,17 @@ def spelled(row: Row) -> list[object]:
 
 def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
     """Compare both readings of messages; how many of them shapes have read."""
-    rows, refused = JSON.extractor(slots)(messages)
-    read = shaped_of(JSON, slots)
+    rows, refused = JSON.build_extractor(slots)(messages)
+    read = find_template_reader(JSON, slots)
     assert read is not None
-    found = read.read(messages)
+    found = read.read_columns(messages)
     if found is None:
         return 0
     pieces, left = found
     seen = left.tolist()
     for piece in pieces:
         places = range(len(messages)) if piece.rows is None else piece.rows.tolist()
-        for place, *values in zip(places, *[column.values() for column in piece.columns], strict=True):
+        for place, *values in zip(places, *[column.list_values() for column in piece.columns], strict=True):
             assert spelled(tuple(values)) == spelled(rows[place]), messages[place]
         seen += places
     assert sorted(seen) == list(range(len(messages)))
@@ -150,10 +150,10 @@ def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], rand
     messages = [one.strip() for one in messages]
     order = random.sample(range(len(messages)), len(messages))
     lines = b"".join(b" " * (place % 5) + messages[place] + b"\n" for place in order)
-    expected, found = shaped_of(JSON, SLOTS), shaped_of(JSON, SLOTS)
+    expected, found = find_template_reader(JSON, SLOTS), find_template_reader(JSON, SLOTS)
     assert expected is not None
     assert found is not None
-    plain, moved = expected.read(messages), found.read(messages, (lines, np.argsort(order)))
+    plain, moved = expected.read_columns(messages), found.read_columns(messages, (lines, np.argsort(order)))
     assert (plain is None) == (moved is None)
     if plain is None or moved is None:
         return
@@ -162,32 +162,32 @@ def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], rand
         assert (one.rows is None) == (other.rows is None)
         assert one.rows is None or one.rows.tolist() == other.rows.tolist()
         for column, same in zip(one.columns, other.columns, strict=True):
-            assert list(map(spelled, zip(column.values()))) == list(map(spelled, zip(same.values())))
+            assert list(map(spelled, zip(column.list_values()))) == list(map(spelled, zip(same.list_values())))
 
 
 def test_which_slots_are_read_by_shapes_at_all() -> None:
-    assert shaped_of(JSON, [Slot(parse_path("/a"), listed=True)]) is None
-    assert shaped_of(JSON, [Slot(parse_path("/a[1]"))]) is None
-    assert shaped_of(JsonType(fast=False), SLOTS) is None
-    assert shaped_of(get_type("nvfix"), SLOTS) is None
+    assert find_template_reader(JSON, [Slot(parse_path("/a"), listed=True)]) is None
+    assert find_template_reader(JSON, [Slot(parse_path("/a[1]"))]) is None
+    assert find_template_reader(JsonType(fast=False), SLOTS) is None
+    assert find_template_reader(get_type("nvfix"), SLOTS) is None
 
 
 def test_a_message_that_is_too_large_is_left_to_the_reader_of_rows() -> None:
     kind = JsonType(max_message=40)
-    read = shaped_of(kind, SLOTS)
+    read = find_template_reader(kind, SLOTS)
     assert read is not None
-    assert read.read([b'{"a":1}', b'{"a":"%b"}' % (b"x" * 40)] * 5) is None
-    found: Any = read.read([b'{"a":1}'] * 20) or read.read([b'{"a":1}'] * 20)
+    assert read.read_columns([b'{"a":1}', b'{"a":"%b"}' % (b"x" * 40)] * 5) is None
+    found: Any = read.read_columns([b'{"a":1}'] * 20) or read.read_columns([b'{"a":1}'] * 20)
     assert len(found[1]) == 0
 
 
 def test_data_that_shapes_do_not_fit_is_tried_seldom() -> None:
-    read = shaped_of(JSON, SLOTS[:1])
+    read = find_template_reader(JSON, SLOTS[:1])
     assert read is not None
     odd = [b'{"a":[%d]}' % number for number in range(10)]
     tried = 0
     for _ in range(200):
-        if not read.wait(len(odd)):
+        if not read.prefers_rows(len(odd)):
             tried += 1
-            assert read.read(odd) is None
+            assert read.read_columns(odd) is None
     assert 3 <= tried <= 12

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sowctl.errors import InputError
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
-from sowctl.values.fields import Number, Slot, Values, Write
+from sowctl.values.fields import FieldWrite, Number, Slot, ValueList
 from sowctl.values.paths import Path, Step, parse_path
 
 JSON = get_type("json")
@@ -42,7 +42,7 @@ OBJECTS = st.dictionaries(NAMES, TREES, max_size=4)
     ],
 )
 def test_the_cases_of_the_specification(case: str, base: str, delta: str, merged: str) -> None:
-    assert JSON.merge(base.encode(), delta.encode()) == merged.encode()
+    assert JSON.merge_delta(base.encode(), delta.encode()) == merged.encode()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_the_cases_of_the_specification(case: str, base: str, delta: str, merged
     ],
 )
 def test_nulls_and_changes_of_shape(base: str, delta: str, ignoring: str, setting: str) -> None:
-    assert JSON.merge(base.encode(), delta.encode()) == ignoring.encode()
-    assert JSON.merge(base.encode(), delta.encode(), set_nulls=True) == setting.encode()
+    assert JSON.merge_delta(base.encode(), delta.encode()) == ignoring.encode()
+    assert JSON.merge_delta(base.encode(), delta.encode(), set_nulls=True) == setting.encode()
 
 
 def model(base: dict[str, Any], delta: dict[str, Any], set_nulls: bool) -> dict[str, Any]:
@@ -90,28 +90,28 @@ def has_values(tree: Any) -> bool:
 @settings(deadline=None)
 @given(OBJECTS, OBJECTS, st.booleans())
 def test_a_merge_follows_the_rules(base: dict[str, Any], delta: dict[str, Any], set_nulls: bool) -> None:
-    merged = JSON.merge(json.dumps(base).encode(), json.dumps(delta).encode(), set_nulls=set_nulls)
+    merged = JSON.merge_delta(json.dumps(base).encode(), json.dumps(delta).encode(), set_nulls=set_nulls)
     assert json.loads(merged) == model(base, delta, set_nulls)
 
 
 def test_what_is_not_concerned_keeps_its_bytes() -> None:
     base = b'{ "n": 1.50e0, "t":"\\u0041", "l":[ 1,2 ], "x":1 }'
-    assert JSON.merge(base, b'{"x": 2.0}') == b'{"n":1.50e0,"t":"\\u0041","l":[ 1,2 ],"x":2.0}'
+    assert JSON.merge_delta(base, b'{"x": 2.0}') == b'{"n":1.50e0,"t":"\\u0041","l":[ 1,2 ],"x":2.0}'
 
 
 def test_members_that_do_not_count_go_where_their_object_is_rewritten() -> None:
-    assert JSON.merge(b'{"a":1,"a":2,"o":{"b":1,"b":2}}', b'{"c":3}') == b'{"a":1,"o":{"b":1,"b":2},"c":3}'
+    assert JSON.merge_delta(b'{"a":1,"a":2,"o":{"b":1,"b":2}}', b'{"c":3}') == b'{"a":1,"o":{"b":1,"b":2},"c":3}'
     last = get_type(TypeDefinition("j", "json", first_wins=False))
-    assert last.merge(b'{"a":1,"a":2}', b'{"c":3,"c":4}') == b'{"a":2,"c":4}'
+    assert last.merge_delta(b'{"a":1,"a":2}', b'{"c":3,"c":4}') == b'{"a":2,"c":4}'
 
 
 def test_c136_of_members_given_twice_the_first_counts_unless_the_type_says_otherwise() -> None:
     slot = Slot(parse_path("/code"))
     payload = b'{"code":1,"x":0,"code":2}'
-    assert JSON.extractor([slot])([payload]) == ([(1,)], [])
+    assert JSON.build_extractor([slot])([payload]) == ([(1,)], [])
     last = get_type(TypeDefinition("j", "json", first_wins=False))
-    assert last.extractor([slot])([payload]) == ([(2,)], [])
-    assert last.key_texts([slot.path])([payload]) == ([(b"2",)], [])
+    assert last.build_extractor([slot])([payload]) == ([(2,)], [])
+    assert last.build_key_extractor([slot.path])([payload]) == ([(b"2",)], [])
     assert last.view(b'{"code":1,\n"o":[{"a":1,"a":2}, 3],"code":2}') == b'{"code":2,"o":[{"a":2},3]}'
 
 
@@ -126,13 +126,13 @@ def put(tree: dict[str, Any], names: tuple[str, ...], value: Any) -> None:
 @settings(deadline=None)
 @given(OBJECTS, st.lists(st.tuples(st.lists(NAMES, min_size=1, max_size=3), SCALARS), max_size=4))
 def test_fields_are_written_where_they_belong(tree: dict[str, Any], fields: list[tuple[list[str], Any]]) -> None:
-    writes = [Write(Path(tuple(map(Step, names))), value) for names, value in fields]
-    made = json.loads(JSON.assign(json.dumps(tree).encode(), writes))
+    writes = [FieldWrite(Path(tuple(map(Step, names))), value) for names, value in fields]
+    made = json.loads(JSON.assign_fields(json.dumps(tree).encode(), writes))
     for names, value in fields:
         put(tree, tuple(names), None if value == "" else value)
     assert made == tree
     assert list(made) == list(tree)
-    assert JSON.assign(b"{}", writes) == JSON.build([(tuple(names), value) for names, value in fields])
+    assert JSON.assign_fields(b"{}", writes) == JSON.build_message([(tuple(names), value) for names, value in fields])
 
 
 def test_values_are_written_as_they_were_where_json_allows() -> None:
@@ -143,25 +143,25 @@ def test_values_are_written_as_they_were_where_json_allows() -> None:
         -0.0,
         2**64 - 1,
         b"\xff",
-        Values((None, 1)),
+        ValueList((None, 1)),
         True,
     ]
-    made = JSON.build([((str(at),), value) for at, value in enumerate(values)])
+    made = JSON.build_message([((str(at),), value) for at, value in enumerate(values)])
     expected = '{"0":"007","1":90.50,"2":null,"3":-0.0,"4":18446744073709551615,"5":"\ufffd","6":null,"7":true}'
     assert made == expected.encode()
 
 
 def test_removing_leaves_the_rest() -> None:
-    remove = [Write(parse_path(path), None, True) for path in ("/a/b", "/x/y", "/c")]
-    assert JSON.assign(b'{"a":{"b":1,"d":2},"c":3,"x":5}', remove) == b'{"a":{"d":2},"x":5}'
+    remove = [FieldWrite(parse_path(path), None, True) for path in ("/a/b", "/x/y", "/c")]
+    assert JSON.assign_fields(b'{"a":{"b":1,"d":2},"c":3,"x":5}', remove) == b'{"a":{"d":2},"x":5}'
 
 
 def test_an_object_takes_the_place_of_what_has_no_fields() -> None:
-    assert JSON.assign(b"[1]", [Write(parse_path("/a/b"), 1)]) == b'{"a":{"b":1}}'
+    assert JSON.assign_fields(b"[1]", [FieldWrite(parse_path("/a/b"), 1)]) == b'{"a":{"b":1}}'
 
 
 def test_a_merge_of_too_large_messages_is_refused() -> None:
     small = get_type("json", max_message=10)
     with pytest.raises(InputError) as caught:
-        small.merge(b"{}", b'{"a":"xxxxxxxx"}')
+        small.merge_delta(b"{}", b'{"a":"xxxxxxxx"}')
     assert (caught.value.code, caught.value.facts["part"]) == ("SOW-MSG-004", "delta")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import ConfigError, InputError
 from sowctl.messages.types import get_type
-from sowctl.values.fields import Number, Slot, SlotValue, Values, Write
+from sowctl.values.fields import FieldWrite, Number, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path, parse_path
 from tests.support import jsonslots
 
@@ -59,7 +59,7 @@ def extension(code: int, data: bytes) -> object:
 
 
 def one(kind: str, payload: bytes, path: str, **how: bool) -> SlotValue:
-    rows, refusals = get_type(kind).extractor([Slot(parse_path(path), **how)])([payload])
+    rows, refusals = get_type(kind).build_extractor([Slot(parse_path(path), **how)])([payload])
     assert not refusals
     return rows[0][0]
 
@@ -73,10 +73,10 @@ def expected(tree: Any, slot: Slot) -> SlotValue:
 @given(tree=DOCUMENTS)
 def test_rows_are_those_of_the_library_and_the_slow_reader(kind: str, tree: dict[str, Any]) -> None:
     payload = encoded(kind, tree)
-    rows, refusals = get_type(kind).extractor(SLOTS)([payload])
+    rows, refusals = get_type(kind).build_extractor(SLOTS)([payload])
     assert not refusals
     assert rows == [tuple(expected(loaded(kind, payload), slot) for slot in SLOTS)]
-    assert get_type(kind).check([payload]) == []
+    assert get_type(kind).check_payloads([payload]) == []
 
 
 @pytest.mark.parametrize("code", [b"\xa1", b"\x01"], ids=["negative", "positive"])
@@ -84,7 +84,7 @@ def test_an_extension_is_no_name_of_a_member(code: bytes) -> None:
     payload = b"\x81\xd4" + code + b"\x61\xc0"
     with pytest.raises(ValueError, match="map key"):
         loaded("msgpack", payload)
-    assert [refusal.index for refusal in get_type("msgpack").check([payload])] == [0]
+    assert [refusal.index for refusal in get_type("msgpack").check_payloads([payload])] == [0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +103,7 @@ def test_damage_is_refused_exactly_where_the_library_refuses(
         elif at < len(payload):
             payload[at] = data.draw(st.integers(0, 255))
     damaged = bytes(payload)
-    refusals = get_type(kind).check([b"ok", damaged])[-1:]
+    refusals = get_type(kind).check_payloads([b"ok", damaged])[-1:]
     refusals = [refusal for refusal in refusals if refusal.index == 1]
     try:
         loaded(kind, damaged)
@@ -130,8 +130,8 @@ def test_deltas_merge_as_json_does(kind: str, base: dict[str, Any], delta: dict[
     if not finite(base) or not finite(delta):
         return
     for nulls in (False, True):
-        merged = get_type(kind).merge(encoded(kind, base), encoded(kind, delta), set_nulls=nulls)
-        as_json = get_type("json").merge(json.dumps(base).encode(), json.dumps(delta).encode(), set_nulls=nulls)
+        merged = get_type(kind).merge_delta(encoded(kind, base), encoded(kind, delta), set_nulls=nulls)
+        as_json = get_type("json").merge_delta(json.dumps(base).encode(), json.dumps(delta).encode(), set_nulls=nulls)
         assert loaded(kind, merged) == json.loads(as_json)
 
 
@@ -159,7 +159,7 @@ def test_msgpack_binary_and_extensions_are_strings_and_nil_is_null() -> None:
     assert one("msgpack", payload, "/t") == b"\0\0\0\1"
     assert one("msgpack", payload, "/n") is None
     assert one("msgpack", payload, "/f", text=True) == 1.5
-    kept = get_type("msgpack").merge(payload, msgpack.packb({"f": 2}))
+    kept = get_type("msgpack").merge_delta(payload, msgpack.packb({"f": 2}))
     assert msgpack.unpackb(kept) == {**msgpack.unpackb(payload), "f": 2}
     assert get_type("msgpack").view(
         payload
@@ -173,14 +173,14 @@ def test_msgpack_extensions_of_every_code_are_carried_along(code: bytes) -> None
     extension = b"\xd5" + code + b"ab"
     payload = b"\x83\xa1a\x01\xa1e\x91" + extension + b"\xa1t\xd6\xff\0\0\0\1"
     assert one("msgpack", payload, "/e") == b"ab"
-    merged = get_type("msgpack").merge(payload, b"\x81\xa1a\x02")
+    merged = get_type("msgpack").merge_delta(payload, b"\x81\xa1a\x02")
     assert merged == payload.replace(b"\xa1a\x01", b"\xa1a\x02")
 
 
 def test_msgpack_members_named_by_bytes_are_carried_along() -> None:
     payload = msgpack.packb({b"raw": 1, "a": 2})
     assert one("msgpack", payload, "/raw") is None
-    merged = get_type("msgpack").merge(payload, msgpack.packb({"a": 3}))
+    merged = get_type("msgpack").merge_delta(payload, msgpack.packb({"a": 3}))
     assert msgpack.unpackb(merged) == {b"raw": 1, "a": 3}
     assert json.loads(get_type("msgpack").view(payload)) == {"raw": 1, "a": 2}
 
@@ -199,7 +199,7 @@ def test_msgpack_members_named_by_bytes_are_carried_along() -> None:
     ],
 )
 def test_msgpack_refusals_name_the_byte(payload: bytes, offset: int | None, words: str) -> None:
-    (refusal,) = get_type("msgpack").check([payload])
+    (refusal,) = get_type("msgpack").check_payloads([payload])
     assert (refusal.offset, refusal.code) == (offset, "SOW-MSG-001" if "UTF-8" in words else "SOW-MSG-002")
     assert words in refusal.message
 
@@ -217,7 +217,7 @@ def test_msgpack_refusals_name_the_byte(payload: bytes, offset: int | None, word
     ],
 )
 def test_bson_refusals_name_the_byte(payload: bytes, offset: int, words: str | None) -> None:
-    (refusal,) = get_type("bson").check([payload])
+    (refusal,) = get_type("bson").check_payloads([payload])
     assert refusal.offset == offset, refusal
     assert words is None or words in refusal.message
 
@@ -251,12 +251,12 @@ def test_bson_kinds_that_expressions_do_not_know_are_strings() -> None:
         "ts": str((1 << 32) + 2),
         "max": "MaxKey",
         "long": 5,
-        "ref": Values((), True),
+        "ref": ValueList((), True),
     }
-    assert all(type(value) in (str, bytes, int, Values) for value in found.values())
+    assert all(type(value) in (str, bytes, int, ValueList) for value in found.values())
     assert one("bson", payload, "[/ref/$id]") == 7
     assert one("bson", bson.encode({"d": bson.DatetimeMS(2**62)}), "/d") == str(2**62)
-    kept = get_type("bson").merge(payload, bson.encode({"long": 6}))
+    kept = get_type("bson").merge_delta(payload, bson.encode({"long": 6}))
     assert bson.decode(kept) == {**bson.decode(payload), "long": 6}
 
 
@@ -268,15 +268,15 @@ def test_nesting_has_a_limit(kind: str) -> None:
             tree = {"a": tree}
         return encoded(kind, tree)
 
-    assert get_type(kind).check([nested(256)]) == []
+    assert get_type(kind).check_payloads([nested(256)]) == []
     for depth in (257, 400, 500):
-        assert [refusal.code for refusal in get_type(kind).check([nested(depth)])] == ["SOW-MSG-003"]
-    assert get_type("msgpack").check([b"\x91" * 5000 + b"\x01"])[0].code == "SOW-MSG-003"
+        assert [refusal.code for refusal in get_type(kind).check_payloads([nested(depth)])] == ["SOW-MSG-003"]
+    assert get_type("msgpack").check_payloads([b"\x91" * 5000 + b"\x01"])[0].code == "SOW-MSG-003"
     for name, depth in ((b"a", 3000), (b"", 257)):  # an empty name makes the shortest level that there is
         payload = b"\x05\0\0\0\0"
         for _ in range(depth - 1):
             payload = (len(payload) + 7 + len(name)).to_bytes(4, "little") + b"\x03" + name + b"\0" + payload + b"\0"
-        assert get_type("bson").check([payload])[0].code == "SOW-MSG-003", depth
+        assert get_type("bson").check_payloads([payload])[0].code == "SOW-MSG-003", depth
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -284,21 +284,21 @@ def test_select_lists_and_constructed_fields(kind: str) -> None:
     tree = {"id": 1, "p": {"l": [{"x": 1, "y": 2}, {"y": 3}], "r": 5}, "e": {}}
     payload = encoded(kind, tree)
     of = get_type(kind)
-    assert of.select(payload, [(True, ("id",))]) is payload
-    left = of.select(payload, [(False, ()), (True, ("id",)), (True, ("p", "l", "x"))])
+    assert of.select_fields(payload, [(True, ("id",))]) is payload
+    left = of.select_fields(payload, [(False, ()), (True, ("id",)), (True, ("p", "l", "x"))])
     assert loaded(kind, left) == {"id": 1, "p": {"l": [{"x": 1}]}}
-    written = of.assign(
+    written = of.assign_fields(
         payload,
         [
-            Write(Path(parse_path("/p/r").steps), Number(7, b"007")),
-            Write(parse_path("/id/below"), b"\xff"),
-            Write(parse_path("/new"), None),
-            Write(parse_path("/e"), None, True),
-            Write(parse_path("/p/zz/q"), None, True),
+            FieldWrite(Path(parse_path("/p/r").steps), Number(7, b"007")),
+            FieldWrite(parse_path("/id/below"), b"\xff"),
+            FieldWrite(parse_path("/new"), None),
+            FieldWrite(parse_path("/e"), None, True),
+            FieldWrite(parse_path("/p/zz/q"), None, True),
         ],
     )
     assert loaded(kind, written) == {"id": {"below": b"\xff"}, "p": {**tree["p"], "r": 7}, "new": None}  # type: ignore[dict-item]
-    assert loaded(kind, of.build([(("a", "b"), True), (("a", "c"), b"t"), (("d",), Values((1, 2)))])) == {
+    assert loaded(kind, of.build_message([(("a", "b"), True), (("a", "c"), b"t"), (("d",), ValueList((1, 2)))])) == {
         "a": {"b": True, "c": "t"},
         "d": 1,
     }
@@ -306,9 +306,9 @@ def test_select_lists_and_constructed_fields(kind: str) -> None:
 
 def test_bson_holds_no_integers_beyond_its_own() -> None:
     with pytest.raises(InputError) as caught:
-        get_type("bson").build([(("a",), 2**64 - 1)])
+        get_type("bson").build_message([(("a",), 2**64 - 1)])
     assert caught.value.code == "SOW-MSG-009"
-    assert msgpack.unpackb(get_type("msgpack").build([(("a",), 2**64 - 1)])) == {"a": 2**64 - 1}
+    assert msgpack.unpackb(get_type("msgpack").build_message([(("a",), 2**64 - 1)])) == {"a": 2**64 - 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -316,7 +316,7 @@ def test_a_broken_side_of_a_merge_is_named(kind: str) -> None:
     good = encoded(kind, {"a": 1})
     for base, delta, part in ((b"", good, "base"), (good, b"", "delta")):
         with pytest.raises(InputError) as caught:
-            get_type(kind).merge(base, delta)
+            get_type(kind).merge_delta(base, delta)
         assert caught.value.facts["part"] == part
 
 

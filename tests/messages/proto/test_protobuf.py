@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.base import MessageType
 from sowctl.messages.definition import TypeDefinition
-from sowctl.messages.proto.files import message_class
+from sowctl.messages.proto.files import build_message_class
 from sowctl.messages.types import get_type
-from sowctl.values.fields import Slot, SlotValue, Values
+from sowctl.values.fields import Slot, SlotValue, ValueList
 from sowctl.values.paths import parse_path
 from tests.support.protosamples import ORDER2, ORDER3, Order, order_set
 
@@ -57,7 +57,7 @@ def orders(request: pytest.FixtureRequest, folder: Path) -> MessageType:
 
 
 def one(kind: MessageType, payload: bytes, path: str, listed: bool = False) -> SlotValue:
-    rows, refusals = kind.extractor([Slot(parse_path(path), listed=listed)])([payload])
+    rows, refusals = kind.build_extractor([Slot(parse_path(path), listed=listed)])([payload])
     assert not refusals
     return rows[0][0]
 
@@ -72,13 +72,15 @@ def test_fields_are_found_by_path(orders: MessageType) -> None:
         by={"k": {"n": 9}, "odd key": {}}, big=2**64 - 1, right="r",
     )  # fmt: skip
     expected = {
-        "/a": "x", "/f": 0.1, "/l": Values((1, 2)), "/l[1]": 2, "/l[2]": None, "/side": "SELL", "/inner/n": 5,
-        "/inner": Values((), True), "/inner/legs/a": Values(("p", "q")), "/inner/legs[1]/n": 1,
-        "/inner/legs[0]/n": 42, "/by/k/n": 9, "/by": Values((), True), "[/by/odd key/n]": 42, "/by/none/n": None,
+        "/a": "x", "/f": 0.1, "/l": ValueList((1, 2)), "/l[1]": 2, "/l[2]": None, "/side": "SELL", "/inner/n": 5,
+        "/inner": ValueList((), True), "/inner/legs/a": ValueList(("p", "q")), "/inner/legs[1]/n": 1,
+        "/inner/legs[0]/n": 42, "/by/k/n": 9, "/by": ValueList((), True), "[/by/odd key/n]": 42, "/by/none/n": None,
         "/raw": b"\xff", "/big": 2**64 - 1, "/right": "r", "/left": None, "/nothing": None, "/a/b": None,
     }  # fmt: skip
     assert {path: one(orders, payload, path) for path in expected} == expected
-    texts, _ = orders.key_texts([parse_path(path) for path in ("/f", "/big", "/side", "/flag", "/e", "/l")])([payload])
+    texts, _ = orders.build_key_extractor([parse_path(path) for path in ("/f", "/big", "/side", "/flag", "/e", "/l")])(
+        [payload]
+    )
     assert texts == [(b"0.1", b"18446744073709551615", b"SELL", b"1", None, b"1")]
 
 
@@ -86,7 +88,7 @@ def test_defaults_are_visible_to_filters(orders: MessageType) -> None:
     assert [one(orders, b"", path) for path in ("/n", "/flag", "/f", "/side", "/a", "/left", "/inner", "/l")] == [
         42, True, 0.0, "BUY", None, None, None, None,
     ]  # fmt: skip
-    assert one(orders, b"", "/n", listed=True) == Values((42,))
+    assert one(orders, b"", "/n", listed=True) == ValueList((42,))
 
 
 def test_version_3_has_defaults_and_optional_fields(folder: Path) -> None:
@@ -96,8 +98,8 @@ def test_version_3_has_defaults_and_optional_fields(folder: Path) -> None:
     assert one(kind, order(side=2), "/side") == "SELL"
     assert one(kind, b"\x40\x63", "/side") == 99
     assert not kind.mergeable
-    assert kind.merge(order(a="x", n=1), order(n=2)) == order(n=2)
-    assert [(r.code, r.offset) for r in kind.check([b"\x0a\x01\xff"])] == [("SOW-MSG-001", None)]
+    assert kind.merge_delta(order(a="x", n=1), order(n=2)) == order(n=2)
+    assert [(r.code, r.offset) for r in kind.check_payloads([b"\x0a\x01\xff"])] == [("SOW-MSG-001", None)]
 
 
 def test_the_view_is_what_paths_find(orders: MessageType) -> None:
@@ -130,33 +132,33 @@ def test_deltas_of_version_2_merge_by_path(
     orders: MessageType, base: dict[str, Any], delta: dict[str, Any], merged: dict[str, Any]
 ) -> None:
     assert orders.mergeable
-    result = orders.merge(order(**base), order(**delta))
+    result = orders.merge_delta(order(**base), order(**delta))
     assert Order.FromString(result) == Order(**merged)
-    assert Order.FromString(orders.merge(result, order(**delta))) == Order(**merged)
+    assert Order.FromString(orders.merge_delta(result, order(**delta))) == Order(**merged)
 
 
 def test_required_fields_may_be_missing(tmp_path: Path) -> None:
     text = "syntax = 'proto2'; message M { required int64 id = 1; optional string s = 2; optional M m = 3; }"
     (tmp_path / "m.proto").write_text(text)
     kind = get_type(TypeDefinition("m", "protobuf", proto_type="M", proto_file="m.proto", proto_paths=(str(tmp_path),)))
-    assert kind.check([b"\x12\x01a"]) == []
-    assert kind.key_texts([parse_path("/id")])([b"\x12\x01a"])[0] == [(b"0",)]
-    assert kind.merge(b"\x08\x07", b"\x12\x01b") == b"\x08\x07\x12\x01b"
-    assert kind.merge(b"\x12\x01a", b"\x1a\x03\x12\x01b") == b"\x12\x01a\x1a\x03\x12\x01b"
-    assert kind.merge(b"\x12\x01a", b"\x1a\x00") == b"\x12\x01a"
+    assert kind.check_payloads([b"\x12\x01a"]) == []
+    assert kind.build_key_extractor([parse_path("/id")])([b"\x12\x01a"])[0] == [(b"0",)]
+    assert kind.merge_delta(b"\x08\x07", b"\x12\x01b") == b"\x08\x07\x12\x01b"
+    assert kind.merge_delta(b"\x12\x01a", b"\x1a\x03\x12\x01b") == b"\x12\x01a\x1a\x03\x12\x01b"
+    assert kind.merge_delta(b"\x12\x01a", b"\x1a\x00") == b"\x12\x01a"
     assert json.loads(kind.view(b"\x12\x01a"))["s"] == "a"
 
 
 def test_nulls_count_on_request_and_what_changes_nothing_keeps_the_bytes(orders: MessageType) -> None:
     base = b"\x10\x05" + b"\x0a\x01x"
-    assert orders.merge(base, b"") == base
-    assert orders.merge(base, order(a="")) == base
-    assert Order.FromString(orders.merge(base, order(a=""), set_nulls=True)) == Order(a="", n=5)
+    assert orders.merge_delta(base, b"") == base
+    assert orders.merge_delta(base, order(a="")) == base
+    assert Order.FromString(orders.merge_delta(base, order(a=""), set_nulls=True)) == Order(a="", n=5)
 
 
 def test_fields_that_the_schema_does_not_know_are_carried_along(orders: MessageType) -> None:
     unknown = b"\xa0\x06\x07"
-    merged = orders.merge(order(n=1) + unknown, order(a="x"))
+    merged = orders.merge_delta(order(n=1) + unknown, order(a="x"))
     assert Order.FromString(merged).n == 1
     assert merged.endswith(unknown)
 
@@ -174,7 +176,7 @@ def test_damage_is_refused_exactly_where_the_library_refuses(folder: Path, data:
             else:
                 payload[at] = data.draw(st.integers(0, 255))
     damaged = bytes(payload)
-    refusals = kind.check([damaged])
+    refusals = kind.check_payloads([damaged])
     try:
         expected = Order.FromString(damaged)
     except DecodeError:
@@ -183,7 +185,7 @@ def test_damage_is_refused_exactly_where_the_library_refuses(folder: Path, data:
     else:
         assert refusals == []
         assert one(kind, damaged, "/n") == expected.n
-        assert one(kind, damaged, "/l", listed=True) == Values(tuple(expected.l))
+        assert one(kind, damaged, "/l", listed=True) == ValueList(tuple(expected.l))
     json.loads(kind.view(damaged))
 
 
@@ -192,15 +194,19 @@ def test_damage_is_refused_exactly_where_the_library_refuses(folder: Path, data:
     [(b"\x10", 0), (b"\x10\x05\x0a\x05x", 2), (b"\x10\x05\x07", 2), (b"\x3a\x02\x10", 0), (b"\x00\x01", 0)],
 )
 def test_refusals_name_the_byte(orders: MessageType, payload: bytes, offset: int) -> None:
-    (refusal,) = orders.check([payload])
+    (refusal,) = orders.check_payloads([payload])
     assert (refusal.code, refusal.offset) == ("SOW-MSG-002", offset)
     with pytest.raises(InputError) as caught:
-        orders.merge(b"", payload)
+        orders.merge_delta(b"", payload)
     assert caught.value.facts["part"] == "delta"
 
 
 def test_nothing_is_selected_or_written(orders: MessageType) -> None:
-    for call in (lambda: orders.select(b"", []), lambda: orders.assign(b"", []), lambda: orders.build([])):
+    for call in (
+        lambda: orders.select_fields(b"", []),
+        lambda: orders.assign_fields(b"", []),
+        lambda: orders.build_message([]),
+    ):
         with pytest.raises(UsageError) as caught:
             call()
         assert caught.value.code == "SOW-MSG-005"
@@ -254,7 +260,7 @@ def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], wo
 
 def test_the_compiler_gives_what_a_descriptor_set_says(folder: Path) -> None:
     """Types, numbers, defaults and oneofs of a text are those of the set that was made by hand."""
-    compiled, given = (message_class(definition(folder, file=file)) for file in ("order.proto", "order.desc"))
+    compiled, given = (build_message_class(definition(folder, file=file)) for file in ("order.proto", "order.desc"))
     found, wanted = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto()
     compiled.DESCRIPTOR.CopyToProto(found)
     given.DESCRIPTOR.CopyToProto(wanted)
@@ -325,14 +331,14 @@ def test_errors_name_files_by_the_names_that_import_them(tmp_path: Path) -> None
         assert (caught.value.code, caught.value.place) == ("SOW-MSG-007", "c.xml:5")
         assert words in caught.value.message
     broken.write_text('syntax = "proto3";')
-    assert of(tmp_path, file="a.proto", kind="A", paths=[".", "shared;two"]).check([b""]) == []
+    assert of(tmp_path, file="a.proto", kind="A", paths=[".", "shared;two"]).check_payloads([b""]) == []
 
 
 def test_only_texts_need_the_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "order.desc").write_bytes((folder / "order.desc").read_bytes())
     (tmp_path / "order.proto").write_text(ORDER2)
     monkeypatch.setattr("sowctl.messages.proto.files.find_spec", lambda name: None)
-    assert of(tmp_path).check([b""]) == []
+    assert of(tmp_path).check_payloads([b""]) == []
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, file="order.proto")
     assert (caught.value.code, caught.value.place) == ("SOW-MSG-011", "c.xml:5")
@@ -365,6 +371,6 @@ def test_a_missing_library_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
 def test_keys_of_maps_that_are_not_utf8_are_carried_along(orders: MessageType) -> None:
     payload = order(by={"k": {"n": 9}}).replace(b"\x01k", b"\x01\xff")
     assert json.loads(orders.view(payload))["by"] == {}
-    merged = orders.merge(payload, payload + order(a="x"))
+    merged = orders.merge_delta(payload, payload + order(a="x"))
     assert b"\x01\xff" in merged
     assert one(orders, merged, "/a") == "x"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.types import get_type
-from sowctl.values.fields import Slot, SlotValue, Values, Write
+from sowctl.values.fields import FieldWrite, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path, Step, parse_path
 
 BFLAT = get_type("bflat")
@@ -85,7 +85,7 @@ def fields(draw: st.DrawFn) -> list[tuple[str, int, Any, bool]]:
 
 
 def one(payload: bytes, path: str) -> SlotValue:
-    rows, refusals = BFLAT.extractor([Slot(parse_path(path))])([payload])
+    rows, refusals = BFLAT.build_extractor([Slot(parse_path(path))])([payload])
     assert not refusals
     return rows[0][0]
 
@@ -94,13 +94,13 @@ def test_c142_the_example_of_the_format() -> None:
     payload = bytes.fromhex("1a6964050973026869")
     assert json.loads(BFLAT.view(payload)) == {"id": 5, "s": "hi"}
     assert (one(payload, "/id"), one(payload, "/s")) == (5, "hi")
-    assert BFLAT.build([(("id",), 5), (("s",), "hi")]) == payload
+    assert BFLAT.build_message([(("id",), 5), (("s",), "hi")]) == payload
 
 
 def test_a_tag_of_eight_bytes_has_its_length_in_front() -> None:
     payload = b"\x18\x08longtags\x07"
     assert one(payload, "/longtags") == 7
-    assert BFLAT.build([(("longtags",), 7)]) == payload
+    assert BFLAT.build_message([(("longtags",), 7)]) == payload
 
 
 @settings(deadline=None)
@@ -108,11 +108,11 @@ def test_a_tag_of_eight_bytes_has_its_length_in_front() -> None:
 def test_every_kind_of_field_is_read(drawn: list[tuple[str, int, Any, bool]]) -> None:
     payload = b"".join(field(tag, kind, value, array=array) for tag, kind, value, array in drawn)
     tags = sorted({tag for tag, *_ in drawn})
-    rows, refusals = BFLAT.extractor([Slot(Path((Step(tag),)), listed=True) for tag in tags])([payload])
-    assert refusals == BFLAT.check([payload]) == []
+    rows, refusals = BFLAT.build_extractor([Slot(Path((Step(tag),)), listed=True) for tag in tags])([payload])
+    assert refusals == BFLAT.check_payloads([payload]) == []
     for tag, value in zip(tags, rows[0], strict=True):
         wanted = [v for name, _, given, array in drawn if name == tag for v in (given if array else [given])]
-        assert isinstance(value, Values)
+        assert isinstance(value, ValueList)
         assert [as_bytes(item) for item in value.items] == [as_bytes(item) for item in wanted]
 
 
@@ -133,14 +133,14 @@ def test_fields_that_are_not_wanted_are_passed_over_exactly(
 @settings(deadline=None)
 @given(st.one_of(*[KINDS[kind] for kind in (0, 1, 6, 7, 9)]))
 def test_what_is_written_is_read_again(value: Any) -> None:
-    assert one(BFLAT.build([(("a",), value)]), "/a") == (None if value == "" else value)
+    assert one(BFLAT.build_message([(("a",), value)]), "/a") == (None if value == "" else value)
 
 
 @pytest.mark.parametrize(
     ("value", "head"), [(127, 0x19), (128, 0x21), (-32768, 0x21), (32768, 0x29), (1 << 31, 0x31), (1 << 63, 0x49)]
 )
 def test_the_smallest_integer_is_written(value: int, head: int) -> None:
-    assert BFLAT.build([(("a",), value)])[0] == head
+    assert BFLAT.build_message([(("a",), value)])[0] == head
 
 
 def test_a_datetime_is_its_text() -> None:
@@ -153,22 +153,22 @@ def test_a_leb128_beyond_64_bits_is_a_double() -> None:
 
 
 def test_booleans_are_written_as_numbers_and_odd_bytes_as_binary() -> None:
-    assert BFLAT.build([(("a",), True), (("b",), b"\xff")]) == b"\x19a\x01" + field("b", 2, b"\xff")
+    assert BFLAT.build_message([(("a",), True), (("b",), b"\xff")]) == b"\x19a\x01" + field("b", 2, b"\xff")
 
 
 def test_a_delta_replaces_fields_by_tag_and_keeps_the_others_bytes() -> None:
     base = field("a", 6, 1) + field("l", 1, ["x", "y"], array=True) + field("b", 1, "z")
     delta = field("l", 1, ["q"], array=True) + field("b", 0, None) + field("c", 3, 2)
     expected = field("a", 6, 1) + field("l", 1, ["q"], array=True) + field("b", 1, "z") + field("c", 3, 2)
-    assert BFLAT.merge(base, delta) == expected
-    assert BFLAT.merge(base, field("l", 0, [], array=True)) == base
+    assert BFLAT.merge_delta(base, delta) == expected
+    assert BFLAT.merge_delta(base, field("l", 0, [], array=True)) == base
 
 
 def test_several_fields_of_one_tag_are_a_list() -> None:
     payload = field("a", 3, 1) + field("b", 3, 9) + field("a", 1, ["x"], array=True)
-    assert one(payload, "/a") == Values((1, "x"))
+    assert one(payload, "/a") == ValueList((1, "x"))
     assert BFLAT.view(payload) == b'{"a":[1,"x"],"b":9}'
-    assert BFLAT.assign(payload, [Write(parse_path("/a"), 5)]) == field("a", 3, 5) + field("b", 3, 9)
+    assert BFLAT.assign_fields(payload, [FieldWrite(parse_path("/a"), 5)]) == field("a", 3, 5) + field("b", 3, 9)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_several_fields_of_one_tag_are_a_list() -> None:
     ],
 )
 def test_damage_is_refused_where_it_is(payload: bytes, offset: int) -> None:
-    refusals = BFLAT.check([payload])
+    refusals = BFLAT.check_payloads([payload])
     assert [(refusal.code, refusal.offset) for refusal in refusals] == [("SOW-MSG-002", offset)]
 
 
@@ -199,10 +199,10 @@ def test_a_message_that_is_cut_off_is_never_read_beyond_its_end(
     payload = b"".join(pieces)
     cut = data.draw(st.integers(0, len(payload)))
     ends = {0, *(sum(map(len, pieces[: at + 1])) for at in range(len(pieces)))}
-    assert (BFLAT.check([payload[:cut]]) == []) == (cut in ends)
+    assert (BFLAT.check_payloads([payload[:cut]]) == []) == (cut in ends)
 
 
 def test_a_message_of_more_fields_than_memory_should_hold_is_refused() -> None:
     payload = b"\x01a" * ((1 << 20) + 1)
-    assert [refusal.code for refusal in BFLAT.check([payload])] == ["SOW-MSG-010"]
-    assert BFLAT.check([payload[2:]]) == []
+    assert [refusal.code for refusal in BFLAT.check_payloads([payload])] == ["SOW-MSG-010"]
+    assert BFLAT.check_payloads([payload[2:]]) == []

@@ -14,9 +14,9 @@ from simplefix import errors
 from sowctl.errors import ConfigError, InputError, UsageError
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Row, Slot, Values, Write
+from sowctl.values.fields import FieldWrite, Number, Row, Slot, ValueList
 from sowctl.values.paths import Path, Step, parse_path
+from sowctl.values.scalars import to_text
 from tests.support import jsonslots
 
 VALUES = st.one_of(
@@ -58,11 +58,11 @@ def library_pairs(payload: bytes) -> list[tuple[int, bytes]] | None:
 
 
 def texts_at(payload: bytes, tag: str) -> list[bytes]:
-    rows, refusals = get_type("fix").extractor([Slot(Path((Step(tag),)), text=True, listed=True)])([payload])
+    rows, refusals = get_type("fix").build_extractor([Slot(Path((Step(tag),)), text=True, listed=True)])([payload])
     assert not refusals
     value = rows[0][0]
-    assert isinstance(value, Values)
-    return [text_of(item) or b"" for item in value.items]
+    assert isinstance(value, ValueList)
+    return [to_text(item) or b"" for item in value.items]
 
 
 def as_number(name: bytes) -> int | None:
@@ -116,7 +116,7 @@ SLOTS = [
 
 def comparable(row: Row) -> list[object]:
     def one(value: object) -> object:
-        if isinstance(value, Values):
+        if isinstance(value, ValueList):
             return [one(item) for item in value.items], value.dropped
         if isinstance(value, Number):
             exact = isinstance(value.value, int) and b"%d" % value.value == value.text
@@ -134,7 +134,7 @@ def comparable(row: Row) -> list[object]:
 @example(payloads=[b"1=a\x01", b"1=b\x01"])
 @example(payloads=[b"1=1\x011=2\x01", b"\x01", b"11=1\x01"])
 def test_batches_are_read_as_the_slow_reader_reads_each(kind: str, payloads: list[bytes]) -> None:
-    rows, refusals = get_type(kind).extractor(SLOTS)(payloads)
+    rows, refusals = get_type(kind).build_extractor(SLOTS)(payloads)
     assert not refusals
     slow = [jsonslots.row(payload.decode(), SLOTS, kind) for payload in payloads]
     assert [comparable(row) for row in rows] == [comparable(row) for row in slow]
@@ -144,7 +144,7 @@ def test_batches_are_read_as_the_slow_reader_reads_each(kind: str, payloads: lis
 @given(st.lists(MESSAGES, max_size=4))
 def test_key_texts_are_the_bytes_of_first_values(payloads: list[bytes]) -> None:
     paths = [parse_path(path) for path in ("/55", "/448[1]", "/8/x")]
-    texts, _ = get_type("fix").key_texts(paths)(payloads)
+    texts, _ = get_type("fix").build_key_extractor(paths)(payloads)
     for payload, found in zip(payloads, texts, strict=True):
         values = {"55": [], "448": []}  # type: dict[str, list[bytes]]
         for piece in payload.split(b"\x01"):
@@ -156,7 +156,7 @@ def test_key_texts_are_the_bytes_of_first_values(payloads: list[bytes]) -> None:
 
 
 def test_bytes_that_are_no_text_are_kept() -> None:
-    rows, _ = get_type("nvfix").extractor([Slot(parse_path("/a"))])([b"a=\xff\xfe\x01", b"a=x\x01"])
+    rows, _ = get_type("nvfix").build_extractor([Slot(parse_path("/a"))])([b"a=\xff\xfe\x01", b"a=x\x01"])
     assert rows == [(b"\xff\xfe",), (b"x",)]
     assert get_type("nvfix").view(b"a=\xff\x01") == '{"a":"\ufffd"}'.encode()
 
@@ -176,44 +176,44 @@ def test_bytes_that_are_no_text_are_kept() -> None:
     ],
 )
 def test_deltas_are_merged_by_tag(base: bytes, delta: bytes, merged: bytes) -> None:
-    assert get_type("fix").merge(base, delta) == merged
+    assert get_type("fix").merge_delta(base, delta) == merged
 
 
 def test_written_values_have_the_text_of_the_message() -> None:
     kind = get_type("fix")
     fields = [(("1",), Number(5, b" 5 ")), (("2",), True), (("3",), float("nan")), (("4",), None), (("5",), 1.0)]
-    assert kind.build(fields) == b"1= 5 \x012=1\x013=0\x014=\x015=1.0\x01"
+    assert kind.build_message(fields) == b"1= 5 \x012=1\x013=0\x014=\x015=1.0\x01"
 
 
 def test_fix_writes_numeric_tags_and_nvfix_any() -> None:
     for kind, name in (("fix", "abc"), ("nvfix", "a=b"), ("nvfix", "a\x01b")):
         with pytest.raises(UsageError) as caught:
-            get_type(kind).build([((name,), 1)])
+            get_type(kind).build_message([((name,), 1)])
         assert caught.value.code == "SOW-MSG-008"
-    assert get_type("nvfix").build([(("abc",), 1)]) == b"abc=1\x01"
+    assert get_type("nvfix").build_message([(("abc",), 1)]) == b"abc=1\x01"
 
 
 def test_nothing_can_be_written_below_a_field() -> None:
     with pytest.raises(UsageError) as caught:
-        get_type("fix").assign(b"1=a\x01", [Write(parse_path("/1/x"), 1)])
+        get_type("fix").assign_fields(b"1=a\x01", [FieldWrite(parse_path("/1/x"), 1)])
     assert caught.value.code == "SOW-MSG-008"
 
 
 def test_a_value_with_the_separator_cannot_be_written() -> None:
     with pytest.raises(InputError) as caught:
-        get_type("fix").assign(b"1=a\x01", [Write(parse_path("/1"), "a\x01b")])
+        get_type("fix").assign_fields(b"1=a\x01", [FieldWrite(parse_path("/1"), "a\x01b")])
     assert caught.value.code == "SOW-MSG-009"
 
 
 def test_a_definition_sets_the_separator() -> None:
     kind = get_type(TypeDefinition("mine", "nvfix", field_separator=b"|"))
-    assert kind.merge(b"a=1|b=2", b"b=\x01|") == b"a=1|b=\x01"
-    assert kind.key_texts([parse_path("/b")])([b"a=1|b=2"]) == ([(b"2",)], [])
+    assert kind.merge_delta(b"a=1|b=2", b"b=\x01|") == b"a=1|b=\x01"
+    assert kind.build_key_extractor([parse_path("/b")])([b"a=1|b=2"]) == ([(b"2",)], [])
 
 
 def test_the_separator_may_be_a_byte_beyond_ascii() -> None:
     kind = get_type(TypeDefinition("mine", "nvfix", field_separator=b"\xff"))
-    rows, _ = kind.extractor([Slot(parse_path("/a")), Slot(parse_path("/b"))])([b"a=x\xffb=5\xff"])
+    rows, _ = kind.build_extractor([Slot(parse_path("/a")), Slot(parse_path("/b"))])([b"a=x\xffb=5\xff"])
     assert rows == [(b"x", 5)]
 
 
@@ -242,9 +242,9 @@ def test_a_view_writes_numbers_only_as_they_were_written() -> None:
 def test_a_message_of_more_fields_than_memory_should_hold_is_refused() -> None:
     kind = get_type("nvfix")
     most, more = b"\x01" * (1 << 20), b"\x01" * ((1 << 20) + 1)
-    assert [(refusal.index, refusal.code) for refusal in kind.check([most, more])] == [(1, "SOW-MSG-010")]
-    rows, refusals = kind.extractor([Slot(parse_path("/a"))])([b"a=1", more])
-    assert (rows, refusals) == ([(1,), (None,)], kind.check([b"a=1", more]))
+    assert [(refusal.index, refusal.code) for refusal in kind.check_payloads([most, more])] == [(1, "SOW-MSG-010")]
+    rows, refusals = kind.build_extractor([Slot(parse_path("/a"))])([b"a=1", more])
+    assert (rows, refusals) == ([(1,), (None,)], kind.check_payloads([b"a=1", more]))
     with pytest.raises(InputError) as caught:
-        kind.merge(more, b"a=1")
+        kind.merge_delta(more, b"a=1")
     assert (caught.value.code, caught.value.facts["part"]) == ("SOW-MSG-010", "base")

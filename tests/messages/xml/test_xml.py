@@ -14,9 +14,9 @@ from lxml import etree
 
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.types import get_type
-from sowctl.values.compare import text_of
-from sowctl.values.fields import Number, Slot, SlotValue, Values, Write
+from sowctl.values.fields import FieldWrite, Number, Slot, SlotValue, ValueList
 from sowctl.values.paths import parse_path
+from sowctl.values.scalars import to_text
 from tests.support import xmlslots
 
 XML = get_type("xml")
@@ -57,14 +57,14 @@ SLOTS = [
 
 def plain(value: SlotValue) -> Any:
     """The value with numbers as their texts, since plain integers may stand for them."""
-    if isinstance(value, Values):
+    if isinstance(value, ValueList):
         return (tuple(plain(item) for item in value.items), value.dropped)
-    return (value.value, value.text) if isinstance(value, Number) else (value, text_of(value))
+    return (value.value, value.text) if isinstance(value, Number) else (value, to_text(value))
 
 
 def one(payload: str | bytes, path: str, **how: bool) -> SlotValue:
     raw = payload.encode() if isinstance(payload, str) else payload
-    rows, refusals = XML.extractor([Slot(parse_path(path), **how)])([raw])
+    rows, refusals = XML.build_extractor([Slot(parse_path(path), **how)])([raw])
     assert not refusals, refusals
     return rows[0][0]
 
@@ -72,14 +72,14 @@ def one(payload: str | bytes, path: str, **how: bool) -> SlotValue:
 @given(DOCUMENTS)
 @example("<r><a>one<b>mid</b>two</a></r>")
 def test_rows_are_those_of_the_slow_reader(document: str) -> None:
-    rows, refusals = XML.extractor(SLOTS)([document.encode()])
+    rows, refusals = XML.build_extractor(SLOTS)([document.encode()])
     assert not refusals
     wanted = xmlslots.row(document, SLOTS)
     assert [plain(value) for value in rows[0]] == [plain(value) for value in wanted]
-    keys, _ = XML.key_texts([slot.path for slot in SLOTS])([document.encode()])
+    keys, _ = XML.build_key_extractor([slot.path for slot in SLOTS])([document.encode()])
     for slot, value, key in zip(SLOTS, wanted, keys[0], strict=True):
         if slot.text:
-            assert key == text_of(value)
+            assert key == to_text(value)
 
 
 @given(DOCUMENTS)
@@ -87,13 +87,13 @@ def test_texts_are_those_of_lxml(document: str) -> None:
     top = etree.fromstring(document)
     for name in ("a", "b", "c"):
         found = one(document, f"/r/{name}", listed=True, text=True)
-        assert isinstance(found, Values)
+        assert isinstance(found, ValueList)
         texts = ["".join(node.xpath("text()")) for node in top.findall(name)]
         objects = [len(node.findall("*")) + len(node.attrib) > 0 for node in top.findall(name)]
         expected = [
             text for text, is_object in zip(texts, objects, strict=True) if text.strip(" \t\r\n") or not is_object
         ]
-        assert [text_of(item) for item in found.items] == [
+        assert [to_text(item) for item in found.items] == [
             text.encode() if text.strip(" \t\r\n") else None for text in expected
         ]
         assert found.dropped == any(objects)
@@ -109,7 +109,7 @@ def test_damage_is_refused_where_lxml_refuses(document: str, data: st.DataObject
         else:
             payload[at] = data.draw(st.sampled_from(b"<>&/\"' =x!-]\xff\0"))
     damaged = bytes(payload)
-    refusals = XML.check([damaged])
+    refusals = XML.check_payloads([damaged])
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
         top = etree.fromstring(damaged, parser)
@@ -122,7 +122,7 @@ def test_damage_is_refused_where_lxml_refuses(document: str, data: st.DataObject
         if refusals and has_newer_names(top):
             return
         assert refusals == []
-        assert XML.extractor(SLOTS)([damaged])[1] == []
+        assert XML.build_extractor(SLOTS)([damaged])[1] == []
     json.loads(XML.view(damaged))
 
 
@@ -151,17 +151,19 @@ NAMESPACE_ERRORS = {201, 202, 203, 204, 205}
     ],
 )
 def test_what_is_refused(payload: bytes, code: str, words: str) -> None:
-    for refusals in (XML.check([payload]), XML.extractor([Slot(parse_path("/a/b"))])([payload])[1]):
+    for refusals in (XML.check_payloads([payload]), XML.build_extractor([Slot(parse_path("/a/b"))])([payload])[1]):
         assert [(refusal.code, refusal.index) for refusal in refusals] == [(code, 0)]
         assert words in refusals[0].message
         assert refusals[0].offset is not None
     with pytest.raises(InputError) as caught:
-        XML.merge(b"<a/>", payload)
+        XML.merge_delta(b"<a/>", payload)
     assert (caught.value.code, caught.value.facts["part"]) == (code, "delta")
 
 
 def test_a_refused_payload_costs_its_neighbours_nothing() -> None:
-    rows, refusals = XML.extractor([Slot(parse_path("/a/b"))])([b"<a><b>1</b></a>", b"<a><b>", b"<a><b>2</b></a>"])
+    rows, refusals = XML.build_extractor([Slot(parse_path("/a/b"))])(
+        [b"<a><b>1</b></a>", b"<a><b>", b"<a><b>2</b></a>"]
+    )
     assert rows == [(1,), (None,), (2,)]
     assert [refusal.index for refusal in refusals] == [1]
 
@@ -169,7 +171,7 @@ def test_a_refused_payload_costs_its_neighbours_nothing() -> None:
 @pytest.mark.parametrize("name", ["a.b", "a-b", "é", "n:a", "_x.y-z"])
 def test_names_are_names_whatever_they_hold(name: str) -> None:
     payload = f"<r><{name} k='v'>5</{name}><other.a>1</other.a></r>"
-    assert one(payload, f"/r/{name}") == Values((5,), True)
+    assert one(payload, f"/r/{name}") == ValueList((5,), True)
     assert one(payload, f"/r/{name}/@k") == "v"
     assert one(payload.replace(" k='v'", ""), f"/r/{name}") == 5
 
@@ -178,7 +180,7 @@ def test_many_elements_inside_one_another_cost_no_tree() -> None:
     payload = b"<a>" * (1 << 18)
     tracemalloc.start()
     try:
-        refusals = XML.extractor([Slot(parse_path("/a"))])([payload])[1]
+        refusals = XML.build_extractor([Slot(parse_path("/a"))])([payload])[1]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -188,7 +190,7 @@ def test_many_elements_inside_one_another_cost_no_tree() -> None:
 
 def test_sixty_four_levels_are_read() -> None:
     payload = b"<a>" * 64 + b"5" + b"</a>" * 64
-    assert XML.check([payload]) == []
+    assert XML.check_payloads([payload]) == []
     assert one(payload, "/a" * 64) == 5
 
 
@@ -196,7 +198,7 @@ def test_sixty_four_levels_are_read() -> None:
 def test_other_encodings_are_read_and_written_as_utf8(encoding: str) -> None:
     payload = f"<?xml version='1.0' encoding='{encoding}'?><a><b>é</b></a>".encode(encoding)
     assert one(payload, "/a/b") == "é"
-    merged = XML.merge(payload, b"<a><c>1</c></a>")
+    merged = XML.merge_delta(payload, b"<a><c>1</c></a>")
     assert one(merged, "/a/b") == "é"
     assert merged.endswith("<a><b>é</b><c>1</c></a>".encode())
     assert XML.view(payload) == '{"a":{"b":"é"}}'.encode()
@@ -222,32 +224,32 @@ def test_other_encodings_are_read_and_written_as_utf8(encoding: str) -> None:
     ],
 )  # fmt: skip
 def test_deltas_merge_by_path(base: str, delta: str, merged: str) -> None:
-    assert XML.merge(base.encode(), delta.encode()) == merged.encode()
+    assert XML.merge_delta(base.encode(), delta.encode()) == merged.encode()
 
 
 def test_nulls_of_a_delta_count_on_request() -> None:
     base = b"<o a='1'><b>5</b><c><d>1</d></c></o>"
-    assert XML.merge(base, b"<o a=''><b/><c/></o>", set_nulls=True) == b'<o a=""><b></b><c></c></o>'
-    assert XML.merge(base, b"<o><n/></o>", set_nulls=True) == base.replace(b"</o>", b"<n/></o>")
+    assert XML.merge_delta(base, b"<o a=''><b/><c/></o>", set_nulls=True) == b'<o a=""><b></b><c></c></o>'
+    assert XML.merge_delta(base, b"<o><n/></o>", set_nulls=True) == base.replace(b"</o>", b"<n/></o>")
 
 
 @given(DOCUMENTS)
 def test_an_empty_delta_keeps_every_byte(document: str) -> None:
     payload = document.encode()
-    assert XML.merge(payload, b"<r/>") == payload
-    assert XML.select(payload, [(True, ())]) == payload
-    assert XML.assign(payload, []) == payload
+    assert XML.merge_delta(payload, b"<r/>") == payload
+    assert XML.select_fields(payload, [(True, ())]) == payload
+    assert XML.assign_fields(payload, []) == payload
 
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_merged_field_is_that_of_the_delta_or_that_of_the_base(base: str, delta: str) -> None:
-    merged = XML.merge(base.encode(), delta.encode())
+    merged = XML.merge_delta(base.encode(), delta.encode())
     assert etree.fromstring(merged) is not None
-    assert XML.view(XML.merge(merged, delta.encode())) == XML.view(merged)
+    assert XML.view(XML.merge_delta(merged, delta.encode())) == XML.view(merged)
     for name in ("/r/a/@x", "/r/b/@y"):
         old, new, now = (one(text, name, listed=True) for text in (base, delta, merged))
-        assert isinstance(old, Values) and isinstance(new, Values) and isinstance(now, Values)
-        if one(delta, name.rpartition("/")[0], listed=True) == Values(()):
+        assert isinstance(old, ValueList) and isinstance(new, ValueList) and isinstance(now, ValueList)
+        if one(delta, name.rpartition("/")[0], listed=True) == ValueList(()):
             assert now == old
 
 
@@ -263,16 +265,16 @@ def test_a_merged_field_is_that_of_the_delta_or_that_of_the_base(base: str, delt
 )  # fmt: skip
 def test_select_lists(select: list[tuple[bool, tuple[str, ...]]], left: str) -> None:
     payload = b'<o k="1"><id>1</id><q><bid>1</bid><ask>2</ask></q><q x="5"/>t</o>'
-    assert XML.select(payload, select).decode() == left
+    assert XML.select_fields(payload, select).decode() == left
 
 
-def write(path: str, value: SlotValue, remove: bool = False) -> Write:
-    return Write(parse_path(path), value, remove)
+def write(path: str, value: SlotValue, remove: bool = False) -> FieldWrite:
+    return FieldWrite(parse_path(path), value, remove)
 
 
 def test_constructed_fields_are_written_in_place() -> None:
     payload = b"<o k='1'><!-- c --><id>1</id><q>5</q><p>1</p><p>2</p></o>"
-    written = XML.assign(
+    written = XML.assign_fields(
         payload,
         [
             write("/o/q", "a<b>&"),
@@ -285,10 +287,10 @@ def test_constructed_fields_are_written_in_place() -> None:
     )
     wanted = '<o><!-- c --><id></id><q>a&lt;b&gt;&amp;</q><p> 07 </p><n x="q&quot;&#10;"><m>1</m></n></o>'
     assert written.decode() == wanted
-    assert XML.assign(payload, [write("/o/p", None, True), write("/o/zz/z", None, True)]) == payload.replace(
+    assert XML.assign_fields(payload, [write("/o/p", None, True), write("/o/zz/z", None, True)]) == payload.replace(
         b"<p>1</p><p>2</p>", b""
     )
-    assert XML.build([(("o", "a", "b"), 1), (("o", "a", "@c"), "x"), (("o", "d"), None)]) == (
+    assert XML.build_message([(("o", "a", "b"), 1), (("o", "a", "@c"), "x"), (("o", "d"), None)]) == (
         b'<o><a c="x"><b>1</b></a><d/></o>'
     )
 
@@ -304,13 +306,13 @@ def test_constructed_fields_are_written_in_place() -> None:
 )
 def test_what_xml_cannot_hold_is_an_error(path: str, value: SlotValue, kind: type[SowError], code: str) -> None:
     with pytest.raises(kind) as caught:
-        XML.assign(b"<o/>", [write(path, value)])
+        XML.assign_fields(b"<o/>", [write(path, value)])
     assert caught.value.code == code
 
 
 def test_a_message_has_one_root() -> None:
     with pytest.raises(UsageError) as caught:
-        XML.build([(("a", "x"), 1), (("b", "x"), 1)])
+        XML.build_message([(("a", "x"), 1), (("b", "x"), 1)])
     assert caught.value.code == "SOW-MSG-008"
 
 

@@ -7,10 +7,10 @@ from xml.etree.ElementTree import fromstring
 
 from msgspec.structs import replace
 
-from sowctl.cli.words.options import FINDING_FORMATS
-from sowctl.config.rules.table import by_id
+from sowctl.cli.parsing.options import FINDING_FORMATS
+from sowctl.config.rules.table import index_rules
 from sowctl.findings import Finding, Level, Place
-from sowctl.output.linting.formats import FORMATS, NAMES, renderer
+from sowctl.output.linting.formats import FORMAT_NAMES, FORMATS, make_renderer
 from sowctl.output.linting.github import as_github
 from sowctl.output.linting.gitlab import as_gitlab
 from sowctl.output.linting.junit import as_junit
@@ -37,7 +37,7 @@ def test_a_log() -> None:
     assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == [rule for rule in by_id() if rule in ("S022", "D002", "SOW-CFG-030")]
+    assert [rule["id"] for rule in rules] == [rule for rule in index_rules() if rule in ("S022", "D002", "SOW-CFG-030")]
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in ("error", "warning", "note", "none")
@@ -92,9 +92,9 @@ def test_a_code_quality_report() -> None:
 
 
 def test_every_format_writes_what_it_is_given() -> None:
-    assert NAMES == FINDING_FORMATS
+    assert FORMAT_NAMES == FINDING_FORMATS
     for line in FORMATS:
-        texts = list(renderer(line.name, lambda kind, words: f"<{kind}>{words}")([FULL, NOTE]))
+        texts = list(make_renderer(line.name, lambda kind, words: f"<{kind}>{words}")([FULL, NOTE]))
         assert len(texts) == (1 if line.whole else 2)
         assert "50%" in texts[0]
         assert ("<error>" in texts[0]) == (line.name == "text")

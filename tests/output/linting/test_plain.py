@@ -49,5 +49,5 @@ def test_json() -> None:
 def test_tally() -> None:
     tally = FindingCounter()
     assert str(tally) == "no findings"
-    assert list(tally.through([FULL, BARE, FULL])) == [FULL, BARE, FULL]
+    assert list(tally.count_findings([FULL, BARE, FULL])) == [FULL, BARE, FULL]
     assert str(tally) == "2 errors, 1 warning"

@@ -14,8 +14,14 @@ import re
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from sowctl.errors import UsageError
-from sowctl.spark.catalog import carried_options, is_new_table, mark_of, options_of_table, with_table
-from sowctl.spark.errors import instead
+from sowctl.spark.catalog import (
+    format_mark_column,
+    is_new_table,
+    merge_table_options,
+    read_schema_options,
+    select_table_options,
+)
+from sowctl.spark.errors import find_alternative
 from sowctl.spark.sources import JournalSource, SowSource
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -24,7 +30,7 @@ GIVEN = {"config": "/a b/s'ow&.xml", "topic": "größe=1", "filter": "/x = '\\\\
 
 def schema_of(source: str, options: dict[str, str], comment: str | None = None) -> StructType:
     """The schema of a table, as Spark would hand it back."""
-    found = re.fullmatch(r"`(\w+)` STRING COMMENT '(.*)'", mark_of(source, options))
+    found = re.fullmatch(r"`(\w+)` STRING COMMENT '(.*)'", format_mark_column(source, options))
     assert found is not None
     metadata = {"comment": found[2] if comment is None else comment}
     return (
@@ -33,31 +39,31 @@ def schema_of(source: str, options: dict[str, str], comment: str | None = None) 
 
 
 def test_options_come_back_from_the_schema_as_they_were() -> None:
-    assert carried_options("sow", schema_of("sow", GIVEN)) == GIVEN
-    assert carried_options("sow", StructType().add("payload", BinaryType())) == {}
+    assert read_schema_options("sow", schema_of("sow", GIVEN)) == GIVEN
+    assert read_schema_options("sow", StructType().add("payload", BinaryType())) == {}
     # nothing that ends a literal of SQL, whatever its rules for escapes
-    assert not re.search(r"['\"\\`]", mark_of("sow", GIVEN)[len("`_table_01234567` STRING COMMENT '") : -1])
+    assert not re.search(r"['\"\\`]", format_mark_column("sow", GIVEN)[len("`_table_01234567` STRING COMMENT '") : -1])
 
 
 def test_a_comment_of_another_table_is_refused() -> None:
     other = schema_of("sow", GIVEN | {"topic": "orders"}).fields[-1].metadata["comment"]
     for schema in (schema_of("sow", GIVEN, other), schema_of("sow", GIVEN, "mine"), schema_of("sow-journal", GIVEN)):
         with pytest.raises(UsageError) as caught:
-            carried_options("sow", schema)
+            read_schema_options("sow", schema)
         assert caught.value.code == "SOW-SPK-111"
 
 
 def test_a_question_to_a_table_has_no_options_of_its_own() -> None:
     of_table = {"config": "/c.xml", "topic": "orders", "filter": "/x = 1", "onerror": "skip"}
     schema = schema_of("sow", of_table)
-    assert with_table("sow", {}, schema) == (of_table, True)
-    assert with_table("sow", {"queryname": "q"}, schema) == (of_table | {"queryname": "q"}, True)
+    assert merge_table_options("sow", {}, schema) == (of_table, True)
+    assert merge_table_options("sow", {"queryname": "q"}, schema) == (of_table | {"queryname": "q"}, True)
     with pytest.raises(UsageError, match="the query gives at, filter") as caught:
-        with_table("sow", {"filter": "/y = 2", "at": "5"}, schema)
+        merge_table_options("sow", {"filter": "/y = 2", "at": "5"}, schema)
     assert caught.value.code == "SOW-SPK-112"
     # Rows that came from a table are written where the write says.
     for where in ({"topic": "copy"}, {"path": "/x.sow"}, {"paths": "[]"}, {"Config": "/d.xml"}):
-        assert with_table("sow", where, schema) == (where, False)
+        assert merge_table_options("sow", where, schema) == (where, False)
 
 
 def test_what_spark_adds_to_the_options_of_a_new_table_is_left_out() -> None:
@@ -65,7 +71,7 @@ def test_what_spark_adds_to_the_options_of_a_new_table_is_left_out() -> None:
     given = spark | {"option.config": "c.xml", "config": "c.xml", "option.topic": "t", "path": "file:/s/x.sow"}
     assert is_new_table(given) and not is_new_table({"config": "c.xml"})
     expected = {"config": str(Path("c.xml").absolute()), "topic": "t", "path": "file:/s/x.sow"}
-    assert options_of_table(given) == expected
+    assert select_table_options(given) == expected
 
 
 def lab_of(directory: Path) -> Lab:
@@ -212,5 +218,5 @@ def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path
     ],
 )
 def test_what_spark_refuses_of_tables_has_another_way(text: str, way: str) -> None:
-    assert way in str(instead(text))
-    assert instead("Table or view not found") is None
+    assert way in str(find_alternative(text))
+    assert find_alternative("Table or view not found") is None

@@ -23,23 +23,23 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sowctl.engine.maintenance.retention.archive import archive_to_url
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.upkeep.retention.archiving import archive_to
 from sowctl.errors import UsageError
 from sowctl.journal.archive import manifest
+from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.journal.reader import Journal
-from sowctl.journal.upkeep.packing import pack
-from sowctl.remote.place import url_of
+from sowctl.remote.place import parse_url
 from sowctl.seam import SEAM
-from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalchanges import FeedStretch
-from sowctl.spark.reading.journalplan import origin_of
+from sowctl.spark.reading.journalplan import build_origin
 from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.journalstream import JournalStreamReader
-from sowctl.spark.writing.attempts import find_staging
+from sowctl.spark.writing.staging import find_staging
 from sowctl.spark.writing.writers import WriteRequest
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, rows_of
@@ -116,7 +116,7 @@ def write(lab: Lab, topic: str, schema: StructType, found: list[dict[str, Any]])
     asked = WriteRequest(origin, find_staging(origin, None, None), PublishOptions(), None, report=report)
     asked.staging.open()
     columns = {name: [row[name] for row in found] for name in schema.names}
-    asked.commit([asked.stage([pyarrow.record_batch(columns)], schema)])
+    asked.commit([asked.stage_rows([pyarrow.record_batch(columns)], schema)])
     counts: dict[str, Any] = json.loads(report.read_text().splitlines()[-1])
     return counts
 
@@ -224,7 +224,7 @@ def test_a_part_without_entries_of_the_topic_has_no_rows(tmp_path: Path) -> None
 def refused(lab: Lab, **options: object) -> UsageError:
     with pytest.raises((CarriedError, UsageError)) as caught:
         rows(reader(lab, **options))
-    error = unpacked(str(caught.value)) if isinstance(caught.value, CarriedError) else caught.value
+    error = decode_error(str(caught.value)) if isinstance(caught.value, CarriedError) else caught.value
     assert isinstance(error, UsageError)
     return error
 
@@ -252,11 +252,11 @@ def test_a_feed_of_an_archive_that_was_made_anew_is_refused(tmp_path: Path) -> N
 
     def remade(name: str) -> None:
         shutil.rmtree(far, ignore_errors=True)
-        list(archive_to(labs[name].open(), url_of(str(far))))
+        list(archive_to_url(labs[name].open(), parse_url(str(far))))
 
     remade("one")
-    with Journal.open(url_of(str(far)), "test") as log:
-        origin, last = origin_of(log, START), log.last_txid()
+    with Journal.open(parse_url(str(far)), "test") as log:
+        origin, last = build_origin(log, START), log.read_last_txid()
     begun = JournalReader(JournalQuery(origin, "a", "json", changes=True, partition_bytes=1), ROWS)
     parts: list[FeedStretch] = pickle.loads(pickle.dumps(list(begun.partitions())))
     found = rows_of(begun, parts)
@@ -266,7 +266,7 @@ def test_a_feed_of_an_archive_that_was_made_anew_is_refused(tmp_path: Path) -> N
     assert {len(part.parts) for part in parts if not part.before} == {1}
     assert any(1 < len(part.parts) < len(parts) for part in parts)
     for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
-        pack(file, ".zst", SEAM)
+        compress_file(file, ".zst", SEAM)
     remade("one")
     manifest._REMOTE_MANIFESTS.clear()
     assert rows_of(begun, parts) == found  # other files of the same entries

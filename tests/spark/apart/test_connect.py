@@ -21,14 +21,14 @@ import sys
 import sowctl.spark
 from pyspark.sql import SparkSession
 from sowctl.errors import InputError, UsageError
-from sowctl.spark.errors import translated
+from sowctl.spark.errors import translate_errors
 
 config, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 sowctl.spark.register(spark)
 
 def rows(statement):
-    with translated():
+    with translate_errors():
         return [tuple(row) for row in spark.sql(statement).collect()]
 
 where = {"config": config, "topic": "orders"}
@@ -54,7 +54,7 @@ for action, kind, words in (
     ),
 ):
     try:
-        with translated():
+        with translate_errors():
             action()
     except kind as error:
         assert words in str(error), error

@@ -14,10 +14,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.decoding import StructDecoder
-from sowctl.arrow.inference import infer
-from sowctl.arrow.jsoncolumns import coercion, column
+from sowctl.arrow.inference import infer_ddl
+from sowctl.arrow.jsoncolumns import build_coercion, build_column
 from sowctl.arrow.jsontrees import TreeReader
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.messages.types import get_type
 from tests.spark.reading import decoded
 from tests.support.examples import examples
@@ -47,8 +47,8 @@ def test_a_batch_is_decoded_as_its_messages_one_by_one(values: list[Any]) -> Non
     assert together == [decoded(TYPE, payload)[0] for payload in payloads]
     indented = [json.dumps(value, indent=1).encode() for value in values]
     assert decoded(TYPE, *indented) == together
-    coerce = coercion(TYPE)
-    by_value = column([coerce(TreeReader().tree(payload)) for payload in payloads], TYPE)
+    coerce = build_coercion(TYPE)
+    by_value = build_column([coerce(TreeReader().read_tree(payload)) for payload in payloads], TYPE)
     assert by_value.to_pylist() == together
 
 
@@ -92,7 +92,7 @@ MESSAGES = st.lists(
 def test_a_column_is_what_it_is_alone(messages: list[bytes], fields: list[tuple[str, pa.DataType]]) -> None:
     messages = [*messages, *messages[:1] * 3]
     together = decoded(pa.struct(fields), *messages)
-    readable = [not get_type("json").check([message]) for message in messages]
+    readable = [not get_type("json").check_payloads([message]) for message in messages]
     assert [one is not None for one in together] == readable
     for name, kind in fields:
         alone = decoded(pa.struct([(name, kind)]), *messages)
@@ -173,23 +173,23 @@ def test_half_a_surrogate_pair_costs_no_message() -> None:
         {"a": "😀\ufffd", "b": "\\ud800"},
         {"a": "x", "b": None},
     ]
-    assert infer([texts[0], b'{"c":1}']) == "STRUCT<`a`: STRING, `b`: STRING, `c`: BIGINT>"
+    assert infer_ddl([texts[0], b'{"c":1}']) == "STRUCT<`a`: STRING, `b`: STRING, `c`: BIGINT>"
 
 
 def test_messages_back_to_back_are_read_as_one_by_one() -> None:
     import numpy as np
 
-    from sowctl.arrow.decoding import StructDecoder
+    from sowctl.arrow.struct_decoder import StructDecoder
 
     messages = [b'{"a":1}', b"", b"{", b'{"a":"\\u00fc"}', b'{"s":"x"}']
     present = np.array([True, False, True, True, True])
     lengths = np.array([len(message) for message in messages])
     raw = b"".join(messages)
     decoder = StructDecoder(TYPE)
-    found = decoder.packed([raw[:9], raw[9:]], lengths, present)
+    found = decoder.decode_packed([raw[:9], raw[9:]], lengths, present)
     assert (
         found.to_pylist()
-        == decoder.views([m if there else None for m, there in zip(messages, present, strict=True)]).to_pylist()
+        == decoder.decode_views([m if there else None for m, there in zip(messages, present, strict=True)]).to_pylist()
     )
     assert found.to_pylist()[1:3] == [None, None]
 
@@ -210,7 +210,7 @@ def test_types_as_deep_as_messages_are_read(wrap: str, strict: bool) -> None:
     for _ in range(255):
         kind, value = make_type(kind), make_value(value)
     messages = [json.dumps({"a": value}).encode(), b'{"a":null}', b"{}"]
-    found = StructDecoder(pa.struct([("a", kind)]), strict=strict).array(messages, get_type("json"))
+    found = StructDecoder(pa.struct([("a", kind)]), strict=strict).decode_payloads(messages, get_type("json"))
     inner = found.field(0)[0]
     while not isinstance(inner, pa.Int64Scalar):
         inner = inner[0] if wrap == "struct" else inner.values[0] if wrap == "list" else inner.values[0]["value"]
@@ -221,5 +221,5 @@ def test_types_as_deep_as_messages_are_read(wrap: str, strict: bool) -> None:
 def test_what_json_has_no_number_for_is_null(kind: pa.DataType) -> None:
     """As sowctl-spark(7) says; sowctl-types(7) tells what exports keep."""
     messages = [msgpack.packb({"x": value}) for value in (float("nan"), float("inf"), 1.5)]
-    found = StructDecoder(pa.struct([("x", kind)])).array(messages, get_type("msgpack"))
+    found = StructDecoder(pa.struct([("x", kind)])).decode_payloads(messages, get_type("msgpack"))
     assert [value is None for value in found.field(0).to_pylist()] == [True, True, False]

@@ -15,13 +15,13 @@ import msgpack
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from sowctl.arrow.build import root_of
-from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow.message_encoder import find_root
 from sowctl.arrow.rowmessages import MessageMaker
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
 from sowctl.spark.jobs.messages import MessageBuilder
-from sowctl.spark.writing.encoding import RowEncoder, variant_of
+from sowctl.spark.writing.row_encoder import RowEncoder, decode_variant
 from tests.support.instances import Lab, config_xml, topic_xml
 
 UTC_TIME = pa.timestamp("us", tz="UTC")
@@ -32,7 +32,9 @@ def message(row: dict[str, Any], types: dict[str, pa.DataType], kind: str = "jso
     """One message of one row."""
     fields = [pa.field(name, types[name]) for name in row]
     batch = pa.RecordBatch.from_pylist([row], pa.schema(fields))
-    (made,) = MessageMaker(list(batch.schema), get_type(kind), root, variant_of).messages(batch.to_struct_array())
+    (made,) = MessageMaker(list(batch.schema), get_type(kind), root, decode_variant).encode_rows(
+        batch.to_struct_array()
+    )
     if isinstance(made, Exception):
         raise made
     assert made is not None
@@ -154,7 +156,7 @@ def test_bytes_lists_and_decimals_come_back(format: str) -> None:
     }
     payload = message(row, types, format)
     struct = pa.struct(list(types.items()))
-    assert StructDecoder(struct).array([payload], get_type(format)).to_pylist() == [row]
+    assert StructDecoder(struct).decode_payloads([payload], get_type(format)).to_pylist() == [row]
 
 
 def test_flat_messages_have_base64_and_all_digits_and_no_lists() -> None:
@@ -190,18 +192,18 @@ def test_columns_without_one_root_are_refused_before_any_task(names: list[str], 
 
 
 def test_a_load_makes_the_same_messages(tmp_path: Path) -> None:
-    from sowctl.engine.bulk.staging import Area
+    from sowctl.engine.bulk.staging import StagingArea
     from sowctl.engine.options import PublishOptions
 
     lab = Lab(tmp_path, config_xml(topic_xml("orders"), ("orders",)))
     instance = lab.open()
     topic = instance.config.topics[0]
-    assert root_of(topic) == "id"
-    plan = Area(tmp_path, topic, instance).plan(PublishOptions())
+    assert find_root(topic) == "id"
+    plan = StagingArea(tmp_path, topic, instance).build_plan(PublishOptions())
     types = pa.schema([("id", pa.int64()), ("y", pa.binary()), ("d", pa.decimal128(20, 2)), ("f", pa.float32())])
     row = {"id": 1, "y": b"\xff", "d": Decimal("123456789012345678.25"), "f": 0.1}
     batch = pa.RecordBatch.from_pylist([row, row | {"f": float("nan")}], types)
-    payloads, _, refused = MessageBuilder(plan).messages(batch)
+    payloads, _, refused = MessageBuilder(plan).build_messages(batch)
     assert refused == []
     assert payloads == [
         b'{"id":1,"y":"/w==","d":123456789012345678.25,"f":0.1}',

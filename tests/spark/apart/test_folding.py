@@ -14,35 +14,35 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from msgspec.structs import replace
 
-from sowctl.engine.fold import folding as folding_here
+from sowctl.engine.fold import journal_fold as folding_here
 from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS
+from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 from sowctl.engine.options import DeleteOptions, ReplayOptions
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.retention.repairing import repair
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.snapshot import write_snapshot
 from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.journal.block import Gap
-from sowctl.remote.place import url_of
+from sowctl.remote.place import parse_url
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.folds import folding, foldshape, gathering, sampling, spooling
-from sowctl.spark.jobs.folds.folding import fold
-from sowctl.spark.jobs.folds.foldshape import MOST, SHUFFLE_BLOCKS, FoldShape, shaped
-from sowctl.spark.jobs.folds.gathering import gather, gathers
-from sowctl.spark.jobs.folds.runs import Run, RunFacts, stream
-from sowctl.spark.jobs.folds.spooling import RunSpool
-from sowctl.spark.jobs.grouping import buckets_of
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout, key_sample, run_spool, two_pass_fold
+from sowctl.spark.jobs.folds.distributed_fold import prepare_fold
+from sowctl.spark.jobs.folds.fold_layout import MAX_REDUCE_TASKS, MAX_SHUFFLE_BLOCKS, FoldLayout, choose_layout
+from sowctl.spark.jobs.folds.run_spool import RunSpool
+from sowctl.spark.jobs.folds.runs import Run, RunFacts, encode_stream
+from sowctl.spark.jobs.folds.two_pass_fold import can_gather, gather_records
 from sowctl.spark.jobs.outputs import storefile
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
-from sowctl.spark.jobs.sight import Sight
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.jobs.view_groups import count_buckets
+from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.reading import journalplan
-from sowctl.store.codec import payloads
+from sowctl.store.codec import extract_payloads
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers
 
@@ -66,7 +66,7 @@ def play(lab: Lab, rng: random.Random) -> None:
             lab.clock.tick(rng.randrange(20) / 2)
         elif kind < 0.3 and not topic.startswith("/"):
             target = Target(topic=lab.open().topic(topic).config)
-            delete(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + 7}"))
+            delete_records(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + 7}"))
         else:
             pads = ["x" * rng.randrange(90) for _ in range(count)]
             lab.publish(topic, *[message(id=first + n, v=step, pad=pad) for n, pad in enumerate(pads)])
@@ -75,26 +75,28 @@ def play(lab: Lab, rng: random.Random) -> None:
 def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Any sizes of stretches, handfuls, parts; one shuffle or two; spools that use their file or need not."""
     names = iter(numbers())
-    for module in (folding, gathering, rebuilding, storefile):
-        monkeypatch.setattr(module, "attempt", lambda: next(names))
-    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
-    monkeypatch.setattr(folding, "LEAST_BYTES", rng.choice((1, 1 << 20)))
-    monkeypatch.setattr(folding, "HANDFUL_BYTES", rng.choice((1, 2000, 1 << 25)))
+    for module in (distributed_fold, two_pass_fold, rebuilding, storefile):
+        monkeypatch.setattr(module, "format_attempt_name", lambda: next(names))
+    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", rng.choice((1, 1 << 20)))
+    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", rng.choice((1, 2000, 1 << 25)))
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", rng.choice((1, 1100, 5000, 1 << 25)))
-    monkeypatch.setattr(journalplan, "MANY", 1 << 20)
-    monkeypatch.setattr(foldshape, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
-    monkeypatch.setattr(spooling, "HELD_BYTES", rng.choice((1, 1000, 1 << 25)))
-    monkeypatch.setattr(rebuilding, "APART_BYTES", rng.choice((0, 1 << 20)))
-    monkeypatch.setattr(gathering, "GATHERED", rng.choice((0, 100, 1 << 20)))
-    monkeypatch.setattr(gathering, "RANGE_BYTES", rng.choice((300, 5000, 1 << 20)))
-    monkeypatch.setattr(gathering, "RANGES", rng.choice((2, 256)))
-    monkeypatch.setattr(gathering, "TAKEN_BYTES", rng.choice((1, 2000, 1 << 20)))
-    blocks = rng.choice((10, 100, SHUFFLE_BLOCKS))
-    monkeypatch.setattr(folding, "shaped", lambda maps, size, parallel: shaped(maps, size, parallel, blocks))
+    monkeypatch.setattr(journalplan, "MAX_PARTITIONS", 1 << 20)
+    monkeypatch.setattr(fold_layout, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
+    monkeypatch.setattr(run_spool, "SPOOL_BUFFER_BYTES", rng.choice((1, 1000, 1 << 25)))
+    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", rng.choice((0, 1 << 20)))
+    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", rng.choice((0, 100, 1 << 20)))
+    monkeypatch.setattr(two_pass_fold, "RANGE_BYTES", rng.choice((300, 5000, 1 << 20)))
+    monkeypatch.setattr(two_pass_fold, "MAX_RANGES", rng.choice((2, 256)))
+    monkeypatch.setattr(two_pass_fold, "PIECE_BUFFER_BYTES", rng.choice((1, 2000, 1 << 20)))
+    blocks = rng.choice((10, 100, MAX_SHUFFLE_BLOCKS))
+    monkeypatch.setattr(
+        distributed_fold, "choose_layout", lambda maps, size, parallel: choose_layout(maps, size, parallel, blocks)
+    )
 
 
 def digest_of(lab: Lab, path: Path) -> tuple[str, int, int]:
-    found = digest(replace(lab.open(), config=None), Target(path=path))
+    found = compute_digest(replace(lab.open(), config=None), Target(path=path))
     return found.digest, found.records, found.txid
 
 
@@ -123,7 +125,7 @@ def test_a_fold_is_a_replay_however_it_is_cut(
         until = rng.randrange(1, told.read + 1)
         options = ReplayOptions(until_txid=until, into=str(tmp_path / "spark"))
         rebuild(spark, instance, topics, options)
-        replay(instance, topics, replace(options, into=str(tmp_path / "here")))
+        replay_topics(instance, topics, replace(options, into=str(tmp_path / "here")))
         files = [sorted(path.name for path in (tmp_path / place).glob("*.sow")) for place in ("spark", "here")]
         assert files[0] == files[1]
         for name in files[0]:
@@ -147,7 +149,7 @@ def same_past(spark: Any, lab: Lab, name: str, at: int | None) -> None:
             if who == "spark":
                 snapshot(spark, instance, config, at, Output(str(path), force=True))
             else:
-                snapshot_file(instance, Target(topic=config), instance.now if at is None else at, path)
+                write_snapshot(instance, Target(topic=config), instance.now if at is None else at, path)
             found.append(digest_of(lab, path))
             path.unlink()
         except SowError as error:
@@ -165,7 +167,7 @@ def test_a_missing_store_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("log", "past", "brief"):
         lab.publish(name, *[message(id=n) for n in range(5)])
         path = tmp_path / "whole.sow"
-        snapshot_file(lab.open(), Target(topic=lab.open().topic(name).config), lab.clock.at, path)
+        write_snapshot(lab.open(), Target(topic=lab.open().topic(name).config), lab.clock.at, path)
         wanted = digest_of(lab, path)
         path.unlink()
         lab.forget(name)
@@ -178,7 +180,7 @@ def test_a_missing_store_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(1))
-    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 5)
+    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 5)
     lab = Lab(tmp_path, XML, journal_size=5000)
     for step in range(20):
         lab.publish("log", *[message(id=n, v=step, pad="x" * n) for n in range(30)])
@@ -187,17 +189,17 @@ def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: p
         raw[len(raw) // 2] ^= 1
         path.write_bytes(raw)
     instance = lab.open()
-    repair(instance)
+    repair_journal(instance)
     topic = instance.topic("log").config
     with open_log(instance) as log:
-        gaps, entries = list(log.gaps()), sum(map(len, log.blocks()))
+        gaps, entries = list(log.iter_gaps()), sum(map(len, log.iter_blocks()))
         told: list[Gap] = []
         log.on_gap = told.append
         spark = cast(Any, Session())
-        result = fold(spark, log, [topic], until=log.last_txid(), at=None).files(tmp_path)
+        result = prepare_fold(spark, log, [topic], until=log.read_last_txid(), at=None).write_files(tmp_path)
         assert told == gaps and len(gaps) > 1
         told.clear()
-        gathered = gather(spark, log, [topic], tmp_path, until=log.last_txid(), at=None)
+        gathered = gather_records(spark, log, [topic], tmp_path, until=log.read_last_txid(), at=None)
     assert told == gaps
     assert gathered.entries == result.entries == (entries,)
     assert gathered.last_txid == result.last_txid
@@ -206,24 +208,24 @@ def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: p
 
 def test_a_rebuild_shuffles_nothing_that_the_driver_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(gathering, "GATHERED", 90)
+    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 90)
     lab = Lab(tmp_path, XML)
     lab.publish("log", *[message(id=n % 40) for n in range(90)])
     lab.publish("brief", message(id=1))
     instance = lab.open()
     one, other, past = (instance.topic(name).config for name in ("log", "brief", "past"))
     with open_log(instance) as log:
-        assert gathers(log, [one, other], 90)
-        assert not gathers(log, [one], 91)
-        assert not gathers(log, [one, past], 1)
+        assert can_gather(log, [one, other], 90)
+        assert not can_gather(log, [one], 91)
+        assert not can_gather(log, [one, past], 1)
         # Of few entries that are large, a range of keys would be larger than a task holds.
-        monkeypatch.setattr(gathering, "GATHERED_BYTES", 5000)
-        assert not gathers(log, [one], 90)
-        monkeypatch.setattr(gathering, "GATHERED_BYTES", 20_000)
-        assert gathers(log, [one], 90)
+        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_BYTES", 5000)
+        assert not can_gather(log, [one], 90)
+        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_BYTES", 20_000)
+        assert can_gather(log, [one], 90)
     shuffled = []
     for limit in (90, 91):
-        monkeypatch.setattr(gathering, "GATHERED", limit)
+        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", limit)
         spark = cast(Any, Session())
         told = rebuild(spark, instance, [one])
         assert (told.read, told.records) == (90, 40)
@@ -238,32 +240,32 @@ def test_a_staged_piece_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest
     instance = lab.open()
     with open_log(instance) as log:
         topic = instance.topic("log").config
-        found = gather(cast(Any, Session()), log, [topic], tmp_path, until=log.last_txid(), at=None)
-    assert sum(len(keys) for keys, _ in found.records(0)) == 90
+        found = gather_records(cast(Any, Session()), log, [topic], tmp_path, until=log.read_last_txid(), at=None)
+    assert sum(len(keys) for keys, _ in found.read_records(0)) == 90
     path = next(tmp_path.glob("records-*"))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DamageError) as caught:
-        list(found.records(0))
+        list(found.read_records(0))
     assert (caught.value.code, caught.value.place) == ("SOW-SPK-061", str(path))
     path.unlink()
     with pytest.raises(DamageError) as caught:
-        list(found.records(0))
+        list(found.read_records(0))
     assert (caught.value.code, caught.value.place) == ("SOW-SPK-158", str(path))
 
 
 def test_pieces_of_many_tasks_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1)
-    monkeypatch.setattr(gathering, "RANGE_BYTES", 300)
-    monkeypatch.setattr(gathering, "OPEN", 2)
+    monkeypatch.setattr(two_pass_fold, "RANGE_BYTES", 300)
+    monkeypatch.setattr(two_pass_fold, "MAX_OPEN_FILES", 2)
     lab = Lab(tmp_path, XML)
     for start in range(0, 300, 30):
         lab.publish("log", *[message(id=n, pad="x" * 40) for n in range(start, start + 30)])
     instance = lab.open()
     with open_log(instance) as log:
         topic = instance.topic("log").config
-        found = gather(cast(Any, Session()), log, [topic], tmp_path, until=log.last_txid(), at=None)
+        found = gather_records(cast(Any, Session()), log, [topic], tmp_path, until=log.read_last_txid(), at=None)
     files: list[Any] = []
     most = 0
 
@@ -273,15 +275,15 @@ def test_pieces_of_many_tasks_need_few_open_files(tmp_path: Path, monkeypatch: p
         most = max(most, sum(not file.closed for file in files))
         return files[-1]
 
-    monkeypatch.setattr(gathering, "opened", opened)
-    assert sum(len(keys) for keys, _ in found.records(0)) == 300
+    monkeypatch.setattr(two_pass_fold, "open_staged_file", opened)
+    assert sum(len(keys) for keys, _ in found.read_records(0)) == 300
     assert len({piece.path for bucket in found.pieces[0] for piece in bucket}) > 3
     assert most == 3 and all(file.closed for file in files)
 
 
 def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuilding, "attempt", lambda: "1")
-    monkeypatch.setattr(gathering, "attempt", lambda: "1")
+    monkeypatch.setattr(rebuilding, "format_attempt_name", lambda: "1")
+    monkeypatch.setattr(two_pass_fold, "format_attempt_name", lambda: "1")
     with Lab(tmp_path, config_xml(topic_xml("log", key="/a"), ("log",))).open() as before:
         # One message in a hundred has another key under the definition that comes.
         for start in range(0, 200, 50):
@@ -289,7 +291,7 @@ def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, m
         before.topic("log").publish([message(a=200, b=-1)])
     instance = Lab(tmp_path, config_xml(topic_xml("log", key="/b"), ("log",))).open()
     for apart in (0, 1 << 20):
-        monkeypatch.setattr(rebuilding, "APART_BYTES", apart)
+        monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", apart)
         options = ReplayOptions(into=str(tmp_path / "new"))
         with pytest.raises(RefusedError, match="keys from the fields /b"):
             rebuild(cast(Any, Session()), instance, instance.topics, options)
@@ -301,7 +303,7 @@ def test_of_every_block_the_records_are_chosen_that_a_replay_sees(monkeypatch: p
     import numpy as np
 
     rng = random.Random(seed)
-    monkeypatch.setattr(sampling, "WINDOW", rng.choice((8, 64, 1 << 20)))
+    monkeypatch.setattr(key_sample, "WINDOW_TXIDS", rng.choice((8, 64, 1 << 20)))
     first, share = rng.randrange(1, 1000), rng.random()
     starts, winners, wanted, txid = [], [], [], first
     for _ in range(rng.randrange(12)):
@@ -313,13 +315,13 @@ def test_of_every_block_the_records_are_chosen_that_a_replay_sees(monkeypatch: p
         # What KeyCheck.see() takes of a block.
         wanted += left[:: -(-len(left) // SAMPLE_RECORDS) or 1]
         txid += count
-    sample, begun, won = (sampling.TxidSet(first, txid) for _ in range(3))
+    sample, begun, won = (key_sample.TxidSet(first, txid) for _ in range(3))
     begun.add(np.array(starts, dtype=np.uint64))
     won.add(np.array(winners, dtype=np.uint64))
-    sampling.choose(sample, begun, won)
-    assert [one for window in sample.windows() for one in window.tolist()] == wanted
+    key_sample.choose_sample(sample, begun, won)
+    assert [one for window in sample.iterate_windows() for one in window.tolist()] == wanted
     everything = np.arange(first, txid, dtype=np.uint64)
-    assert everything[sample.has(everything) != 0].tolist() == wanted
+    assert everything[sample.mask_members(everything) != 0].tolist() == wanted
 
 
 QUICK_SEEDS = (6, 18, 56, 108, 144, 155)
@@ -337,11 +339,11 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
 ) -> None:
     rng = random.Random(history)
     cut_small(monkeypatch, rng)
-    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((1, 3, 20, 90, 1024)))
-    monkeypatch.setattr(sampling, "WINDOW", rng.choice((8, 64, 1 << 20)))
+    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((1, 3, 20, 90, 1024)))
+    monkeypatch.setattr(key_sample, "WINDOW_TXIDS", rng.choice((8, 64, 1 << 20)))
     monkeypatch.setattr(folding_here, "COMPARED_KEY_ENTRIES", rng.choice((2, 8, 64)))
-    monkeypatch.setattr(sampling, "COMPARED_KEY_ENTRIES", folding_here.COMPARED_KEY_ENTRIES)
-    monkeypatch.setattr(sampling, "CHECK_BATCH_RECORDS", rng.choice((1, 10, 1000)))
+    monkeypatch.setattr(key_sample, "COMPARED_KEY_ENTRIES", folding_here.COMPARED_KEY_ENTRIES)
+    monkeypatch.setattr(key_sample, "CHECK_BATCH_RECORDS", rng.choice((1, 10, 1000)))
     monkeypatch.setattr(rebuilding, "is_local", lambda _: here)
     versions = "<History><Window>40s</Window><Granularity>3s</Granularity></History>"
     size = rng.choice((3000, 20_000, 1 << 20))
@@ -358,7 +360,7 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
         if rng.random() < 0.25:
             lab.clock.tick(rng.randrange(10) / 2)
             target = Target(topic=lab.open().topic(name).config)
-            delete(lab.open(), [target], DeleteOptions(filter=f"/a >= {first} AND /a < {first + 7}"))
+            delete_records(lab.open(), [target], DeleteOptions(filter=f"/a >= {first} AND /a < {first + 7}"))
             continue
         wrong = {first + rng.randrange(count) for _ in range(planted)} if rng.random() < 2 / steps else set()
         rows = [(number, number + 1000 * (number in wrong)) for number in range(first, first + count)]
@@ -381,16 +383,16 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
         shutil.rmtree(into, ignore_errors=True)
         return told, stores
 
-    wanted = outcome(lambda: replay(instance, topics, options))
+    wanted = outcome(lambda: replay_topics(instance, topics, options))
     for here, gathered in ((True, 0), (True, 1 << 20), (False, 0), (False, 1 << 20)):
-        monkeypatch.setattr(gathering, "GATHERED", gathered)
+        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", gathered)
         spark = cast(Any, Session(rng.choice((1, 2, 7)), history))
         assert outcome(lambda: rebuild(spark, instance, topics, options)) == wanted, (here, gathered)  # noqa: B023
 
 
 def test_a_topic_that_is_named_twice_is_rebuilt_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(rebuilding, "APART_BYTES", 0)
+    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", 0)
     lab = Lab(tmp_path, XML)
     for name in ("log", "brief"):
         lab.publish(name, *[message(id=n) for n in range(20)])
@@ -401,26 +403,26 @@ def test_a_topic_that_is_named_twice_is_rebuilt_once(tmp_path: Path, monkeypatch
 
 def test_shapes_keep_to_the_bound() -> None:
     giga, tera = 1 << 30, 1 << 40
-    assert shaped(4, 1 << 20, 2) == FoldShape(4, 1)
-    assert shaped(4, giga, 2) == FoldShape(4, 16)
-    assert shaped(3, 10 << 20, 8) == FoldShape(3, 8)
+    assert choose_layout(4, 1 << 20, 2) == FoldLayout(4, 1)
+    assert choose_layout(4, giga, 2) == FoldLayout(4, 16)
+    assert choose_layout(3, 10 << 20, 8) == FoldLayout(3, 8)
     for size, ratio in ((giga, 1), (100 * giga, 5), (tera, 5), (3 * tera, 1), (10 * tera, 5), (50 * tera, 5)):
-        for maps in (size // (256 << 20), min(size // (64 << 20), foldshape.MAPS)):
+        for maps in (size // (256 << 20), min(size // (64 << 20), fold_layout.MAX_MAP_TASKS)):
             for parallel in (2, 400, 4000):
-                shape = shaped(maps, size * ratio, parallel)
-                assert shape.shuffle_blocks <= SHUFFLE_BLOCKS
-                assert shape.buckets * shape.parts * foldshape.PART_BYTES >= size * ratio
+                shape = choose_layout(maps, size * ratio, parallel)
+                assert shape.shuffle_blocks <= MAX_SHUFFLE_BLOCKS
+                assert shape.buckets * shape.parts * fold_layout.PART_BYTES >= size * ratio
                 assert shape.buckets % shape.coarse == 0
-    assert shaped(40_000, 48 * tera, 400).slices > 1
-    assert shaped(40_000, 48 * tera, 400).buckets >= MOST
-    assert shaped(2_000, 10 * tera, 400).slices == 1
+    assert choose_layout(40_000, 48 * tera, 400).slices > 1
+    assert choose_layout(40_000, 48 * tera, 400).buckets >= MAX_REDUCE_TASKS
+    assert choose_layout(2_000, 10 * tera, 400).slices == 1
 
 
 @pytest.mark.parametrize("held", [1, 3000, 1 << 25])
 def test_a_spool_gives_back_what_it_took_by_parts(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     import pyarrow as pa
 
-    monkeypatch.setattr(spooling, "HELD_BYTES", held)
+    monkeypatch.setattr(run_spool, "SPOOL_BUFFER_BYTES", held)
     rng = random.Random(held)
     txids = list(range(1, 2000))
     keys = [rng.randrange(1 << 63, 1 << 64) for _ in range(300)]
@@ -429,14 +431,14 @@ def test_a_spool_gives_back_what_it_took_by_parts(monkeypatch: pytest.MonkeyPatc
     for start in range(0, len(rows), 100):
         some = sorted(rows[start : start + 100])
         columns = {"key": pa.array([key for key, _ in some], pa.uint64()), "txid": pa.array([txid for _, txid in some])}
-        runs.append(Run(start + 1, RunFacts(1, 1, 1), stream(pa.table(columns)), start // 100 % 2))
+        runs.append(Run(start + 1, RunFacts(1, 1, 1), encode_stream(pa.table(columns)), start // 100 % 2))
     rng.shuffle(runs)
     # The upper half of the key space, in 8 parts of 16.
     with RunSpool(8, 8, 16) as spool:
         for run in runs:
             spool.add(run)
         for topic in (0, 1):
-            parts = list(spool.parts(topic))
+            parts = list(spool.read_parts(topic))
             wanted = [row for row in rows if (row[1] - 1) // 100 % 2 == topic]
             found = [(key, txid) for _, one in parts for key, txid in zip(*one.to_pydict().values(), strict=True)]
             assert sorted(found) == sorted(wanted)
@@ -446,16 +448,16 @@ def test_a_spool_gives_back_what_it_took_by_parts(monkeypatch: pytest.MonkeyPatc
                 assert len(parts) == 8
                 edges = [(min(one["key"].to_pylist()), max(one["key"].to_pylist())) for _, one in parts]
                 assert edges == sorted(edges)
-            assert list(spool.parts(topic)) == []
+            assert list(spool.read_parts(topic)) == []
 
 
 def test_views_keep_to_the_bound_too() -> None:
-    assert buckets_of([1], 2) == 2
-    assert buckets_of([7, 3], 2) == 7
-    assert buckets_of([1000], 8) == 1000
-    for parts in ([state.PARTS], [state.PARTS] * 4, [40_000], [3, 400_000]):
-        assert sum(parts) * buckets_of(parts, 400) * len(parts) <= SHUFFLE_BLOCKS
-    assert buckets_of([3_000_000], 8) == 1
+    assert count_buckets([1], 2) == 2
+    assert count_buckets([7, 3], 2) == 7
+    assert count_buckets([1000], 8) == 1000
+    for parts in ([state.MAX_PARTS], [state.MAX_PARTS] * 4, [40_000], [3, 400_000]):
+        assert sum(parts) * count_buckets(parts, 400) * len(parts) <= MAX_SHUFFLE_BLOCKS
+    assert count_buckets([3_000_000], 8) == 1
 
 
 def test_a_topic_without_entries_where_this_process_reads_for_the_executors(
@@ -469,8 +471,8 @@ def test_a_topic_without_entries_where_this_process_reads_for_the_executors(
     with open_log(instance) as log:
         for name in ("log", "brief"):
             topic = instance.topic(name).config
-            done = fold(cast(Any, Session()), log, [topic], until=log.last_txid(), at=None, seen=False)
-            found.append(done.files(tmp_path).entries)
+            done = prepare_fold(cast(Any, Session()), log, [topic], until=log.read_last_txid(), at=None, seen=False)
+            found.append(done.write_files(tmp_path).entries)
     assert found == [(2,), (0,)]
 
 
@@ -486,8 +488,10 @@ def test_a_copy_of_the_past_is_sent_to_a_url_once(tmp_path: Path, monkeypatch: p
     lab.journals()[0].unlink()
     stage = tmp_path / "stage"
     topic = lab.open().topic("log").config
-    found = state.state_of(cast(Any, Session()), lab.open(), topic, at, url_of(str(stage)), Sight(stores=False))
+    found = state.plan_state(
+        cast(Any, Session()), lab.open(), topic, at, parse_url(str(stage)), FileVisibility(stores=False)
+    )
     assert not isinstance(found, state.FoldedState)
     assert len(list(stage.iterdir())) == len(found)
-    held = [value for part in found for _, values in part.pairs() for value in values]
-    assert sorted(bytes(one).decode() for one in payloads(held)) == sorted(wanted)
+    held = [value for part in found for _, values in part.iterate_pairs() for value in values]
+    assert sorted(bytes(one).decode() for one in extract_payloads(held)) == sorted(wanted)

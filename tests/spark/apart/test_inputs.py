@@ -16,11 +16,11 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import DamageError, UsageError
-from sowctl.journal.upkeep.packing import pack
+from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.seam import SEAM
 from sowctl.spark.jobs import load as loading
-from sowctl.spark.jobs.folds import gathering
-from sowctl.spark.jobs.inputs import cut, lines_of, uncut
+from sowctl.spark.jobs.folds import two_pass_fold
+from sowctl.spark.jobs.inputs import find_large_compressed, read_lines, split_files
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.reading import journalplan
@@ -37,7 +37,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 def found(path: Path, size: int) -> list[object]:
     """Messages with their places, blank lines, what is refused."""
-    parts = [part for split in cut([str(path)], size) for part in lines_of(split)]
+    parts = [part for split in split_files([str(path)], size) for part in read_lines(split)]
     messages = [row for part in parts for row in zip(part[0], part[1], strict=True)]
     refused = [(one.offset, one.code) for part in parts for one in part[3]]
     return [messages, sum(part[2] for part in parts), refused]
@@ -51,7 +51,7 @@ def test_a_packed_file_has_the_lines_of_a_plain_one(tmp_path: Path, suffix: str)
         plain.write_bytes(data)
         packed.write_bytes(PACKERS[suffix](data))
         assert found(packed, 10) == found(plain, 1 << 20)
-        assert len(list(cut([str(packed)], 10))) == 1
+        assert len(list(split_files([str(packed)], 10))) == 1
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
@@ -67,7 +67,7 @@ def test_a_packed_file_that_is_damaged_is_told(tmp_path: Path, suffix: str) -> N
 
 def test_a_load_of_packed_files_is_one_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(numbers())
-    monkeypatch.setattr(loading, "attempt", lambda: next(names))
+    monkeypatch.setattr(loading, "format_attempt_name", lambda: next(names))
     told: list[str] = []
     rows = [message(id=n % 30, v=n) + "\n" for n in range(200)]
     (tmp_path / "a.ndjson").write_text("".join(rows[:150]))
@@ -96,7 +96,7 @@ def test_a_load_of_packed_files_is_one_of_plain_files(tmp_path: Path, monkeypatc
 
 def test_a_rebuild_remarks_on_journal_files_that_are_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(numbers())
-    monkeypatch.setattr(gathering, "attempt", lambda: next(names))
+    monkeypatch.setattr(two_pass_fold, "format_attempt_name", lambda: next(names))
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 600)
     lab = Lab(tmp_path, XML, journal_size=2000)
     for step in range(12):
@@ -104,7 +104,7 @@ def test_a_rebuild_remarks_on_journal_files_that_are_not_cut(tmp_path: Path, mon
     first, second, *_ = lab.journals()
     first.with_name(f"{first.name}.gz").write_bytes(gzip.compress(first.read_bytes()))
     first.unlink()
-    pack(second, ".zst", SEAM)
+    compress_file(second, ".zst", SEAM)
     before, told = lab.digest("log"), list[str]()
     instance = replace(lab.open(), notify=told.append)
     rebuild(cast(Any, Session()), instance, [instance.topic("log").config])
@@ -115,5 +115,5 @@ def test_a_rebuild_remarks_on_journal_files_that_are_not_cut(tmp_path: Path, mon
 def test_only_large_packed_files_are_told(tmp_path: Path) -> None:
     for name in ("a.ndjson", "b.ndjson.gz", "c.ndjson.zst"):
         (tmp_path / name).write_bytes(b"x" * (100 if name[0] == "b" else 200))
-    splits = list(cut([str(path) for path in sorted(tmp_path.iterdir())], 100))
-    assert uncut(splits, 100) == [f"{tmp_path}/c.ndjson.zst"]
+    splits = list(split_files([str(path) for path in sorted(tmp_path.iterdir())], 100))
+    assert find_large_compressed(splits, 100) == [f"{tmp_path}/c.ndjson.zst"]

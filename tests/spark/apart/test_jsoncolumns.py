@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import msgpack
 import pyarrow as pa
 
-from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.messages.types import get_type
 from tests.spark.reading import decoded
 
@@ -118,8 +118,8 @@ def test_binary_data_are_base64_in_json_and_themselves_where_a_format_has_them()
         {"y": None, "s": None, "l": None, "x": None},
     ]
     packed = msgpack.packb({"y": b"\x00\xff", "s": b"ab", "l": [b"\xff", "AA==", 1.5], "x": [1e22, b"a", 2.5]})
-    tree = StructDecoder(kind).array([packed, b"\xc1"], get_type("msgpack")).to_pylist()
+    tree = StructDecoder(kind).decode_payloads([packed, b"\xc1"], get_type("msgpack")).to_pylist()
     assert tree == [{"y": b"\x00\xff", "s": "ab", "l": [b"\xff", b"\x00", None], "x": '[1e+22,"a",2.5]'}, None]
     rest = pa.struct([field for field in kind if not pa.types.is_nested(field.type) and field.name != "y"])
-    viewed = StructDecoder(rest).array([packed], get_type("msgpack")).to_pylist()
+    viewed = StructDecoder(rest).decode_payloads([packed], get_type("msgpack")).to_pylist()
     assert viewed == [{name: tree[0][name] for name in ("s", "x")}]

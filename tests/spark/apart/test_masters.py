@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.errors import ConfigError
-from sowctl.spark.jvm.masters import addresses, require_master
+from sowctl.spark.jvm.masters import parse_addresses, require_master
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def mute() -> Iterator[str]:
 
 
 def test_only_standalone_masters_have_addresses() -> None:
-    assert addresses("spark://a:1,b:22, [::1]:333") == [("a", 1), ("b", 22), ("::1", 333)]
-    assert addresses("local[*]") == addresses("yarn") == addresses("k8s://https://a:1") == []
+    assert parse_addresses("spark://a:1,b:22, [::1]:333") == [("a", 1), ("b", 22), ("::1", 333)]
+    assert parse_addresses("local[*]") == parse_addresses("yarn") == parse_addresses("k8s://https://a:1") == []
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructType, TimestampType
 
-from sowctl.arrow import shaped
-from sowctl.arrow.decoding import StructDecoder
-from sowctl.arrow.fitting import Fitting
-from sowctl.arrow.jsoncolumns import type_name
+from sowctl.arrow import template_decoder
+from sowctl.arrow.jsoncolumns import format_type
+from sowctl.arrow.struct_decoder import StructDecoder
+from sowctl.arrow.type_checker import TypeChecker
 from sowctl.errors import InputError, SowError
 from sowctl.messages.types import get_type
-from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.reading.malformed import Judging, Malformed
-from sowctl.spark.schema import INFERRED, MERGED
+from sowctl.spark.errors import CarriedError, decode_error
+from sowctl.spark.reading.malformed_messages import MalformedRule, MessageJudge
+from sowctl.spark.schema import INFERRED_COMMENT, MERGED_COMMENT
 from tests.spark.apart.test_shapes import like, mutated, plain_object
 from tests.spark.reading import journal, rows_of, source
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -40,7 +40,7 @@ BESIDE = StructType().add("payload", FIELDS).add("_txid", LongType()).add("_corr
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(shaped, "MIN_BATCH_MESSAGES", 1)
+    monkeypatch.setattr(template_decoder, "MIN_BATCH_MESSAGES", 1)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def read(lab: Lab, schema: StructType, kind: Any = journal, **options: object) -
 def error_of(lab: Lab, schema: StructType, **options: object) -> SowError:
     with pytest.raises(CarriedError) as caught:
         read(lab, schema, **options)
-    found = unpacked(str(caught.value))
+    found = decode_error(str(caught.value))
     assert found is not None
     return found
 
@@ -99,14 +99,14 @@ def test_what_fits_a_type(kind: str, good: list[bytes], bad: list[bytes]) -> Non
         "struct": pa.struct([("y", pa.int64())]),
     }[kind]
     struct = pa.struct([("x", made)])
-    fitting = Fitting(struct)
+    fitting = TypeChecker(struct)
     always: list[bytes | None] = [b"{}", b'{"x":null}', b'{"other":[1]}', None]
-    assert fitting.misfits([*always, *good]) == {}
+    assert fitting.find_misfits([*always, *good]) == {}
     wrong: list[bytes | None] = [*bad, b"", b"no json", b"[1]", b"null", b'{"x":1', b'"\xff"']
     for messages in ([*good, *wrong], [*always, *wrong]):
-        assert set(fitting.misfits(messages)) == set(range(len(messages) - len(wrong), len(messages)))
+        assert set(fitting.find_misfits(messages)) == set(range(len(messages) - len(wrong), len(messages)))
     # a misfit is what decoding makes a NULL of, and nothing else
-    decoded = StructDecoder(struct).array([*good, *bad], get_type("json")).to_pylist()
+    decoded = StructDecoder(struct).decode_payloads([*good, *bad], get_type("json")).to_pylist()
     assert all(row["x"] is not None for row in decoded[: len(good)])
     assert kind in ("list", "map", "struct") or all(row["x"] is None for row in decoded[len(good) :])
 
@@ -128,7 +128,7 @@ def test_messages_judged_by_their_shapes_are_judged_as_one_by_one(deep: bool) ->
         struct = corrupt if mode == "permissive" and rng.random() < 0.5 else FIELDS_OF_MANY_TYPES
         fields = rng.sample(list(struct), rng.randrange(1, len(struct) + 1))
         schema = pa.schema([("payload", pa.struct(fields)), ("_corrupt_record", pa.string())])
-        quick, slow = Judging(Malformed(mode), schema), Judging(Malformed(mode), schema)
+        quick, slow = MessageJudge(MalformedRule(mode), schema), MessageJudge(MalformedRule(mode), schema)
         slow._sound = None
         for _ in range(3):
             base = plain_object(rng, 2)
@@ -145,10 +145,10 @@ def test_messages_judged_by_their_shapes_are_judged_as_one_by_one(deep: bool) ->
     assert at_once > (5000 if deep else 100)
 
 
-def judged(judging: Judging, messages: list[bytes | None]) -> Any:
+def judged(judging: MessageJudge, messages: list[bytes | None]) -> Any:
     """What a rule makes of messages: their column, the texts of misfits, which rows stay; or the error."""
     try:
-        found = judging.read(messages, get_type("json"), str)
+        found = judging.judge_messages(messages, get_type("json"), str)
     except InputError as error:
         return error.message
     texts = None if found.corrupt is None else found.corrupt.to_pylist()
@@ -212,7 +212,7 @@ def test_failfast_names_the_first_message_that_does_not_fit(lab: Lab) -> None:
 
 def test_of_an_inferred_type_failfast_is_the_default_and_the_others_pass_over_new_fields(lab: Lab) -> None:
     fields = StructType().add("id", LongType()).add("n", LongType()).add("at", StringType())
-    schema = StructType().add("payload", fields, metadata={"comment": INFERRED}).add("_txid", LongType())
+    schema = StructType().add("payload", fields, metadata={"comment": INFERRED_COMMENT}).add("_txid", LongType())
     for mode in (None, "FAILFAST"):
         assert error_of(lab, schema, mode=mode).code == "SOW-SPK-082"
     assert [row["_txid"] for row in read(lab, schema, mode="DROPMALFORMED")] == [1, 3, 4]
@@ -245,12 +245,12 @@ def test_a_declared_schema_takes_in_what_messages_have_besides(lab: Lab, kind: A
     assert kind(lab, **given).schema() == "`payload` STRUCT<n INT>"
     merged = str(kind(lab, **given, mergeSchema="true", samples="all").schema())
     assert merged.startswith("`payload` STRUCT<`n`: INT, `id`: BIGINT") and "`new`: BOOLEAN" in merged
-    assert f"COMMENT '{MERGED}'" in merged and INFERRED not in merged
+    assert f"COMMENT '{MERGED_COMMENT}'" in merged and INFERRED_COMMENT not in merged
     with pytest.raises(CarriedError, match="SOW-SPK-136"):
         kind(lab, topic="a", payloadSchema="n", mergeSchema="true").schema()
     # what that schema says reaches the reader, and a value that does not fit is NULL as under any declared one
     payload = StructType().add("n", LongType()).add("new", BooleanType())
-    schema = StructType().add("payload", payload, metadata={"comment": MERGED})
+    schema = StructType().add("payload", payload, metadata={"comment": MERGED_COMMENT})
     found = read(lab, schema, kind, payloadSchema="n BIGINT", mergeSchema="true")
     assert {"n": None, "new": None} in [row["payload"] for row in found]
     assert {"n": 3, "new": True} in [row["payload"] for row in found]
@@ -323,6 +323,6 @@ def test_reasons_name_types_as_they_are_declared() -> None:
             ("m", pa.map_(pa.string(), pa.date32())),
         ]
     )
-    assert type_name(kind) == (
+    assert format_type(kind) == (
         "STRUCT<i: INT, t: TIMESTAMP, n: TIMESTAMP_NTZ, d: DECIMAL(9,2), l: ARRAY<DOUBLE>, m: MAP<STRING, DATE>>"
     )

@@ -15,12 +15,12 @@ from pyspark.sql.types import IntegerType, StructType
 from sowctl.arrow import arrays
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.types import get_type
-from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.options import Options
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
-from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, ddl
+from sowctl.spark.schema import JOURNAL_COLUMNS, STORE_COLUMNS, build_ddl
 from sowctl.spark.sources import JournalSource, SowSource
-from sowctl.spark.writing.encoding import RowEncoder
+from sowctl.spark.writing.row_encoder import RowEncoder
 from sowctl.values.times import MAX_MICROS
 
 KNOWN = ("filter", "flag", "count", "size", "at", "now", "list", "word", "pause")
@@ -32,25 +32,25 @@ def options(**given: str) -> Options:
 
 def test_values_are_read() -> None:
     found = options(FLAG="Yes", count=" 12 ", size="2MB", list="a, b,,c", WORD="One", pause="1500ms", filter="")
-    assert (found.flag("flag"), found.number("count"), found.size("size")) == (True, 12, 2 << 20)
-    assert (found.words("list"), found.choice("word", ("one", "two"), "two")) == (("a", "b", "c"), "one")
-    assert (found.seconds("pause"), found.text("filter"), found.instant("at")) == (1.5, None, None)
-    assert options(now="2026-01-01T00:00:00Z", at="-1s").instant("at") == 1_767_225_599_000_000
+    assert (found.read_flag("flag"), found.read_number("count"), found.read_size("size")) == (True, 12, 2 << 20)
+    assert (found.read_words("list"), found.read_choice("word", ("one", "two"), "two")) == (("a", "b", "c"), "one")
+    assert (found.read_seconds("pause"), found.read_text("filter"), found.read_instant("at")) == (1.5, None, None)
+    assert options(now="2026-01-01T00:00:00Z", at="-1s").read_instant("at") == 1_767_225_599_000_000
     Options("sow", {"checkpointLocation": "x"}, KNOWN)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "read"),
     [
-        ("flag", "maybe", lambda o: o.flag("flag")),
-        ("count", "-1", lambda o: o.number("count")),
-        ("count", "0", lambda o: o.number("count", None, 1)),
-        ("size", "many", lambda o: o.size("size")),
-        ("size", "0", lambda o: o.size("size")),
-        ("at", "1767225600", lambda o: o.instant("at")),
-        ("at", "noon", lambda o: o.instant("at")),
-        ("word", "three", lambda o: o.choice("word", ("one",), "one")),
-        ("pause", "long", lambda o: o.seconds("pause")),
+        ("flag", "maybe", lambda o: o.read_flag("flag")),
+        ("count", "-1", lambda o: o.read_number("count")),
+        ("count", "0", lambda o: o.read_number("count", None, 1)),
+        ("read_size", "many", lambda o: o.read_size("read_size")),
+        ("read_size", "0", lambda o: o.read_size("read_size")),
+        ("at", "1767225600", lambda o: o.read_instant("at")),
+        ("at", "noon", lambda o: o.read_instant("at")),
+        ("word", "three", lambda o: o.read_choice("word", ("one",), "one")),
+        ("pause", "long", lambda o: o.read_seconds("pause")),
     ],
 )
 def test_values_that_mean_nothing_are_refused(name: str, text: str, read: Any) -> None:
@@ -100,13 +100,13 @@ def test_a_hint_names_no_option_that_the_source_has_not(source: str, name: str, 
     kind = {"sow": SowSource, "sow-journal": JournalSource}[source]
     with pytest.raises(CarriedError) as caught:
         kind({"path": "x", name: "1"}).schema()
-    found = unpacked(str(caught.value))
+    found = decode_error(str(caught.value))
     assert found is not None and str(found.hint).startswith(hint)
 
 
 def test_a_word_is_refused_as_it_was_written() -> None:
     with pytest.raises(UsageError, match="is 'STRICT', not one of"):
-        options(word="STRICT").choice("word", ("permissive",), "permissive")
+        options(word="STRICT").read_choice("word", ("permissive",), "permissive")
 
 
 def test_what_only_the_other_source_does_is_said() -> None:
@@ -118,7 +118,7 @@ def test_what_only_the_other_source_does_is_said() -> None:
     ):
         with pytest.raises(CarriedError) as caught:
             refuse()
-        found = unpacked(str(caught.value))
+        found = decode_error(str(caught.value))
         assert found is not None and found.code == "SOW-SPK-167" and "format('sow" in str(found.hint)
 
 
@@ -138,7 +138,7 @@ def test_readers_are_told_how_else_to_read_what_has_no_store(tmp_path: Path) -> 
     ):
         with pytest.raises(CarriedError) as caught:
             refuse()
-        found = unpacked(str(caught.value))
+        found = decode_error(str(caught.value))
         assert found is not None and found.code == "SOW-ENG-031" and str(found.hint).startswith(hint)
 
 
@@ -146,24 +146,24 @@ def test_a_pattern_is_no_path(tmp_path: Path) -> None:
     for name, hint in (("*.sow", "patterns are not supported: give load() a list of paths"), ("a.sow", None)):
         with pytest.raises(CarriedError) as caught:
             SowSource({"path": str(tmp_path / name)}).reader(StructType())
-        found = unpacked(str(caught.value))
+        found = decode_error(str(caught.value))
         assert found is not None and (found.code, found.hint) == ("SOW-ENG-013", hint)
 
 
 def test_paths_may_be_urls_of_this_machine() -> None:
     found = options(list="file:///a%20b/c.xml", word="file:/a", at="x%20y")
-    assert [str(found.path(name)) for name in ("list", "word")] == ["/a b/c.xml", "/a"]
-    assert found.path("at") == Path("x%20y").absolute() and found.path("now") is None
+    assert [str(found.read_path(name)) for name in ("list", "word")] == ["/a b/c.xml", "/a"]
+    assert found.read_path("at") == Path("x%20y").absolute() and found.read_path("now") is None
     with pytest.raises(UsageError, match="is not a local path: s3://b/k") as caught:
-        options(list="s3://b/k").path("list")
+        options(list="s3://b/k").read_path("list")
     assert caught.value.code == "SOW-SPK-098"
 
 
 def test_schemas_as_text() -> None:
-    assert ddl(STORE_COLUMNS, ("payload", "_txid"), None) == "`payload` BINARY, `_txid` BIGINT"
-    assert ddl(STORE_COLUMNS, ("payload",), "a INT") == "`payload` STRUCT<a INT>"
-    assert ddl(STORE_COLUMNS, ("payload",), "struct<a: INT>") == "`payload` struct<a: INT>"
-    assert "_user_key" not in ddl(JOURNAL_COLUMNS, None, None)
+    assert build_ddl(STORE_COLUMNS, ("payload", "_txid"), None) == "`payload` BINARY, `_txid` BIGINT"
+    assert build_ddl(STORE_COLUMNS, ("payload",), "a INT") == "`payload` STRUCT<a INT>"
+    assert build_ddl(STORE_COLUMNS, ("payload",), "struct<a: INT>") == "`payload` struct<a: INT>"
+    assert "_user_key" not in build_ddl(JOURNAL_COLUMNS, None, None)
 
 
 def test_rows_of_which_no_message_can_be_made() -> None:
@@ -174,20 +174,20 @@ def test_rows_of_which_no_message_can_be_made() -> None:
 
 
 def test_bounds_that_exclude_each_other_are_empty() -> None:
-    assert ReadBounds().within(5, None).within(None, 9) == ReadBounds(txids=NumberRange(5, 9))
-    assert ReadBounds().within(5, 5).within(6, 6).empty
-    assert ReadBounds().among("topics", ["a"]).among("topics", ["b"]).empty
-    assert ReadBounds().among("operations", ["publish"]).among("operations", ["delete"]).empty
-    assert not ReadBounds().empty
+    assert ReadBounds().restrict_txids(5, None).restrict_txids(None, 9) == ReadBounds(txids=NumberRange(5, 9))
+    assert ReadBounds().restrict_txids(5, 5).restrict_txids(6, 6).is_empty
+    assert ReadBounds().restrict_names("topics", ["a"]).restrict_names("topics", ["b"]).is_empty
+    assert ReadBounds().restrict_names("operations", ["publish"]).restrict_names("operations", ["delete"]).is_empty
+    assert not ReadBounds().is_empty
 
 
 def test_times_beyond_all_dates_in_columns() -> None:
     """What old journals hold of them: an end is never, a time is the last one that has a date."""
     numbers = np.array([0, 5, MAX_MICROS, MAX_MICROS + 1, 1 << 62])
-    ends = arrays.stamps(numbers).to_pylist()
+    ends = arrays.build_expirations(numbers).to_pylist()
     assert [None if end is None else end.year for end in ends] == [None, 1970, 9999, None, None]
-    assert [time.year for time in arrays.instants(numbers).to_pylist()] == [1970, 1970, 9999, 9999, 9999]
+    assert [time.year for time in arrays.build_timestamps(numbers).to_pylist()] == [1970, 1970, 9999, 9999, 9999]
 
 
 def test_a_lifetime_of_any_length_is_read() -> None:
-    assert options(pause="9" * 400 + "w").seconds("pause") == options(pause="99999999w").seconds("pause")
+    assert options(pause="9" * 400 + "w").read_seconds("pause") == options(pause="99999999w").read_seconds("pause")

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
-from sowctl.engine.bulk.staging import Staged
+from sowctl.engine.bulk.staging import StagedAttempt
 from sowctl.engine.reports import CommitReport, Rejected
-from sowctl.engine.writing.rejects import reject_line
+from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import MissingError
-from sowctl.spark.writing.outcome import append_counts, keep_refused, require_directory
+from sowctl.spark.writing.outcome import append_counts, append_refused, require_directory
 
 
 def refused(partition: int, row: int, payload: bytes) -> Rejected:
@@ -21,17 +21,19 @@ def refused(partition: int, row: int, payload: bytes) -> Rejected:
 
 
 def test_refused_rows_are_kept_in_the_order_of_the_rows(tmp_path: Path) -> None:
-    (tmp_path / "b.rejects").write_bytes(reject_line(refused(1, 3, b"\xff")))
-    (tmp_path / "a.rejects").write_bytes(reject_line(refused(0, 2, b"x")) + reject_line(refused(0, 9, b"y")))
+    (tmp_path / "b.rejects").write_bytes(format_reject_line(refused(1, 3, b"\xff")))
+    (tmp_path / "a.rejects").write_bytes(
+        format_reject_line(refused(0, 2, b"x")) + format_reject_line(refused(0, 9, b"y"))
+    )
     (tmp_path / "lost.rejects").write_bytes(b"of an attempt that did not win")
     staged = [
-        Staged("b", (), 5, 0, 1, (), "b.rejects", False, (1, 0)),
-        Staged("a", (), 9, 0, 2, (), "a.rejects", False, (0, 0)),
-        Staged("c", (), 9, 0, 0, (), None, False, (2, 0)),
+        StagedAttempt("b", (), 5, 0, 1, (), "b.rejects", False, (1, 0)),
+        StagedAttempt("a", (), 9, 0, 2, (), "a.rejects", False, (0, 0)),
+        StagedAttempt("c", (), 9, 0, 0, (), None, False, (2, 0)),
     ]
     path = tmp_path / "refused.ndjson"
     path.write_text("{}\n")
-    keep_refused(path, tmp_path, staged, [refused(12, 1, b"z")])
+    append_refused(path, tmp_path, staged, [refused(12, 1, b"z")])
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(row.get("partition"), row.get("row"), row.get("input")) for row in rows] == [
         (None, None, None),

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.engine.bulk import owner
 from sowctl.engine.bulk.owner import _find_listening_ports, _is_loopback_address
-from sowctl.spark.writing.attempts import Staging, sweep
+from sowctl.spark.writing.staging import Staging, remove_stale_directories
 
 LISTENS = """
 import socket, sys
@@ -44,20 +44,20 @@ def test_a_driver_elsewhere_is_called(tmp_path: Path, monkeypatch: pytest.Monkey
             if name != "young":
                 before = time.time() - owner.MIN_QUIET_SECONDS - 10
                 os.utime(staging.directory, (before, before))
-        sweep(tmp_path)
+        remove_stale_directories(tmp_path)
         left = sorted(path.name for path in tmp_path.iterdir())
         assert left == ["write-living", "write-unheard", "write-unknown", "write-young"]
         for path in tmp_path.iterdir():
             os.utime(path, (0, 0))
         # Nobody asks for ever.
-        sweep(tmp_path)
+        remove_stale_directories(tmp_path)
         assert not list(tmp_path.iterdir())
 
 
 def test_a_process_id_means_something_in_its_own_space_alone() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-        mine = json.loads(owner.this_process())
+        mine = json.loads(owner.describe_driver())
         ended = mine | {"pid": process.pid, "started": "1"}
         assert not owner.has_ended(json.dumps(mine), 0)
         assert owner.has_ended(json.dumps(ended), 0)

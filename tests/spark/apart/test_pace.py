@@ -14,8 +14,8 @@ from pyspark.sql.types import LongType, StructType
 
 from sowctl.journal.blockcodec import unpack_block_header
 from sowctl.journal.files import JournalFile
-from sowctl.spark.errors import CarriedError, unpacked
-from sowctl.spark.reading.journalstream import MAX_ENTRIES, JournalStreamReader
+from sowctl.spark.errors import CarriedError, decode_error
+from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader
 from tests.spark.conftest import XML
 from tests.spark.reading import journal
 from tests.support.instances import Lab, message
@@ -72,7 +72,7 @@ def test_a_trigger_costs_what_is_new_however_long_the_journal_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal_size: int
 ) -> None:
     monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 1000)
-    monkeypatch.setattr("sowctl.journal.state.MARK_DISTANCE", 1 << 40)
+    monkeypatch.setattr("sowctl.journal.state.MARK_INTERVAL_BYTES", 1 << 40)
     looked, opened = [0], [0]
 
     def counted(raw: bytes, *rest: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_trigger_costs_what_is_new_however_long_the_journal_is(
 
 
 def test_spark_is_told_of_the_bound_and_the_first_batch_has_one_by_default(lab: Lab) -> None:
-    assert stream(lab).getDefaultReadLimit() == ReadMaxRows(MAX_ENTRIES)
+    assert stream(lab).getDefaultReadLimit() == ReadMaxRows(MAX_BATCH_ENTRIES)
     assert stream(lab, maxBytesPerTrigger="1MB").getDefaultReadLimit() == ReadMaxBytes(1 << 20)
     reader = stream(lab, maxBytesPerTrigger=1)
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["txid"] == 200
@@ -156,6 +156,6 @@ def test_what_is_wrong_is_said_by_the_first_answer(lab: Lab, options: dict[str, 
     ):
         with pytest.raises(CarriedError) as caught:
             ask()
-        found = unpacked(str(caught.value))
+        found = decode_error(str(caught.value))
         assert found is not None and found.code == code
     reader.stop()

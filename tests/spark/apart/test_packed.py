@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import UsageError
-from sowctl.spark.jvm.packed import driver_variables, packed_settings
-from sowctl.spark.submit import command_line
+from sowctl.spark.jvm.packed_environment import build_driver_variables, build_packed_settings
+from sowctl.spark.submit import build_command_line
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def packed(tmp_path: Path) -> Path:
 
 
 def test_the_line_ships_the_environment_and_runs_one_name_everywhere(packed: Path) -> None:
-    line = command_line(
+    line = build_command_line(
         packed.with_name("sowctl.zip"),
         ["rebuild", "orders"],
         "spark://h:7077",
@@ -45,12 +45,12 @@ def test_the_line_ships_the_environment_and_runs_one_name_everywhere(packed: Pat
 
 def test_the_variables_of_a_session(packed: Path) -> None:
     here = str(Path(sys.executable).absolute().parent)
-    assert driver_variables({"PATH": "/bin"})["PATH"] == f"{here}{os.pathsep}/bin"
-    assert driver_variables({"PATH": f"{here}:/bin"})["PATH"] == f"{here}:/bin"
+    assert build_driver_variables({"PATH": "/bin"})["PATH"] == f"{here}{os.pathsep}/bin"
+    assert build_driver_variables({"PATH": f"{here}:/bin"})["PATH"] == f"{here}:/bin"
 
 
 def test_an_environment_that_nothing_unpacks_is_refused(packed: Path) -> None:
     for path, master in ((packed, "local[2]"), (packed.with_name("none.tar.gz"), "yarn")):
         with pytest.raises(UsageError) as caught:
-            packed_settings(path, master)
+            build_packed_settings(path, master)
         assert caught.value.code == "SOW-SPK-135"

@@ -16,25 +16,31 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from sowctl.engine.maintenance.retention.archive import archive_to_url
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.upkeep.retention.archiving import archive_to
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, SowError
 from sowctl.journal.archive import manifest
+from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.journal.reader import Journal
-from sowctl.journal.upkeep.packing import pack
-from sowctl.remote import opening
-from sowctl.remote.place import url_of
+from sowctl.remote import remote_files
+from sowctl.remote.place import parse_url
 from sowctl.seam import SEAM
 from sowctl.spark.errors import CarriedError
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading import journalplan, storeplan
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalbatches import JournalQuery
-from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, origin_of, plan_stretches, tell_uncut
+from sowctl.spark.reading.journalplan import (
+    PlannedStretch,
+    build_origin,
+    open_journal,
+    plan_stretches,
+    warn_unsplittable,
+)
 from sowctl.spark.reading.journalreader import JournalReader
 from sowctl.spark.reading.storereader import StoreQuery, StoreReader
 from tests.spark.apart.test_folding import XML, play
@@ -57,7 +63,9 @@ def rows(reader: DataSourceReader) -> tuple[Rows, int]:
 
 
 def engine(lab: Lab, topic: str, at: int | None) -> Rows:
-    records: Any = query(lab.open(), [Target(topic=lab.open().topic(topic).config)], QueryOptions(at=at)).records()
+    records: Any = start_query(
+        lab.open(), [Target(topic=lab.open().topic(topic).config)], QueryOptions(at=at)
+    ).iterate_records()
     return sorted((record.txid, record.payload) for record in records)
 
 
@@ -68,13 +76,13 @@ def test_any_partitions_read_what_the_engine_reads(
     if seed >= 2 and not deep:
         pytest.skip("--deep runs these")
     rng = random.Random(seed)
-    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
     monkeypatch.setattr(storeplan, "RECORDS_PER_PARTITION", rng.choice((3, 10, 100_000)))
     lab = Lab(tmp_path, XML, journal_size=rng.choice((3000, 20_000, 1 << 20)))
     play(lab, rng)
     instance = lab.open()
     origin = Origin(instance.config, None, None, None, lab.clock.at)
-    entries = [record for batch in dump(instance, EntryFilter(), data=True) for record in batch.records]
+    entries = [record for batch in dump_entries(instance, EntryFilter(), data=True) for record in batch.records]
     whole = [(record.txid, record.payload if record.has_data else None) for record in entries]
     for size in (None, 1, 1500, rng.randrange(1024, 30_000), 1 << 30):
         low, high = sorted(rng.sample(range(1, len(whole) + 1), 2))
@@ -109,24 +117,24 @@ def test_a_process_reads_a_manifest_once(tmp_path: Path, monkeypatch: pytest.Mon
     lab = Lab(tmp_path / "lab", XML, journal_size=1500)
     play(lab, random.Random(3))
     with far_away(tmp_path / "far") as far:
-        url = url_of(far.url("journal"))
-        files = list(archive_to(lab.open(), url))
+        url = parse_url(far.url("journal"))
+        files = list(archive_to_url(lab.open(), url))
         for one in files[:-1]:
             one.path.unlink()
         lab.publish("log", '{"id":1}')
         instance = lab.open().with_archive(url)
         with open_log(instance) as log:
             stretches = plan_stretches(log, 0, None, 1)
-            wanted = [entry.txid for block in log.blocks() for entry in block.entries()]
+            wanted = [entry.txid for block in log.iter_blocks() for entry in block.iter_entries()]
         assert len(stretches) > len(files)
         asked: list[str] = []
-        read = opening.read
-        monkeypatch.setattr(opening, "read", lambda place: (asked.append(place.name), read(place))[1])
+        read = remote_files.read_file
+        monkeypatch.setattr(remote_files, "read_file", lambda place: (asked.append(place.name), read(place))[1])
         manifest._REMOTE_MANIFESTS.clear()
         found: list[int] = []
         for one in stretches:
             with open_journal(Origin(instance.config, None, None, None, START), task=one) as log:
-                found += [entry.txid for block in one.blocks(log, 0, wanted[-1]) for entry in block.entries()]
+                found += [entry.txid for block in one.read_blocks(log, 0, wanted[-1]) for entry in block.iter_entries()]
         assert found == wanted and asked == ["test.manifest"]
 
 
@@ -137,22 +145,24 @@ def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
         for start in range(0, 40, 8):
             lab.publish("log", *[json.dumps({"id": number, "of": name}) for number in range(start, start + 8)])
     far = tmp_path / "far"
-    url = url_of(str(far))
+    url = parse_url(str(far))
 
     def planned() -> tuple[Origin, list[PlannedStretch]]:
         with Journal.open(url, "test") as log:
-            return origin_of(log, START), plan_stretches(log, 0, None, 1)
+            return build_origin(log, START), plan_stretches(log, 0, None, 1)
 
     def read(origin: Origin, parts: list[PlannedStretch]) -> list[bytes]:
         found: list[bytes] = []
         for part in parts:
             with open_journal(origin, task=part) as log:
-                found += [entry.payload for block in part.blocks(log, 0, part.until) for entry in block.entries()]
+                found += [
+                    entry.payload for block in part.read_blocks(log, 0, part.until) for entry in block.iter_entries()
+                ]
         return found
 
     def remade(lab: Lab) -> None:
         shutil.rmtree(far, ignore_errors=True)
-        list(archive_to(lab.open(), url))
+        list(archive_to_url(lab.open(), url))
 
     remade(labs["one"])
     first = planned()
@@ -161,7 +171,7 @@ def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     held = dict(manifest._REMOTE_MANIFESTS)
     # the same journal, compressed meanwhile: other files of the same entries
     for file in sorted((tmp_path / "one").rglob("*.journal"))[:-1]:
-        pack(file, ".zst", SEAM)
+        compress_file(file, ".zst", SEAM)
     remade(labs["one"])
     manifest._REMOTE_MANIFESTS.clear()
     assert list(far.glob("*.zst")) and read(*first) == begun
@@ -181,11 +191,11 @@ def test_files_that_one_task_has_to_read_are_told(tmp_path: Path, monkeypatch: p
     lab = Lab(tmp_path, XML, journal_size=1500)
     play(lab, random.Random(1))
     for path, suffix in zip(lab.journals(), (".gz", ".zst"), strict=False):
-        pack(path, suffix, SEAM)
+        compress_file(path, suffix, SEAM)
         path.unlink(missing_ok=True)
     instance = lab.open()
     for _ in range(2):
         with open_log(instance, whole=True) as log:
-            tell_uncut(instance, log)
+            warn_unsplittable(instance, log)
     (told,) = lab.notes
     assert "file 0000000000 is compressed without a table of frames" in told

@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from sowctl.errors import RefusedError, SowError, StorageError
-from sowctl.remote import opening
-from sowctl.remote.place import RemotePath, url_of
-from sowctl.spark.jobs.outputs import sending
+from sowctl.remote import remote_files
+from sowctl.remote.place import RemotePath, parse_url
+from sowctl.spark.jobs.outputs import remote_datasets
 from sowctl.spark.jobs.outputs.partfiles import PartFormat
-from sowctl.spark.jobs.outputs.sending import SentPart, Work, send_parts
+from sowctl.spark.jobs.outputs.remote_datasets import SentPart, Work, send_parts
 from tests.support import objectstore
 from tests.support.objectstore import ObjectStore
 from tests.support.rdds import Session
@@ -30,7 +30,9 @@ def sent(place: RemotePath, text: str, *, force: bool = True, meanwhile: Callabl
     def gather(work: Work) -> list[SentPart]:
         own, parts = cast(Any, work), []
         for number in range(3):
-            with sending._Files(own.hidden, f"try-{number}", f"part-{number:05d}-{own.number}", own.form) as files:
+            with remote_datasets._Files(
+                own.hidden, f"try-{number}", f"part-{number:05d}-{own.number}", own.form
+            ) as files:
                 line = f"{text} {number}".encode()
                 files.write("", pa.RecordBatch.from_arrays([pa.array([1]), pa.array([line])], ["bytes", "value"]))
                 parts.append(files.end())
@@ -53,7 +55,7 @@ def whole(text: str) -> tuple[bool, list[str]]:
 
 
 def test_a_file_that_cannot_be_sent_is_named(lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "uuid4", lambda: UUID(int=5))
+    monkeypatch.setattr(remote_datasets, "uuid4", lambda: UUID(int=5))
     name = f"set/_temporary-{UUID(int=5)}/try-1/part-00001-{UUID(int=5)}-c000.txt"
     put = objectstore._Handler._put
 
@@ -66,17 +68,17 @@ def test_a_file_that_cannot_be_sent_is_named(lake: ObjectStore, monkeypatch: pyt
 
     monkeypatch.setattr(objectstore._Handler, "_put", refusing)
     with pytest.raises(StorageError) as caught:
-        sent(url_of(lake.url("set")), "one")
+        sent(parse_url(lake.url("set")), "one")
     assert (caught.value.code, caught.value.place) == ("SOW-RMT-004", f"s3://lake/{name}") and caught.value.hint
 
 
 def test_what_is_still_renamed_when_a_job_fails_does_not_stay(
     lake: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, real, late = url_of(lake.url("set")), opening.delete, list[Callable[[], None]]()
+    place, real, late = parse_url(lake.url("set")), remote_files.delete_file, list[Callable[[], None]]()
 
     def run(spark: object, items: list[Any], work: Callable[[Any], None], *, what: str) -> None:
-        if items and isinstance(work, sending._Rename):
+        if items and isinstance(work, remote_datasets._Rename):
             # Spark does not wait for the other tasks of a stage that fails.
             late.extend(lambda part=part: work(part) for part in items[1:])  # type: ignore[misc]
             work(items[0])
@@ -90,15 +92,15 @@ def test_what_is_still_renamed_when_a_job_fails_does_not_stay(
                 with suppress(SowError):
                     late.pop()()
 
-    monkeypatch.setattr(sending, "run", run)
-    monkeypatch.setattr(opening, "delete", delete)
+    monkeypatch.setattr(remote_datasets, "run_tasks", run)
+    monkeypatch.setattr(remote_files, "delete_file", delete)
     with pytest.raises(StorageError, match="this copy fails"):
         sent(place, "one")
     assert not late and seen(lake) == (False, [])
 
 
 def test_two_runs_at_once_never_mix(lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, real = url_of(lake.url("set")), sending.held
+    place, real = parse_url(lake.url("set")), remote_datasets.list_contents
     looked, ended, looks = threading.Event(), threading.Event(), list[str]()
     told = list[BaseException]()
 
@@ -123,7 +125,7 @@ def test_two_runs_at_once_never_mix(lake: ObjectStore, monkeypatch: pytest.Monke
             assert looked.wait(20)
         return found
 
-    monkeypatch.setattr(sending, "held", held)
+    monkeypatch.setattr(remote_datasets, "list_contents", held)
     sent(place, "first")
     assert seen(lake) == whole("first")
     ended.set()
@@ -132,15 +134,15 @@ def test_two_runs_at_once_never_mix(lake: ObjectStore, monkeypatch: pytest.Monke
 
 
 def test_a_run_that_another_has_overtaken_gives_up(lake: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = url_of(lake.url("set"))
+    place = parse_url(lake.url("set"))
     sent(place, "old")
     with pytest.raises(RefusedError) as caught:
         sent(place, "slow", meanwhile=lambda: sent(place, "quick"))
     assert (caught.value.code, caught.value.place) == ("SOW-SPK-170", "s3://lake/set")
     assert seen(lake) == whole("quick")
     # Overtaken in the last moment; and somebody else's file between the own ones.
-    run = sending.run
-    for meanwhile in (lambda: sent(place, "quick"), lambda: opening.write(place / "part-9", [b"x"])):
+    run = remote_datasets.run_tasks
+    for meanwhile in (lambda: sent(place, "quick"), lambda: remote_files.write_file(place / "part-9", [b"x"])):
         done = list[int]()
 
         def hooked(*given: Any, what: str, meanwhile: Any = meanwhile, done: list[int] = done) -> Any:
@@ -149,11 +151,11 @@ def test_a_run_that_another_has_overtaken_gives_up(lake: ObjectStore, monkeypatc
                 meanwhile()
             return run(*given, what=what)
 
-        monkeypatch.setattr(sending, "run", hooked)
+        monkeypatch.setattr(remote_datasets, "run_tasks", hooked)
         with pytest.raises(RefusedError) as caught:
             sent(place, "slow")
         assert caught.value.code == "SOW-SPK-170"
     assert seen(lake) == (False, ["x"])
-    monkeypatch.setattr(sending, "run", run)
+    monkeypatch.setattr(remote_datasets, "run_tasks", run)
     sent(place, "next")
     assert seen(lake) == whole("next") and not [name for name in lake.names("set/") if name.startswith("_temporary")]

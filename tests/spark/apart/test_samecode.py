@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StructType
 import sowctl
 from sowctl.errors import ConfigError
 from sowctl.spark import samecode
-from sowctl.spark.errors import unpacked
+from sowctl.spark.errors import decode_error
 from sowctl.spark.submit import write_archive
 from tests.spark.reading import journal, rows_of, source
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -51,7 +51,7 @@ def travellers(lab: Lab) -> list[Any]:
 def refusal(sent: bytes) -> str:
     with pytest.raises(RuntimeError) as caught:
         pickle.loads(sent)
-    error = unpacked(str(caught.value))
+    error = decode_error(str(caught.value))
     assert isinstance(error, ConfigError) and error.code == "SOW-SPK-166" and "pack the environment" in str(error.hint)
     return error.message
 
@@ -66,9 +66,9 @@ def test_the_same_code_takes_what_travels(lab: Lab) -> None:
 
 def test_other_code_takes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = [cloudpickle.dumps(one) for one in travellers(lab)]
-    release, modules = samecode.code()
+    release, modules = samecode.identify_code()
     for other in ((release, "0" * 16), ("0.0.1", modules)):
-        monkeypatch.setattr(samecode, "code", lambda other=other: other)
+        monkeypatch.setattr(samecode, "identify_code", lambda other=other: other)
         for one in sent:
             said = refusal(one)
             assert f"run sowctl {other[0]} (modules {other[1]})" in said
@@ -87,15 +87,15 @@ def test_an_executor_without_this_module_or_any_is_named(lab: Lab, monkeypatch: 
 
 
 def test_the_digest_of_an_archive_and_of_a_directory(tmp_path: Path) -> None:
-    digest = samecode.digest(PACKAGE)
+    digest = samecode.digest_package(PACKAGE)
     write_archive(tmp_path / "sowctl.zip")
-    assert samecode.digest(tmp_path / "sowctl.zip" / "sowctl") == digest
+    assert samecode.digest_package(tmp_path / "sowctl.zip" / "sowctl") == digest
     copy = tmp_path / "other" / "sowctl"
     shutil.copytree(PACKAGE / "spark", copy / "spark")
-    here = samecode.digest(copy)
+    here = samecode.digest_package(copy)
     # what Python leaves there says nothing
     (copy / "spark" / "__pycache__").mkdir(exist_ok=True)
     (copy / "spark" / "__pycache__" / "more.py").touch()
-    assert samecode.digest(copy) == here != digest
+    assert samecode.digest_package(copy) == here != digest
     (copy / "spark" / "more.py").touch()
-    assert samecode.digest(copy) != here
+    assert samecode.digest_package(copy) != here

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import types as t
 
 from sowctl.errors import UsageError
-from sowctl.spark.schema import STORE_COLUMNS, arrow_schema, check_fields
+from sowctl.spark.schema import STORE_COLUMNS, build_arrow_schema, check_fields
 
 
 def declared(kind: t.DataType) -> t.StructType:
@@ -28,14 +28,14 @@ def declared(kind: t.DataType) -> t.StructType:
 )
 def test_a_type_that_no_message_fills_is_refused_by_name(kind: t.DataType) -> None:
     with pytest.raises(UsageError, match=r"field o\.x of the message cannot be read as") as caught:
-        arrow_schema(declared(kind), STORE_COLUMNS)
+        build_arrow_schema(declared(kind), STORE_COLUMNS)
     assert caught.value.code == "SOW-SPK-080"
     assert "declare it as STRING" in str(caught.value.hint) or "MAP<STRING" in str(caught.value.hint)
 
 
 def test_other_types_are_taken() -> None:
     for kind in (t.DecimalType(38, 9), t.TimestampNTZType(), t.BinaryType(), t.MapType(t.StringType(), t.ByteType())):
-        assert arrow_schema(declared(kind), STORE_COLUMNS).names == ["payload"]
+        assert build_arrow_schema(declared(kind), STORE_COLUMNS).names == ["payload"]
 
 
 @pytest.mark.parametrize("levels", [255, 256, 400])

@@ -21,13 +21,13 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import numpy as np
 import pyarrow as pa
 
-from sowctl.arrow import shaped
-from sowctl.arrow.decoding import StructDecoder
+from sowctl.arrow import template_decoder
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.arrow.rewriting import Rewriting
-from sowctl.messages.json.digits import doubles, whole_numbers
-from sowctl.messages.json.shapes import Shape, Text
-from sowctl.messages.json.template import Template, Unshaped
+from sowctl.arrow.rewrite_pattern import RewritePattern
+from sowctl.arrow.struct_decoder import StructDecoder
+from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
+from sowctl.messages.json.template import NoTemplateError, Template
+from sowctl.messages.json.template_match import MessageLines, TemplateMatcher
 
 TYPE = pa.struct(
     [
@@ -60,7 +60,7 @@ NAMES = [b"a", b"d", b"s", b"b", b"o", b"n", b"t", b"p", b"y", b"l", b"u", b"v",
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(shaped, "MIN_BATCH_MESSAGES", 1)
+    monkeypatch.setattr(template_decoder, "MIN_BATCH_MESSAGES", 1)
 
 
 def together(
@@ -69,7 +69,9 @@ def together(
     """What the decoder makes of a batch; every batch is tried by its shapes."""
     decoder = decoder or StructDecoder(kind)
     lengths = np.array([len(message) for message in messages])
-    return decoder.packed([b"".join(messages)], lengths, np.ones(len(messages), bool) if present is None else present)
+    return decoder.decode_packed(
+        [b"".join(messages)], lengths, np.ones(len(messages), bool) if present is None else present
+    )
 
 
 def same(one: pa.Array, other: pa.Array) -> bool:
@@ -81,7 +83,7 @@ def same(one: pa.Array, other: pa.Array) -> bool:
 def check(kind: pa.StructType, messages: list[bytes]) -> None:
     """Together as one by one."""
     decoder = StructDecoder(kind)
-    expected = StructDecoder(kind).views(messages)
+    expected = StructDecoder(kind).decode_views(messages)
     alike(together(kind, messages, decoder=decoder), expected, messages)
     for made in decoder._shaped._wholes:
         # Those of the shape, by its pattern; and with another one among them, which the pattern must not miss.
@@ -101,16 +103,16 @@ PATTERNS: list[int] = []
 
 def pattern_of(made: Any, messages: list[bytes]) -> pa.Array | None:
     """What the pattern of a shape makes of messages; None where it does not take them."""
-    with suppress(Unshaped):
-        return made.structs(messages, np.array(list(map(len, messages)), "i8"))
+    with suppress(NoTemplateError):
+        return made.build_structs(messages, np.array(list(map(len, messages)), "i8"))
     return None
 
 
-def found_by(shape: Shape, messages: list[bytes]) -> list[int]:
+def found_by(shape: TemplateMatcher, messages: list[bytes]) -> list[int]:
     """The places of the messages that have a shape, as it finds them line by line."""
     try:
-        rows = shape.match(Text.of(messages, np.array(list(map(len, messages)), "i8")), None).rows
-    except Unshaped:
+        rows = shape.match(MessageLines.from_parts(messages, np.array(list(map(len, messages)), "i8")), None).rows
+    except NoTemplateError:
         return list(range(len(messages)))
     return list(range(len(messages))) if rows is None else rows.tolist()
 
@@ -130,23 +132,23 @@ def test_messages_of_one_shape_are_read_without_the_decoder(monkeypatch: pytest.
         for at in range(100)
         if at != 32
     ]
-    expected = StructDecoder(TYPE).views(messages)
+    expected = StructDecoder(TYPE).decode_views(messages)
     decoder = StructDecoder(TYPE)
     tried: list[int] = []
-    one_by_one = decoder.views
+    one_by_one = decoder.decode_views
 
     def counted(views: Any) -> pa.Array:
         tried.append(len(views))
         return one_by_one(views)
 
     monkeypatch.setattr(decoder._shaped, "_views", counted)
-    monkeypatch.setattr(decoder, "views", counted)
+    monkeypatch.setattr(decoder, "decode_views", counted)
     lengths = np.array(list(map(len, messages)))
-    compared: list[Shape] = []
-    match = Shape.match
-    monkeypatch.setattr(Shape, "match", lambda shape, *given: compared.append(shape) or match(shape, *given))
+    compared: list[TemplateMatcher] = []
+    match = TemplateMatcher.match
+    monkeypatch.setattr(TemplateMatcher, "match", lambda shape, *given: compared.append(shape) or match(shape, *given))
     for _ in range(3):
-        assert same(decoder.packed(messages, lengths, np.ones(len(messages), bool)), expected)
+        assert same(decoder.decode_packed(messages, lengths, np.ones(len(messages), bool)), expected)
     assert tried == [1]  # the message that showed the shape
     assert len(compared) == 2, "it, and the first batch: the others are read by the pattern"
 
@@ -222,27 +224,27 @@ def test_messages_cannot_lend_each_other_bytes() -> None:
 @pytest.mark.parametrize("message", [b'{"a":"}{","b":1}', b'{ "a":{"a":1},"b":"" }', b'{"a{":true}', b'{"b":"x}"}'])
 def test_a_pattern_takes_messages_where_they_are_cut_and_nowhere_else(message: bytes) -> None:
     template = Template(message)
-    pattern = Rewriting(template, dict.fromkeys(range(len(template.slots)), "whole"))
+    pattern = RewritePattern(template, dict.fromkeys(range(len(template.slots)), "whole"))
     text, size = 3 * message, len(message)
     accepted = []
     for one in range(len(text) + 1):
         for two in range(one, len(text) + 1):
             lengths = np.array([one, two - one, len(text) - two])
-            if pattern.values([text[:one], text[one:]], lengths) is not None:
+            if pattern.read_values([text[:one], text[one:]], lengths) is not None:
                 accepted.append((one, two))
     assert accepted == [(size, 2 * size)]
-    assert pattern.values([message, text], np.array([size, size, size, size])) is not None
+    assert pattern.read_values([message, text], np.array([size, size, size, size])) is not None
     # Eight zero bytes are what ends the text of all messages, and nothing in the last of them.
     for more in (b"\0", b" ", b"{}", message, bytes(8) + b"}", bytes(8) + b"x}", bytes(16) + b"}"):
-        assert pattern.values([text, more], np.array([size, size, size + len(more)])) is None
+        assert pattern.read_values([text, more], np.array([size, size, size + len(more)])) is None
 
 
 @pytest.mark.parametrize(
     "message", [b"{}", b'{"":1}', b'{",":1}', b'{"}":1}', b'{":":1}', b'{" x":1}', b'{"]":1}', b'{      "a":"x"}']
 )
 def test_no_pattern_is_made_where_a_message_could_begin_within_another(message: bytes) -> None:
-    with pytest.raises(Unshaped):
-        Rewriting(Template(message), {})
+    with pytest.raises(NoTemplateError):
+        RewritePattern(Template(message), {})
 
 
 def test_spaces_in_front_of_the_first_name_lend_no_bytes() -> None:
@@ -274,7 +276,7 @@ def test_numbers_are_what_python_makes_of_them(whole: bool) -> None:
     sizes = np.array(list(map(len, texts)))
     begins = 24 + (sizes + 1).cumsum() - sizes - 1
     words = np.ndarray((len(raw) - 7,), "<u8", raw, 0, (1,))
-    read = whole_numbers if whole else doubles
+    read = parse_whole_numbers if whole else parse_doubles
     found, fits = read(np.frombuffer(raw, "u1"), words, begins, begins + sizes)
     for text, value, good in zip(texts, found.tolist(), fits.tolist(), strict=True):
         digits = text.lstrip("-")
@@ -298,13 +300,13 @@ def test_an_inferred_type_is_as_strict_with_shapes(fit: bool) -> None:
     present[5], lengths[5], messages[5] = False, 0, b""
     decoder = StructDecoder(kind, strict=True)
     if fit:
-        found = decoder.packed(messages, lengths, present)
-        expected = StructDecoder(kind).views([one if one else None for one in messages])
+        found = decoder.decode_packed(messages, lengths, present)
+        expected = StructDecoder(kind).decode_views([one if one else None for one in messages])
         assert same(found, expected)
         return
     for _ in range(2):
         with pytest.raises(Misfit) as raised:
-            decoder.packed(messages, lengths, present)
+            decoder.decode_packed(messages, lengths, present)
         assert (raised.value.row, raised.value.names) == (70, ["more"])
 
 
@@ -422,14 +424,14 @@ def test_random_messages_together_as_one_by_one() -> None:
 
 def test_random_messages_are_mostly_read_by_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
-    match = Shape.match
+    match = TemplateMatcher.match
 
-    def counted(shape: Shape, text: Text, rows: Any) -> Any:
+    def counted(shape: TemplateMatcher, text: MessageLines, rows: Any) -> Any:
         made = match(shape, text, rows)
         found.append(made[1] if len(text) > 1 else 0)
         return made
 
-    monkeypatch.setattr(Shape, "match", counted)
+    monkeypatch.setattr(TemplateMatcher, "match", counted)
     assert fuzz(2, 40) < 3 * sum(found)
 
 
@@ -437,7 +439,7 @@ def test_many_random_messages_in_a_process_of_their_own(deep: bool) -> None:
     if not deep:
         pytest.skip("the long form, with --deep")
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
-    code += "from sowctl.arrow import shaped\nshaped.MIN_BATCH_MESSAGES = 1\n"
+    code += "from sowctl.arrow import template_decoder\nshaped.MIN_BATCH_MESSAGES = 1\n"
     code += "from tests.spark.apart.test_shapes import fuzz\nprint(sum(fuzz(seed, 1500) for seed in range(2, 12)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

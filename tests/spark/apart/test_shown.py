@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
-from sowctl.cli.commands.bodies.pipeline import line_of
+from sowctl.cli.commands.bodies.pipeline import format_entry
 from sowctl.cli.main import main
-from sowctl.spark.jobs.stream import ShownEntry, _Showing
+from sowctl.spark.jobs.stream import StreamEntry, _EntryForwarder
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
@@ -24,7 +24,7 @@ class Batch:
         self.rows = rows
 
     def selectExpr(self, *columns: str) -> Batch:
-        assert len(columns) == len(ShownEntry._fields)
+        assert len(columns) == len(StreamEntry._fields)
         return self
 
     def toLocalIterator(self) -> object:
@@ -44,17 +44,17 @@ def test_a_deletion_is_told_as_by_journal_dump(tmp_path: Path) -> None:
         stderr=io.BytesIO(),
     )
     published, deleted = map(json.loads, out.getvalue().splitlines())
-    shown: list[ShownEntry] = []
+    shown: list[StreamEntry] = []
     rows = [
         ("publish", bytearray(b'{"id":1}'), 1, "t", Decimal(published["sow_key"])),
         ("delete", None, 2, "t", Decimal(deleted["sow_key"])),
     ]
-    showing = _Showing(shown.extend)
+    showing = _EntryForwarder(shown.extend)
     showing(Batch(*rows), 0)  # type: ignore[arg-type]
-    assert showing.totals() == (2, 8)
-    first, second = map(line_of, shown)
+    assert showing.read_totals() == (2, 8)
+    first, second = map(format_entry, shown)
     assert first == b'{"id":1}'
     told = json.loads(second)
     assert list(told) == ["topic", "sow_key", "txid", "operation"]
     assert told.items() <= deleted.items() and told["operation"] == "delete"
-    assert json.loads(line_of(ShownEntry("delete", None, 7, "free", None)))["sow_key"] is None
+    assert json.loads(format_entry(StreamEntry("delete", None, 7, "free", None)))["sow_key"] is None

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.errors import ConfigError
-from sowctl.remote.opening import write
-from sowctl.remote.place import url_of
-from sowctl.spark.jobs.sight import TOKEN, Probe, look, probe, probes_of, raise_unseen
+from sowctl.remote.place import parse_url
+from sowctl.remote.remote_files import write_file
+from sowctl.spark.jobs.visibility import TOKEN_FILE, Probe, build_probe, find_unseen, list_probes, raise_unseen
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.objectstore import ObjectStore
 
@@ -34,12 +34,12 @@ def elsewhere(probes: list[Probe], lab: Lab, root: Path) -> list[Probe]:
 def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
     shared = tmp_path / "lab" / "shared"
     shared.mkdir()
-    probes = probes_of(lab.open(), shared)
+    probes = list_probes(lab.open(), shared)
     assert [one.what for one in probes] == ["a journal file"] * 2 + ["a store", "the staging directory"]
-    assert look(probes) == []
+    assert find_unseen(probes) == []
     # publishing goes on meanwhile
     lab.publish("t", message(id=77, text="y" * 100))
-    assert look(probes) == []
+    assert find_unseen(probes) == []
     raise_unseen([])
 
 
@@ -58,14 +58,14 @@ def test_the_same_files_are_seen(lab: Lab, tmp_path: Path) -> None:
 def test_what_is_different_is_named(lab: Lab, tmp_path: Path, what: str, spoil, problem: str) -> None:  # type: ignore[no-untyped-def]
     shared = lab.directory / "shared"
     shared.mkdir()
-    probes = probes_of(lab.open(), shared)
+    probes = list_probes(lab.open(), shared)
     there = tmp_path / "there"
     shutil.copytree(lab.directory, there)
     probes = elsewhere(probes, lab, there)
-    assert look(probes) == []
+    assert find_unseen(probes) == []
     chosen = next(one for one in probes if one.what == what)
     spoil(chosen.place)
-    (unseen,) = look(probes)
+    (unseen,) = find_unseen(probes)
     with pytest.raises(ConfigError) as caught:
         raise_unseen([unseen, replace(unseen, host="worker7")])
     error = caught.value
@@ -75,13 +75,13 @@ def test_what_is_different_is_named(lab: Lab, tmp_path: Path, what: str, spoil, 
 
 
 def test_an_archive_at_a_url(lake: ObjectStore) -> None:
-    place = url_of(lake.url("inst.manifest"))
-    assert probe("the archive", place) is None
-    write(place, [b"one"])
-    seen = probe("the archive", place)
-    assert seen is not None and look([seen]) == []
+    place = parse_url(lake.url("inst.manifest"))
+    assert build_probe("the archive", place) is None
+    write_file(place, [b"one"])
+    seen = build_probe("the archive", place)
+    assert seen is not None and find_unseen([seen]) == []
     lake.refused.add("lake/inst.manifest")
-    (unseen,) = look([seen])
+    (unseen,) = find_unseen([seen])
     assert "access denied" in unseen.problem
     with pytest.raises(ConfigError) as caught:
         raise_unseen([unseen])
@@ -89,18 +89,18 @@ def test_an_archive_at_a_url(lake: ObjectStore) -> None:
 
 
 def test_a_token_at_a_url(lab: Lab, lake: ObjectStore) -> None:
-    *_, token = probes_of(lab.open(), url_of(lake.url("stage/run")))
-    assert token.what == "the staging directory" and look([token]) == []
+    *_, token = list_probes(lab.open(), parse_url(lake.url("stage/run")))
+    assert token.what == "the staging directory" and find_unseen([token]) == []
     # a store that shows a new file late, or another one under its name
-    lake.objects["lake/stage/run/" + TOKEN] = bytes(32)
-    (unseen,) = look([token])
+    lake.objects["lake/stage/run/" + TOKEN_FILE] = bytes(32)
+    (unseen,) = find_unseen([token])
     assert "differs" in unseen.problem
-    del lake.objects["lake/stage/run/" + TOKEN]
-    (unseen,) = look([token])
+    del lake.objects["lake/stage/run/" + TOKEN_FILE]
+    (unseen,) = find_unseen([token])
     assert "not" in unseen.problem and unseen.probe == token
 
 
 def test_the_token_is_new_each_time(tmp_path: Path, lab: Lab) -> None:
-    first = [one.digest for one in probes_of(lab.open(), tmp_path)][-1]
-    assert (tmp_path / TOKEN).is_file()
-    assert [one.digest for one in probes_of(lab.open(), tmp_path)][-1] != first
+    first = [one.digest for one in list_probes(lab.open(), tmp_path)][-1]
+    assert (tmp_path / TOKEN_FILE).is_file()
+    assert [one.digest for one in list_probes(lab.open(), tmp_path)][-1] != first

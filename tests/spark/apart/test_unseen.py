@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from sowctl.spark.errors import CarriedError, unpacked
+from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalreader import JournalReader
@@ -39,7 +39,7 @@ def origin(lab: Lab, topic: str) -> Origin:
 def failed(reader: Any, part: Any) -> Any:
     with pytest.raises(CarriedError) as caught:
         list(reader.read(part))
-    return unpacked(str(caught.value))
+    return decode_error(str(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.spark.jvm.workdir import PREFIX, sweep, work_directory
+from sowctl.spark.jvm.workdir import DIRECTORY_PREFIX, create_work_directory, remove_dead_directories
 
 DRIVER = """
 import sys, time
-from sowctl.spark.jvm.workdir import work_directory
-with work_directory() as work:
+from sowctl.spark.jvm.workdir import create_work_directory
+with create_work_directory() as work:
     (work / "scratch").mkdir()
     (work / "scratch" / "shuffle").write_bytes(bytes(1000))
     print(work, flush=True)
@@ -41,33 +41,33 @@ def test_of_a_driver_that_lives_it_stays_and_of_one_that_was_killed_it_goes(root
     ) as process:
         assert process.stdout is not None
         work = Path(process.stdout.readline().strip())
-        with work_directory() as own:
+        with create_work_directory() as own:
             assert own != work and (work / "scratch" / "shuffle").is_file()
         assert not own.exists() and work.is_dir()
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert work.is_dir()
-    with work_directory() as own:
+    with create_work_directory() as own:
         assert list(root.iterdir()) == [own]
     assert list(root.iterdir()) == []
 
 
 def test_what_is_not_known_to_be_a_dead_drivers_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = root / f"{PREFIX}dead"
+    dead = root / f"{DIRECTORY_PREFIX}dead"
     for place in (dead, root / "elsewhere", root / "another"):
         place.mkdir()
         (place / "lock").touch()
-    (root / f"{PREFIX}link").symlink_to(root / "elsewhere")
+    (root / f"{DIRECTORY_PREFIX}link").symlink_to(root / "elsewhere")
     # as earlier releases made it, and as it is for a moment before it is locked
-    (root / f"{PREFIX}unlocked").mkdir()
-    (root / f"{PREFIX}file").touch()
+    (root / f"{DIRECTORY_PREFIX}unlocked").mkdir()
+    (root / f"{DIRECTORY_PREFIX}file").touch()
     stays = {one.name for one in root.iterdir()} - {dead.name}
     with monkeypatch.context() as other:
         other.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
-        assert sweep(root) == [] and dead.is_dir()
-    assert sweep(root) == [dead]
+        assert remove_dead_directories(root) == [] and dead.is_dir()
+    assert remove_dead_directories(root) == [dead]
     assert {one.name for one in root.iterdir()} == stays
-    assert sweep(root / "missing") == []
+    assert remove_dead_directories(root / "missing") == []
 
 
 def test_without_locks_a_session_begins_all_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +75,6 @@ def test_without_locks_a_session_begins_all_the_same(root: Path, monkeypatch: py
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with work_directory() as work:
-        assert sweep(root) == [] and work.is_dir()
+    with create_work_directory() as work:
+        assert remove_dead_directories(root) == [] and work.is_dir()
     assert list(root.iterdir()) == []

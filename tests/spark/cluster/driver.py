@@ -15,15 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sowctl.config.derived import View
+from sowctl.config.derived_entries import View
 from sowctl.engine.api import InstanceHandle
 from sowctl.errors import SowError
-from sowctl.remote.place import Place, place_of
-from sowctl.spark.errors import translated
+from sowctl.remote.place import Place, parse_place
+from sowctl.spark.errors import translate_errors
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import export
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.snapshot import snapshot
@@ -73,13 +73,13 @@ def _snapshot(spark: SparkSession, instance: InstanceHandle, at: str, path: str,
 
 def _view(spark: SparkSession, instance: InstanceHandle, path: str, stage: str = "") -> JobReport:
     assert instance.config is not None
-    (entry,) = instance.config.find("totals")
+    (entry,) = instance.config.find_entries("totals")
     assert isinstance(entry, View)
     return view(spark, instance, entry, Output(path, "ndjson"), staging_directory=_place(stage))
 
 
 def _place(stage: str) -> Place | None:
-    return place_of(stage) if stage else None
+    return parse_place(stage) if stage else None
 
 
 def _stream(spark: SparkSession, instance: InstanceHandle, checkpoint: str, most: str) -> JobReport:
@@ -140,7 +140,7 @@ def main() -> None:
             end = rest.index(",") if "," in rest else len(rest)
             (name, *arguments), rest = rest[:end], rest[end + 1 :]
             try:
-                with translated():
+                with translate_errors():
                     told = JOBS[name](spark, lab.open(), *arguments)
             except SowError as error:
                 print(f"{error.code}: {error.message}", flush=True)

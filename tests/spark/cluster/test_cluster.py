@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
 from tests.spark.cluster.conftest import WAIT, Cluster, until
@@ -56,7 +56,7 @@ def source(tmp_path: Path) -> Path:
 def published(lab: Lab, topic: str) -> list[str]:
     """What the journal has of a topic, in its order: what was committed, as often as it was."""
     with open_log(lab.open()) as log:
-        entries = [entry for block in log.blocks() for entry in block.entries() if entry.topic[0] == topic]
+        entries = [entry for block in log.iter_blocks() for entry in block.iter_entries() if entry.topic[0] == topic]
     return [entry.payload.decode() for entry in entries]
 
 
@@ -227,7 +227,7 @@ def test_outputs_at_a_url_need_no_directory_that_is_shared(
     assert [int(line.split(b",")[0]) for line in table] == [json.loads(line)["id"] for line in wanted]
     (tmp_path / "orders.sow").write_bytes(shore.objects["lake/orders.sow"])
     copy = Target(path=tmp_path / "orders.sow")
-    assert digest(Instance(clock=lab.clock), copy).records == len(wanted)
+    assert compute_digest(Instance(clock=lab.clock), copy).records == len(wanted)
     # Executors have left nothing on this machine, nor at the place of staging but marks of directories.
     assert not [name for name in shore.names("stage/") if shore.objects["lake/stage/" + name]]
     assert not list(lab.directory.rglob("*.staging*"))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sowctl.cli.main import main
-from sowctl.cli.words.loaded import load
-from sowctl.cli.words.table import COMMANDS, PIPELINE
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.table import COMMANDS, PIPELINE_GROUP
 from sowctl.spark.jvm.java import find_java
 from tests.support.demo import NOW, make_demo
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 EXAMPLES = [
     line
     for command in COMMANDS
-    if command.group == PIPELINE and "submit" not in command.name
-    for line in load(command).examples
+    if command.group == PIPELINE_GROUP and "submit" not in command.name
+    for line in load_command(command).examples
 ]
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sowctl.engine.bulk.staging import Staged, StagePlan
+from sowctl.engine.bulk.staging import StagedAttempt, StagePlan
 from sowctl.errors import InputError
 from sowctl.spark.jobs import load as loading
-from sowctl.spark.jobs.folds import folding, foldshape, gathering
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout, two_pass_fold
 from sowctl.spark.jobs.inputs import InputSplit
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
@@ -42,7 +42,7 @@ def test_a_task_that_fails_after_writing_is_tried_again(
 ) -> None:
     stage, marks = loading.stage_lines, str(tmp_path)
 
-    def flaky(plan: StagePlan, split: InputSplit) -> Staged:
+    def flaky(plan: StagePlan, split: InputSplit) -> StagedAttempt:
         done = stage(plan, split)
         mark = Path(marks) / f"failed-{split.start}"
         if not mark.exists():
@@ -64,7 +64,7 @@ def test_a_task_that_fails_after_writing_is_tried_again(
 
 
 def test_a_task_that_fails_for_good(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(plan: StagePlan, split: InputSplit) -> Staged:
+    def broken(plan: StagePlan, split: InputSplit) -> StagedAttempt:
         if split.start:
             raise InputError("SOW-TST-001", "words of a task", place="here", hint="a hint", line=7)
         return stage(plan, split)
@@ -88,18 +88,18 @@ def test_a_fold_whose_tasks_fail_after_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = str(tmp_path)
-    real: Any = folding._Reducer
+    real: Any = distributed_fold._Reducer
 
     class Flaky(real):  # type: ignore[misc]
-        def folded(self, index: int, runs: list[Any]) -> Iterator[Any]:
-            done = list(super().folded(index, runs))
+        def reduce_runs(self, index: int, runs: list[Any]) -> Iterator[Any]:
+            done = list(super().reduce_runs(index, runs))
             _fail_once(marks, f"fold-{index}")
             yield from done
 
-    monkeypatch.setattr(folding, "_Reducer", Flaky)
-    monkeypatch.setattr(foldshape, "PART_BYTES", 4000)
+    monkeypatch.setattr(distributed_fold, "_Reducer", Flaky)
+    monkeypatch.setattr(fold_layout, "PART_BYTES", 4000)
     # no journal is small enough for the way without a shuffle
-    monkeypatch.setattr(gathering, "GATHERED", 0)
+    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 0)
     _rebuilt(spark, tmp_path)
     assert list(tmp_path.glob("failed-fold-*"))
 
@@ -108,8 +108,8 @@ def test_both_looks_of_a_rebuild_whose_tasks_fail_after_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = str(tmp_path)
-    looker: Any = gathering._Looker
-    taker: Any = gathering._Taker
+    looker: Any = two_pass_fold._KeyScanner
+    taker: Any = two_pass_fold._RecordTaker
 
     class FlakyLooker(looker):  # type: ignore[misc]
         def __call__(self, stretch: PlannedStretch) -> Any:
@@ -123,8 +123,8 @@ def test_both_looks_of_a_rebuild_whose_tasks_fail_after_writing(
             _fail_once(marks, "take")
             return done
 
-    monkeypatch.setattr(gathering, "_Looker", FlakyLooker)
-    monkeypatch.setattr(gathering, "_Taker", FlakyTaker)
+    monkeypatch.setattr(two_pass_fold, "_KeyScanner", FlakyLooker)
+    monkeypatch.setattr(two_pass_fold, "_RecordTaker", FlakyTaker)
     _rebuilt(spark, tmp_path)
     assert sorted(path.name for path in tmp_path.glob("failed-*")) == ["failed-look", "failed-take"]
 
@@ -157,7 +157,7 @@ from tests.support.instances import Lab
 from tests.spark.jobs.test_faults import XML
 from tests.support.processes import QUICK
 
-append = JournalWriter.append
+append = JournalWriter.append_group
 
 def dying(self, *args, **kwargs):
     append(self, *args, **kwargs)
@@ -166,7 +166,7 @@ def dying(self, *args, **kwargs):
 lab = Lab(Path(sys.argv[1]), XML)
 instance = lab.open()
 with open_session("local[1]", environment=os.environ, conf={"spark.driver.extraJavaOptions": QUICK}) as spark:
-    JournalWriter.append = dying
+    JournalWriter.append_group = dying
     load(spark, instance, instance.topic("log").config, [sys.argv[2]], LoadOptions(split_bytes=300))
 """
 

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, MissingError, UsageError
-from sowctl.spark.jobs.inputs import cut, expanded, lines_of
-from sowctl.spark.jobs.load import DEFAULTS, load, partition_columns
+from sowctl.spark.jobs.inputs import expand_paths, read_lines, split_files
+from sowctl.spark.jobs.load import DEFAULT_OPTIONS, list_partition_columns, load
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 XML = config_xml(topic_xml("log") + topic_xml("alone"), ("log",))
-SKIP = replace(DEFAULTS, publish=PublishOptions(on_error="skip"))
+SKIP = replace(DEFAULT_OPTIONS, publish=PublishOptions(on_error="skip"))
 
 
 def report(spark: SparkSession, lab: Lab, topic: str, *paths: Path | str, **options: Any) -> Any:
     instance = lab.open()
-    chosen = replace(DEFAULTS, **options)
+    chosen = replace(DEFAULT_OPTIONS, **options)
     return load(spark, instance, instance.topic(topic).config, [str(path) for path in paths], chosen)
 
 
@@ -54,10 +54,10 @@ def test_every_line_belongs_to_one_split(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     for data in (b"", b"\n", b"{}", b"a\nbb\n\nccc\r\n\n", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", b"long" * 10 + b"\nx\n"):
         path.write_bytes(data)
-        whole = [found for split in cut([str(path)], 1 << 20) for found in lines_of(split)]
+        whole = [found for split in split_files([str(path)], 1 << 20) for found in read_lines(split)]
         wanted = [message for part in whole for message in zip(part[0], part[1], strict=True)]
         for size in range(1, len(data) + 2):
-            parts = [found for split in cut([str(path)], size) for found in lines_of(split)]
+            parts = [found for split in split_files([str(path)], size) for found in read_lines(split)]
             assert [m for part in parts for m in zip(part[0], part[1], strict=True)] == wanted, (data, size)
             assert sum(part[2] for part in parts) == sum(part[2] for part in whole)
 
@@ -150,10 +150,10 @@ def test_deltas_and_deletions(spark: SparkSession, tmp_path: Path) -> None:
 def test_paths(tmp_path: Path) -> None:
     for name in ("b.ndjson", "a.ndjson", "_SUCCESS", ".hidden"):
         (tmp_path / name).touch()
-    assert expanded([str(tmp_path)]) == [f"{tmp_path}/a.ndjson", f"{tmp_path}/b.ndjson"]
-    assert expanded([f"file:{tmp_path}/b*", "s3a://x/y"]) == [f"{tmp_path}/b.ndjson", "s3a://x/y"]
+    assert expand_paths([str(tmp_path)]) == [f"{tmp_path}/a.ndjson", f"{tmp_path}/b.ndjson"]
+    assert expand_paths([f"file:{tmp_path}/b*", "s3a://x/y"]) == [f"{tmp_path}/b.ndjson", "s3a://x/y"]
     with pytest.raises(MissingError):
-        expanded([f"{tmp_path}/c*"])
+        expand_paths([f"{tmp_path}/c*"])
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -198,11 +198,11 @@ def test_a_lake_with_partition_directories(tmp_path: Path) -> None:
     (tmp_path / "lake" / "day=1" / "hour=2").mkdir(parents=True)
     (tmp_path / "lake" / "day=1" / "hour=2" / "a.parquet").touch()
     with pytest.raises(MissingError, match="lake") as caught:
-        expanded([str(tmp_path / "lake")])
+        expand_paths([str(tmp_path / "lake")])
     assert "lake/*/*" in str(caught.value.hint)
-    files = expanded([f"{tmp_path}/lake/*/*/*.parquet"])
-    assert partition_columns(files) == ["day", "hour"]
-    assert partition_columns(["a=b.parquet", "x/y.csv"]) == []
+    files = expand_paths([f"{tmp_path}/lake/*/*/*.parquet"])
+    assert list_partition_columns(files) == ["day", "hour"]
+    assert list_partition_columns(["a=b.parquet", "x/y.csv"]) == []
 
 
 def test_a_base_path_loads_the_columns_of_partition_directories(spark: SparkSession, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_base_path_loads_the_columns_of_partition_directories(spark: SparkSess
     for number, reader in enumerate(({"basePath": f"{tmp_path}/lake"}, {})):
         with verified(Lab(tmp_path / f"lab{number}", XML)) as lab:
             instance = replace(lab.open(), notify=said.append)
-            options = replace(DEFAULTS, reader=reader)
+            options = replace(DEFAULT_OPTIONS, reader=reader)
             load(spark, instance, instance.topic("log").config, [f"{tmp_path}/lake/*/*.parquet"], options)
             assert ['"day"' in record for record in lab.query("log")] == [bool(reader)] * 2
             assert any("basePath" in text and "day" in text for text in said) is not bool(reader)

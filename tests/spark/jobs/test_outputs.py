@@ -17,20 +17,20 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import DeleteOptions
-from sowctl.engine.sources.digest import digest
+from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.snapshot import write_snapshot
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
-from sowctl.output.ndjson import json_values
+from sowctl.output.ndjson import encode_values
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
-from sowctl.spark.jobs.folds import folding, foldshape
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.export import ExportSelection, export, export_journal
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan
-from sowctl.store.codec import payloads
+from sowctl.store.codec import extract_payloads
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 
@@ -50,17 +50,17 @@ XML = config_xml("".join(TOPICS), ("log", "past", "brief"))
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Some minutes in the life of four topics, with tiny parts."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 10)
-    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1200)
-    monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
-    monkeypatch.setattr(foldshape, "PART_BYTES", 6000)
+    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", 3000)
+    monkeypatch.setattr(fold_layout, "PART_BYTES", 6000)
     made = Lab(tmp_path / "lab", XML)
     for minute in range(4):
         for topic in ("log", "past", "brief", "alone"):
             rows = [message(id=n % 23, v=n, kind="ab"[n % 2], deep={"x": [n]}) for n in range(minute * 7, 40)]
             made.publish(topic, *rows)
             target = Target(topic=made.open().topic(topic).config)
-            delete(made.open(), [target], DeleteOptions(filter=f"/id = {minute}"))
+            delete_records(made.open(), [target], DeleteOptions(filter=f"/id = {minute}"))
         made.clock.tick(20)
     return made
 
@@ -148,9 +148,9 @@ def test_what_had_expired_at_an_instant_is_no_part_of_its_state(spark: SparkSess
     assert [len(texts) for texts in seen.values()] == [15, 10]
     instance = lab.open()
     for at, texts in seen.items():
-        found = state.parts_of(spark, instance, instance.topic("brief").config, at, tmp_path)
+        found = state.list_parts(spark, instance, instance.topic("brief").config, at, tmp_path)
         assert all(isinstance(part, state.FoldedPart) for part in found)
-        values = [value for part in found for _, some in part.pairs() for value in payloads(some)]
+        values = [value for part in found for _, some in part.iterate_pairs() for value in extract_payloads(some)]
         assert [value.decode() for value in values] == texts
 
 
@@ -165,9 +165,9 @@ def test_snapshots(spark: SparkSession, lab: Lab, tmp_path: Path, topic: str, at
     assert told.records == len(wanted)
     assert told.bytes == sum(map(len, wanted))
     snapshot(spark, instance, config, at, Output(str(tmp_path / "then.sow")))
-    snapshot_file(instance, Target(topic=config), at, tmp_path / "other.sow")
+    write_snapshot(instance, Target(topic=config), at, tmp_path / "other.sow")
     bare = Instance(clock=lab.clock)
-    then, other = (digest(bare, Target(path=tmp_path / name)) for name in ("then.sow", "other.sow"))
+    then, other = (compute_digest(bare, Target(path=tmp_path / name)) for name in ("then.sow", "other.sow"))
     assert (then.digest, then.records, then.txid) == (other.digest, other.records, other.txid)
     assert not list(lab.directory.rglob("*.staging*"))
 
@@ -231,11 +231,13 @@ def test_csv_keeps_the_spaces_around_a_value(spark: SparkSession, tmp_path: Path
 
 def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     instance = lab.open()
-    told = export_journal(spark, instance, ExportedEntries(), Output(str(tmp_path / "j"), "ndjson"))
-    wanted = [line.decode() for batch in dump(instance, EntryFilter()) for line in json_values(batch, meta=True)]
+    told = export_journal(spark, instance, ExportSelection(), Output(str(tmp_path / "j"), "ndjson"))
+    wanted = [
+        line.decode() for batch in dump_entries(instance, EntryFilter()) for line in encode_values(batch, meta=True)
+    ]
     assert read_lines(tmp_path / "j") == wanted
     assert told.records == len(wanted)
-    some = ExportedEntries((("log", "json"), ("past", "json")), 20, 90, START, START + 30_000_000)
+    some = ExportSelection((("log", "json"), ("past", "json")), 20, 90, START, START + 30_000_000)
     parquet = Output(str(tmp_path / "p"), partition_by=("_topic",))
     export_journal(spark, instance, some, parquet)
     rows = sorted(
@@ -243,15 +245,17 @@ def test_journal(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     )
     assert rows == [
         (record.txid, batch.topic, record.extra["operation"])
-        for batch in dump(instance, EntryFilter(from_txid=20, to_txid=90, from_time=START, to_time=START + 30_000_000))
+        for batch in dump_entries(
+            instance, EntryFilter(from_txid=20, to_txid=90, from_time=START, to_time=START + 30_000_000)
+        )
         for record in batch.records
         if batch.topic != "brief"
     ]
     one = Output(str(tmp_path / "k"), "csv", partition_by=("/kind",))
-    export_journal(spark, instance, ExportedEntries((("log", "json"),)), one)
+    export_journal(spark, instance, ExportSelection((("log", "json"),)), one)
     assert {path.name for path in (tmp_path / "k").glob("kind=*")} >= {"kind=a", "kind=b"}
     with pytest.raises(UsageError):
-        export_journal(spark, instance, ExportedEntries(), replace(one, path=str(tmp_path / "l")))
+        export_journal(spark, instance, ExportSelection(), replace(one, path=str(tmp_path / "l")))
 
 
 def test_expired_records_are_left_out(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from sowctl.errors import DamageError, StorageError
-from sowctl.remote.place import url_of
+from sowctl.remote.place import parse_url
 from sowctl.spark.jobs.folds import pairfiles
-from sowctl.spark.jobs.folds.pairfiles import in_parts, read_pairs, write_pairs
+from sowctl.spark.jobs.folds.pairfiles import read_pairs, split_pairs, write_pairs
 from tests.support.objectstore import ObjectStore
 
 
 def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairfiles, "PART", 2)
+    monkeypatch.setattr(pairfiles, "PART_PAIRS", 2)
     pairs = [(bytes((number,)) * 8, b"x" * (number % 3)) for number in range(5)]
     path = tmp_path / "pairs"
-    assert write_pairs(path, in_parts(pairs)) == (5, sum(len(value) for _, value in pairs))
+    assert write_pairs(path, split_pairs(pairs)) == (5, sum(len(value) for _, value in pairs))
     found = list(read_pairs(path))
     assert [len(keys) for keys, _ in found] == [2, 2, 1]
     assert [row for part in found for row in zip(*part, strict=True)] == pairs
@@ -40,7 +40,7 @@ def test_a_file_of_nothing_and_empty_parts_are_whole(tmp_path: Path) -> None:
 
 
 def test_at_a_url_it_is_the_same(lake: ObjectStore) -> None:
-    place = url_of(lake.url("stage/pairs"))
+    place = parse_url(lake.url("stage/pairs"))
     rows = [([b"k" * 8], [b"v" * number]) for number in range(1, 40)]
     assert write_pairs(place, iter(rows)) == (39, sum(range(40)))
     assert list(read_pairs(place)) == rows
@@ -60,7 +60,7 @@ def test_at_a_url_it_is_the_same(lake: ObjectStore) -> None:
 
 
 def test_what_ends_a_task_is_told_and_its_file_is_not_whole(lake: ObjectStore) -> None:
-    place = url_of(lake.url("stage/part"))
+    place = parse_url(lake.url("stage/part"))
 
     def rows() -> Iterator[tuple[list[bytes], list[bytes]]]:
         yield [b"k" * 8], [b"v"]

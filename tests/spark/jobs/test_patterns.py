@@ -13,9 +13,9 @@ import pytest
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.folds import folding, foldshape
-from sowctl.spark.jobs.outputs.place import Output
-from sowctl.spark.jobs.view import AdHoc, view
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout
+from sowctl.spark.jobs.outputs.output_spec import Output
+from sowctl.spark.jobs.view import AdHocView, view
 from sowctl.values.times import format_time
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -31,8 +31,8 @@ LATER = START + 5_000_000
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Two logical topics with equal keys, and a topic that only the transaction log names."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 5)
-    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
-    monkeypatch.setattr(foldshape, "PART_BYTES", 400)
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
+    monkeypatch.setattr(fold_layout, "PART_BYTES", 400)
     made = Lab(tmp_path / "lab", XML)
     for step in range(2):
         for topic in ("/a", "/b", "events", "plain"):
@@ -127,7 +127,7 @@ def test_the_data_sources(spark: SparkSession, lab: Lab) -> None:
 def test_a_view_is_over_a_whole_topic(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     output = Output(str(tmp_path / "v"), "ndjson")
     with pytest.raises(UsageError) as caught:
-        view(spark, lab.open(), AdHoc("/a", ("/id",), ("/id",)), output)
+        view(spark, lab.open(), AdHocView("/a", ("/id",), ("/id",)), output)
     assert caught.value.code == "SOW-SPK-069"
-    view(spark, lab.open(), AdHoc("all", ("/id, COUNT(/of) AS /n",), ("/id",)), output)
+    view(spark, lab.open(), AdHocView("all", ("/id, COUNT(/of) AS /n",), ("/id",)), output)
     assert {json.loads(line)["n"] for line in read_lines(tmp_path / "v")} == {2}

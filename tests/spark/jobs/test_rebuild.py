@@ -13,15 +13,15 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.snapshot import snapshot_file
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.snapshot import write_snapshot
 from sowctl.errors import RefusedError, SowError, UsageError
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs.export import export
-from sowctl.spark.jobs.folds import folding, foldshape, gathering
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout, two_pass_fold
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.reading import journalplan
@@ -55,11 +55,11 @@ STEPS = st.lists(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many stretches and buckets though there is little."""
-    monkeypatch.setattr(folding, "LEAST_BYTES", 1)
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
     monkeypatch.setattr(journalplan, "PARTITION_BYTES", 2000)
-    monkeypatch.setattr(folding, "HANDFUL_BYTES", 3000)
-    monkeypatch.setattr(foldshape, "PART_BYTES", 6000)
-    monkeypatch.setattr(rebuilding, "APART_BYTES", 0)
+    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", 3000)
+    monkeypatch.setattr(fold_layout, "PART_BYTES", 6000)
+    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", 0)
 
 
 def play(lab: Lab, steps: list[tuple[str, str, int, int]]) -> None:
@@ -70,7 +70,9 @@ def play(lab: Lab, steps: list[tuple[str, str, int, int]]) -> None:
         elif kind == "delete":
             target = Target(topic=lab.open().topic(topic).config)
             if topic != "own":
-                delete(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + count // 3}"))
+                delete_records(
+                    lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + count // 3}")
+                )
         elif topic == "own":
             lab.publish(topic, message(n=number), sow_key=f"k{first}")
         else:
@@ -112,7 +114,7 @@ def test_equals_a_replay(
             options = ReplayOptions(until_txid=until, into=str(directory / place))
             topics = [instance.topic("log").config, instance.topic("past").config]
             if job is None:
-                replay(instance, topics, options)
+                replay_topics(instance, topics, options)
             else:
                 rebuild(spark, instance, topics, options)
         for name in ("log", "past"):
@@ -136,7 +138,7 @@ def same_past(spark: SparkSession, lab: Lab, name: str, at: int) -> None:
             if path is paths[0]:
                 snapshot(spark, instance, config, at, Output(str(path)))
             else:
-                snapshot_file(instance, Target(topic=config), at, path)
+                write_snapshot(instance, Target(topic=config), at, path)
         except SowError as error:
             refused.append(error.code)
     assert len(refused) in (0, 2)
@@ -163,9 +165,9 @@ def same_messages(spark: SparkSession, lab: Lab, name: str) -> None:
 
 
 def instance_entries(lab: Lab) -> int:
-    from sowctl.engine.verbs.journal import EntryFilter, dump
+    from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 
-    return sum(len(batch.records) for batch in dump(lab.open(), EntryFilter()))
+    return sum(len(batch.records) for batch in dump_entries(lab.open(), EntryFilter()))
 
 
 @pytest.mark.parametrize("way", ["shuffled", "elsewhere"])
@@ -173,10 +175,10 @@ def test_a_record_under_another_key_is_refused_as_by_a_replay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Through a shuffle, and where tasks run on other machines; the error names the same record."""
-    monkeypatch.setattr("sowctl.journal.group.BLOCK_ENTRIES", 40)
-    monkeypatch.setattr(folding, "LEAST_BYTES", 1500)
+    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 40)
+    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1500)
     if way == "shuffled":
-        monkeypatch.setattr(gathering, "GATHERED", 0)
+        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 0)
     else:
         monkeypatch.setattr(rebuilding, "is_local", lambda _: False)
     before, after = (config_xml(topic_xml("log", key=key), ("log",)) for key in ("/a", "/b"))
@@ -189,7 +191,7 @@ def test_a_record_under_another_key_is_refused_as_by_a_replay(
     options = ReplayOptions(into=str(tmp_path / "new"))
     instance = Lab(tmp_path, after).open()
     told = []
-    for made in (partial(rebuild, spark), replay):
+    for made in (partial(rebuild, spark), replay_topics):
         with pytest.raises(RefusedError) as caught:
             made(instance, instance.topics, options)
         told.append((caught.value.code, str(caught.value), caught.value.place, caught.value.hint))
@@ -200,14 +202,14 @@ def test_a_record_under_another_key_is_refused_as_by_a_replay(
     lab.publish("log", message(a=120, b=120), message(a=240, b=240))
     lab = Lab(tmp_path, after)
     # What a replay does not look at, it takes, and so does a rebuild.
-    assert [one.records for one in replay(lab.open(), lab.open().topics, options)] == [320]
+    assert [one.records for one in replay_topics(lab.open(), lab.open().topics, options)] == [320]
     assert rebuild(spark, lab.open(), lab.open().topics, replace(options, force=True)).records == 320
 
 
 def lab_digest(lab: Lab, path: Path) -> tuple[str, int, int]:
-    from sowctl.engine.sources.digest import digest
+    from sowctl.engine.sources.digest import compute_digest
 
-    found = digest(replace(lab.open(), config=None), Target(path=path))
+    found = compute_digest(replace(lab.open(), config=None), Target(path=path))
     return found.digest, found.records, found.txid
 
 
@@ -220,7 +222,7 @@ def test_until_an_instant(spark: SparkSession, tmp_path: Path) -> None:
         topic = instance.topic("log").config
         at = START + 1_500_000
         rebuild(spark, instance, [topic], ReplayOptions(until_time=at, into=str(tmp_path / "a")))
-        replay(instance, [topic], ReplayOptions(until_time=at, into=str(tmp_path / "b")))
+        replay_topics(instance, [topic], ReplayOptions(until_time=at, into=str(tmp_path / "b")))
         assert lab_digest(lab, tmp_path / "a" / "log.json.sow") == lab_digest(lab, tmp_path / "b" / "log.json.sow")
 
 

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.errors import ConfigError, MissingError, RefusedError
-from sowctl.spark.jobs import sight
-from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
+from sowctl.spark.jobs import visibility
+from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 from sowctl.spark.jobs.load import LoadOptions, load
-from sowctl.spark.jobs.outputs.delivery import hadoop_knows
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.delivery import hadoop_supports
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.snapshot import snapshot
 from tests.spark.test_remote import with_key
 from tests.support.instances import Lab, message
@@ -38,8 +38,8 @@ def topic_of(lab: Lab, name: str):  # type: ignore[no-untyped-def]
 
 
 def test_hadoop_knows_its_own_schemes(spark: SparkSession) -> None:
-    assert hadoop_knows(spark, "file:///x") and hadoop_knows(spark, "hdfs://a/x")
-    assert not hadoop_knows(spark, "s3://a/x") and not hadoop_knows(spark, "nothing://a/x")
+    assert hadoop_supports(spark, "file:///x") and hadoop_supports(spark, "hdfs://a/x")
+    assert not hadoop_supports(spark, "s3://a/x") and not hadoop_supports(spark, "nothing://a/x")
 
 
 def test_data_sets_and_stores(spark: SparkSession, stocked: Lab, shore: ObjectStore, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_entries_by_directories(spark: SparkSession, stocked: Lab, shore: Object
     instance, _ = topic_of(stocked, "orders")
     output = Output(with_key(shore, "entries"), "parquet", partition_by=("_topic",), force=True)
     for _ in range(2):
-        report = export_journal(spark, instance, ExportedEntries(to_txid=200), output)
+        report = export_journal(spark, instance, ExportSelection(to_txid=200), output)
     assert report.records == 200
     assert {name.partition("/")[0] for name in shore.names("entries/")} >= {"_topic=orders", "_topic=past", "_SUCCESS"}
     fs = pytest.importorskip("pyarrow.fs")
@@ -110,14 +110,16 @@ def test_a_job_begins_where_executors_see_the_files(
     instance, topic = topic_of(stocked, "orders")
     output = Output(str(tmp_path / "out"), "ndjson")
     # as on a cluster, whose executors see the same files here
-    monkeypatch.setattr(sight, "is_local", lambda master: False)
+    monkeypatch.setattr(visibility, "is_local", lambda master: False)
     assert export(spark, instance, [topic], output).records > 0
-    monkeypatch.setattr(sight, "probes_of", lambda *_: [sight.Probe("a store", tmp_path / "elsewhere.sow", 0, "")])
+    monkeypatch.setattr(
+        visibility, "list_probes", lambda *_: [visibility.Probe("a store", tmp_path / "elsewhere.sow", 0, "")]
+    )
     with pytest.raises(ConfigError) as caught:
         export(spark, instance, [topic], replace(output, path=str(tmp_path / "more")))
     assert caught.value.code == "SOW-SPK-141" and socket.gethostname() in caught.value.message
     assert caught.value.place == str(tmp_path / "elsewhere.sow") and not (tmp_path / "more").exists()
     # with a local master nothing is looked at
     monkeypatch.undo()
-    monkeypatch.setattr(sight, "probes_of", lambda *_: pytest.fail("looked"))
-    sight.require_sight(spark, instance)
+    monkeypatch.setattr(visibility, "list_probes", lambda *_: pytest.fail("looked"))
+    visibility.require_visibility(spark, instance)

@@ -12,20 +12,20 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.instance import Instance
+from sowctl.engine.maintenance.retention.archive import archive_to_url
 from sowctl.engine.options import ReplayOptions
-from sowctl.engine.upkeep.retention.archiving import archive_to
-from sowctl.engine.verbs.replay import replay
+from sowctl.engine.verbs.replay import replay_topics
 from sowctl.errors import ConfigError, DamageError, StorageError, UsageError
-from sowctl.remote.place import Place, RemotePath, url_of
-from sowctl.spark.errors import translated
-from sowctl.spark.jobs import sight
-from sowctl.spark.jobs.folds import folding
+from sowctl.remote.place import Place, RemotePath, parse_url
+from sowctl.spark.errors import translate_errors
+from sowctl.spark.jobs import visibility
+from sowctl.spark.jobs.folds import distributed_fold
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs import delivery
-from sowctl.spark.jobs.outputs.place import Output
+from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
-from sowctl.spark.jobs.view import AdHoc, view
+from sowctl.spark.jobs.view import AdHocView, view
 from tests.spark.conftest import stock
 from tests.spark.jobs.test_rebuild import lab_digest
 from tests.spark.test_remote import with_key
@@ -51,7 +51,7 @@ def split(shore: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple
     lab = Lab(tmp_path_factory.mktemp("split") / "lab", whole.xml, clock=whole.clock)
     shutil.copytree(whole.directory, lab.directory, dirs_exist_ok=True)
     url = with_key(shore, "journal")
-    sent = list(archive_to(lab.open(), url_of(url)))
+    sent = list(archive_to_url(lab.open(), parse_url(url)))
     assert len(sent) > 4
     for one in sent[:-2]:
         one.path.unlink()
@@ -60,7 +60,7 @@ def split(shore: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 @pytest.fixture
 def stage(shore: ObjectStore) -> Iterator[RemotePath]:
-    yield url_of(with_key(shore, "stage"))
+    yield parse_url(with_key(shore, "stage"))
     # nothing but the marks of directories is left
     assert [name for name in shore.names("stage/") if shore.objects["lake/stage/" + name]] == []
 
@@ -68,14 +68,14 @@ def stage(shore: ObjectStore) -> Iterator[RemotePath]:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As on a cluster whose executors see nothing of this machine."""
-    probes_of = sight.probes_of
+    probes_of = visibility.list_probes
 
-    def elsewhere(instance: Instance, shared: Place | None = None) -> list[sight.Probe]:
+    def elsewhere(instance: Instance, shared: Place | None = None) -> list[visibility.Probe]:
         found = probes_of(instance, shared)
         return [replace(one, place=tmp_path / "no") if isinstance(one.place, Path) else one for one in found]
 
-    monkeypatch.setattr(sight, "is_local", lambda master: False)
-    monkeypatch.setattr(sight, "probes_of", elsewhere)
+    monkeypatch.setattr(visibility, "is_local", lambda master: False)
+    monkeypatch.setattr(visibility, "list_probes", elsewhere)
 
 
 def topics(instance: Instance, *names: str):  # type: ignore[no-untyped-def]
@@ -89,7 +89,7 @@ def digests(lab: Lab, into: Path) -> dict[str, tuple[str, int, int]]:
 def rebuilt(
     spark: SparkSession, lab: Lab, url: str, into: Path, stage: RemotePath | None = None
 ) -> dict[str, tuple[str, int, int]]:
-    instance = lab.open().with_archive(url_of(url))
+    instance = lab.open().with_archive(parse_url(url))
     options = ReplayOptions(into=str(into))
     report = rebuild(spark, instance, topics(instance, *JOURNALLED), options, staging_directory=stage)
     assert "secret" not in json.dumps(report.details, default=str)
@@ -101,11 +101,11 @@ def test_a_rebuild_of_what_is_there_and_here(
 ) -> None:
     lab, whole, url = split
     instance = whole.open()
-    replay(instance, topics(instance, *JOURNALLED), ReplayOptions(into=str(tmp_path / "engine")))
+    replay_topics(instance, topics(instance, *JOURNALLED), ReplayOptions(into=str(tmp_path / "engine")))
     wanted = digests(whole, tmp_path / "engine")
     assert rebuilt(spark, lab, url, tmp_path / "spark", stage) == wanted
-    joined = lab.open().with_archive(url_of(url))
-    replay(joined, topics(joined, *JOURNALLED), ReplayOptions(into=str(tmp_path / "joined")))
+    joined = lab.open().with_archive(parse_url(url))
+    replay_topics(joined, topics(joined, *JOURNALLED), ReplayOptions(into=str(tmp_path / "joined")))
     assert digests(lab, tmp_path / "joined") == wanted
 
 
@@ -122,24 +122,24 @@ def test_executors_that_see_the_url_alone(
         pytest.skip("--deep runs this")
     lab, whole, url = split
     told: list[tuple[object, int, int]] = []
-    shuffled = folding._shuffled
+    shuffled = distributed_fold._shuffle_runs
 
     def watched(spark, plan, stretches, mapper, own):  # type: ignore[no-untyped-def]
         told.append((plan.origin, len(stretches), len(own)))
         return shuffled(spark, plan, stretches, mapper, own)
 
-    monkeypatch.setattr(folding, "_shuffled", watched)
+    monkeypatch.setattr(distributed_fold, "_shuffle_runs", watched)
     instance = whole.open()
-    replay(instance, topics(instance, *JOURNALLED), ReplayOptions(into=str(tmp_path / "engine")))
+    replay_topics(instance, topics(instance, *JOURNALLED), ReplayOptions(into=str(tmp_path / "engine")))
     assert rebuilt(spark, lab, url, tmp_path / "spark", stage) == digests(whole, tmp_path / "engine")
     ((origin, there, here),) = told
-    assert isinstance(origin, folding.Origin) and origin.path == url_of(url) and origin.archive is None
+    assert isinstance(origin, distributed_fold.Origin) and origin.path == parse_url(url) and origin.archive is None
     assert there > 0 and here > 0
     frame = spark.read.format("sow").options(config=str(lab.config), topic="past", archive=url, columns="payload")
     lab.forget("past")
     assert sorted(bytes(row[0]).decode() for row in frame.load().collect()) == sorted(whole.query("past"))
     # states and views come from files that the driver has read
-    instance = lab.open().with_archive(url_of(url))
+    instance = lab.open().with_archive(parse_url(url))
     (orders,) = topics(instance, "orders")
     at = lab.clock.at - 700_000_000
     for when in (None, at):
@@ -148,7 +148,7 @@ def test_executors_that_see_the_url_alone(
         lines = b"".join(sorted(path.read_bytes() for path in Path(output.path).glob("part-*")))
         assert sorted(lines.decode().splitlines()) == sorted(whole.query("orders", at=when))
     counted = Output(str(tmp_path / "view"), "ndjson")
-    asked = AdHoc("orders", ("/step", "COUNT(/id) AS /n"), ("/step",))
+    asked = AdHocView("orders", ("/step", "COUNT(/id) AS /n"), ("/step",))
     view(spark, instance, asked, counted, staging_directory=stage)
     rows = [json.loads(line) for path in Path(counted.path).glob("part-*") for line in path.read_text().splitlines()]
     assert sum(row["n"] for row in rows) == len(whole.query("orders"))
@@ -172,7 +172,7 @@ def test_a_load_and_the_sink(spark: SparkSession, lab: Lab, stage: RemotePath, t
     assert (report.records, report.rejected) == (300, 1) and b"no message" in (tmp_path / "bad").read_bytes()
     frame = spark.range(40).selectExpr("id", "'x' AS name")
     write = frame.write.format("sow").options(config=str(lab.config), topic="past", operation="delta")
-    with translated():
+    with translate_errors():
         write.option("staging", stage.url).mode("append").save()
     assert sum('"name":"x"' in row for row in lab.query("past")) == 40 and len(lab.query("past")) == 300
 
@@ -212,11 +212,11 @@ def test_the_local_file_system_as_a_remote_one(
     if not deep:
         pytest.skip("--deep runs this")
     _, whole, _ = split
-    far, out = url_of(str(tmp_path / "far")), tmp_path / "out dir"
+    far, out = parse_url(str(tmp_path / "far")), tmp_path / "out dir"
     lab = Lab(tmp_path / "lab", whole.xml, clock=whole.clock, journal_size=3000)
     shutil.copytree(whole.directory, lab.directory, dirs_exist_ok=True)
     instance = lab.open().with_archive(far)
-    for one in list(archive_to(instance, far))[:-1]:
+    for one in list(archive_to_url(instance, far))[:-1]:
         one.path.unlink()
     (past,) = topics(instance, "past")
     lab.forget("past")

@@ -20,16 +20,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from sowctl.errors import InputError, RefusedError, StorageError, UsageError
-from sowctl.remote import opening
-from sowctl.remote.place import url_of
+from sowctl.remote import remote_files
+from sowctl.remote.place import parse_url
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.export import ExportedEntries, export, export_journal
-from sowctl.spark.jobs.outputs import sending
-from sowctl.spark.jobs.outputs.datasets import BYTES, write_rows
-from sowctl.spark.jobs.outputs.delivery import require_reached
-from sowctl.spark.jobs.outputs.partfiles import part_format
-from sowctl.spark.jobs.outputs.place import Output
-from sowctl.spark.jobs.outputs.sending import directory_of
+from sowctl.spark.jobs.export import ExportSelection, export, export_journal
+from sowctl.spark.jobs.outputs import remote_datasets
+from sowctl.spark.jobs.outputs.datasets import BYTES_COLUMN, write_rows
+from sowctl.spark.jobs.outputs.delivery import require_reachable
+from sowctl.spark.jobs.outputs.output_spec import Output
+from sowctl.spark.jobs.outputs.partfiles import build_part_format
+from sowctl.spark.jobs.outputs.remote_datasets import format_directory
 from sowctl.spark.jobs.tasks import TaskRows
 from tests.spark.test_remote import with_key
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -157,7 +157,7 @@ def test_times_of_parquet_are_of_the_form_that_is_set(spark: SparkSession, tmp_p
     try:
         for ddl in ("t TIMESTAMP", "t TIMESTAMP, l ARRAY<TIMESTAMP_NTZ>"):
             schema = StructType.fromDDL(ddl)
-            form = part_format(spark, "parquet", {}, schema)
+            form = build_part_format(spark, "parquet", {}, schema)
             path = tmp_path / f"{len(ddl)}.parquet"
             columns = [pa.array([value], one.type) for one, value in zip(form.schema, (micros, [micros]), strict=False)]
             with path.open("wb") as file:
@@ -213,7 +213,7 @@ def test_spark_reads_every_compression(spark: SparkSession, tmp_path: Path, kind
     batch = pa.RecordBatch.from_arrays([pa.array(lines)], ["value"])
     schema = StructType.fromDDL("value STRING")
     for codec, ending in CODECS[kind].items():
-        form = part_format(spark, kind, {"compression": codec}, schema)
+        form = build_part_format(spark, kind, {"compression": codec}, schema)
         assert form.suffix == ending
         with (tmp_path / f"{codec}{ending}").open("wb") as file:
             part = form.open(pa.PythonFile(file))
@@ -225,13 +225,13 @@ def test_spark_reads_every_compression(spark: SparkSession, tmp_path: Path, kind
     assert sorted(rows) == sorted((lines + lines[7:12]) * len(CODECS[kind]))
     for given in ({"compression": "lzo"}, {"parquet.bloom.filter.enabled": "true"}, {"maxrecordsperfile": "some"}):
         with pytest.raises(UsageError) as caught:
-            part_format(spark, kind, given, schema)
+            build_part_format(spark, kind, given, schema)
         assert caught.value.code == "SOW-SPK-168"
 
 
 def test_times_that_arrow_writes_wrongly_to_orc_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    form = part_format(spark, "orc", {}, StructType.fromDDL("st STRUCT<l: ARRAY<TIMESTAMP>>, d DATE"))
+    form = build_part_format(spark, "orc", {}, StructType.fromDDL("st STRUCT<l: ARRAY<TIMESTAMP>>, d DATE"))
     gregorian = -12_219_292_800_000_000
     instants = [0, 5, -1_000_000, gregorian, 253_402_300_799_999_999, None]
     for instant, day in ((5, 5), (-5, 5), (-1_000_001, 5), (gregorian - 1_000_000, 5), (5, -141_428)):
@@ -287,16 +287,18 @@ class Counted:
             if self.once == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.once == "come":
-                opening.write(url_of(self.url) / "stranger", [b"first"])
+                remote_files.write_file(parse_url(self.url) / "stranger", [b"first"])
         yield pa.RecordBatch.from_arrays(
-            [pa.array([7] * len(item), pa.int64()), pa.array([b"second %d" % one for one in item])], [BYTES, "value"]
+            [pa.array([7] * len(item), pa.int64()), pa.array([b"second %d" % one for one in item])],
+            [BYTES_COLUMN, "value"],
         )
 
     def batch(self, item: range) -> pyarrow.RecordBatch:
         import pyarrow as pa
 
         return pa.RecordBatch.from_arrays(
-            [pa.array([5] * len(item), pa.int64()), pa.array([b"first %d" % one for one in item])], [BYTES, "value"]
+            [pa.array([5] * len(item), pa.int64()), pa.array([b"first %d" % one for one in item])],
+            [BYTES_COLUMN, "value"],
         )
 
 
@@ -305,7 +307,7 @@ WANTED = [f"{what} {one}" for item in ITEMS for what in ("first", "second") for 
 
 
 def rows_of(spark: SparkSession, read: Counted) -> TaskRows[range]:
-    return TaskRows(spark, ITEMS, read, f"{BYTES} BIGINT, value BINARY")
+    return TaskRows(spark, ITEMS, read, f"{BYTES_COLUMN} BIGINT, value BINARY")
 
 
 @pytest.mark.parametrize(("how", "codec"), [("fail", "none"), ("die", "gzip")])
@@ -356,7 +358,7 @@ def test_a_job_that_fails_leaves_what_was_there(
     assert given(shore, "kept") == first
     # Where it is the renaming that fails, nothing is left that might pass for a data set.
     number = UUID(int=5)
-    monkeypatch.setattr(sending, "uuid4", lambda: number)
+    monkeypatch.setattr(remote_datasets, "uuid4", lambda: number)
     shore.refused.add(f"lake/kept/part-00003-{number}-c000.txt")
     with pytest.raises(StorageError) as denied:
         write_rows(rows_of(spark, Counted(tmp_path)), forced, "write")
@@ -411,10 +413,10 @@ def test_directories_are_those_of_spark(
 def test_names_of_directories(spark: SparkSession, mixed: Lab, shore: ObjectStore) -> None:
     escape = spark._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName  # type: ignore[union-attr]
     every = "".join(map(chr, range(1, 300))) + "\u2028\U0001f600"
-    assert directory_of(["a b"], [every]) == f"{escape('a b')}={escape(every)}/"
+    assert format_directory(["a b"], [every]) == f"{escape('a b')}={escape(every)}/"
     with pytest.raises(AnalysisException):
         output = Output(with_key(shore, "no"), partition_by=("_nothing",))
-        export_journal(spark, mixed.open(), ExportedEntries(), output)
+        export_journal(spark, mixed.open(), ExportSelection(), output)
 
 
 def test_several_topics_and_the_journal(spark: SparkSession, mixed: Lab, shore: ObjectStore) -> None:
@@ -427,12 +429,12 @@ def test_several_topics_and_the_journal(spark: SparkSession, mixed: Lab, shore: 
     assert lines_of(shore, "many/_topic=all") == mixed.query("all")
     assert lines_of(shore, "many/_topic=two") == mixed.query("two")
     refs = tuple((one.name, one.message_type) for one in topics)
-    entries = ExportedEntries((*refs, ("none", "json")), from_txid=2)
+    entries = ExportSelection((*refs, ("none", "json")), from_txid=2)
     assert export_journal(spark, instance, entries, Output(with_key(shore, "entries"), "parquet")).records == 63
 
 
 def test_tables_of_lakes_are_refused(shore: ObjectStore) -> None:
     for kind in ("delta", "iceberg"):
         with pytest.raises(UsageError) as caught:
-            require_reached(Output(with_key(shore, "lake"), kind))
+            require_reachable(Output(with_key(shore, "lake"), kind))
         assert caught.value.code == "SOW-SPK-140" and "secret" not in str(caught.value)

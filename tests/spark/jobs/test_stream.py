@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete
+from sowctl.engine.verbs.delete import delete_records
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import stream as streaming
-from sowctl.spark.jobs.stream import SEEN, Progress, ShownEntry, StreamOptions, _Totals, stream
-from sowctl.spark.jobs.table import JOBS, find
+from sowctl.spark.jobs.job_table import JOBS, find_job
+from sowctl.spark.jobs.stream import METRIC_NAME, Progress, StreamEntry, StreamOptions, _Totals, stream
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_into_another_topic_and_again(spark: SparkSession, tmp_path: Path) -> No
         into = StreamOptions(str(tmp_path / "to-b"), into=same, client="copy", available_now=True, max_entries=15)
         assert stream(spark, instance, source, into).records == 21
         assert lab.query("b") == lab.query("a")
-        delete(instance, [Target(topic=source)], DeleteOptions(filter="/id < 5"))
+        delete_records(instance, [Target(topic=source)], DeleteOptions(filter="/id < 5"))
         lab.publish("a", message(id=99))
         stream(spark, instance, source, into)
         assert lab.query("b") == lab.query("a")
@@ -69,7 +69,7 @@ def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None
             (11, "c"),
             (12, "c"),
         ]
-        seen: list[ShownEntry] = []
+        seen: list[StreamEntry] = []
         told = stream(spark, instance, instance.topic("c").config, StreamOptions(show=seen.extend, available_now=True))
         assert [one[:4] for one in seen] == [("publish", b'{"id":1}', 11, "c"), ("publish", b'{"id":2}', 12, "c")]
         assert len({one.sow_key for one in seen}) == 2
@@ -115,7 +115,7 @@ def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         instance = lab.open()
         lab.publish("a", message(id=1))
-        seen: list[ShownEntry] = []
+        seen: list[StreamEntry] = []
         stream(spark, instance, None, StreamOptions(show=seen.extend), stop=lambda: bool(seen))
         assert len(seen) == 1
         assert not spark.streams.active
@@ -123,11 +123,11 @@ def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_long_batch_is_shown_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver holds some rows of a batch, and of many batches no more than their totals."""
-    monkeypatch.setattr(streaming, "SHOWN", 7)
+    monkeypatch.setattr(streaming, "SHOW_BATCH_ROWS", 7)
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         for start in range(0, 30, 10):
             lab.publish("a", *[message(id=n) for n in range(start, start + 10)])
-        parts: list[list[ShownEntry]] = []
+        parts: list[list[StreamEntry]] = []
         options = StreamOptions(show=parts.append, available_now=True, max_entries=20)
         report = stream(spark, lab.open(), None, options)
         assert [len(part) for part in parts] == [7, 7, 6, 7, 3]
@@ -142,7 +142,7 @@ def test_totals_are_counted_once_and_nothing_else_is_kept() -> None:
         {
             "batchId": n,
             "numInputRows": 10 * (n % 2),
-            "observedMetrics": {SEEN: {"records": 5, "bytes": 7}},
+            "observedMetrics": {METRIC_NAME: {"records": 5, "bytes": 7}},
             "sources": [{"latestOffset": json.dumps({"txid": 9, "entriesBehind": 1000 - n, "bytesBehind": 5})}],
         }
         for n in range(1000)
@@ -150,10 +150,10 @@ def test_totals_are_counted_once_and_nothing_else_is_kept() -> None:
     for end in (1, 3, 3, 60, 150, 151):
         idle = {"batchId": end, "numInputRows": 0, "observedMetrics": {}, "sources": [{"latestOffset": "null"}]}
         recent = [*made[max(0, end - 100) : end], idle]
-        totals.note(cast(Any, SimpleNamespace(recentProgress=recent, lastProgress=recent[-1])))
+        totals.add_progress(cast(Any, SimpleNamespace(recentProgress=recent, lastProgress=recent[-1])))
     assert (totals.batches, totals.read, totals.records, totals.bytes) == (75, 750, 375, 525)
     assert [one.batches for one in told] == [0, 1, 30, 75] and len(vars(totals)) == 9
-    totals.note(cast(Any, SimpleNamespace(recentProgress=made[-1:], lastProgress=made[-1])))
+    totals.add_progress(cast(Any, SimpleNamespace(recentProgress=made[-1:], lastProgress=made[-1])))
     assert (told[-1].behind, told[-1].bytes_behind) == (1, 5)
 
 
@@ -211,4 +211,4 @@ def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_the_table_of_jobs() -> None:
-    assert [find(job.name).load().__name__ for job in JOBS] == [job.function for job in JOBS]
+    assert [find_job(job.name).load_function().__name__ for job in JOBS] == [job.function for job in JOBS]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sowctl.config.derived import View
+from sowctl.config.derived_entries import View
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.query import query
+from sowctl.engine.verbs.query import start_query
 from sowctl.errors import InputError, MissingError, UsageError
-from sowctl.expressions.compile import compile_projection
+from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.joins import parse_join
-from sowctl.spark.jobs import grouping, state
-from sowctl.spark.jobs.outputs.place import Output
-from sowctl.spark.jobs.view import AdHoc, query_of, view
+from sowctl.spark.jobs import state, view_groups
+from sowctl.spark.jobs.outputs.output_spec import Output
+from sowctl.spark.jobs.view import AdHocView, build_query, view
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -62,11 +62,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
-def run(spark: SparkSession, lab: Lab, wanted: View | AdHoc | str, path: Path, **output: str) -> list[str]:
+def run(spark: SparkSession, lab: Lab, wanted: View | AdHocView | str, path: Path, **output: str) -> list[str]:
     instance = lab.open()
     if isinstance(wanted, str):
         assert instance.config is not None
-        (entry,) = instance.config.find(wanted)
+        (entry,) = instance.config.find_entries(wanted)
         assert isinstance(entry, View)
         wanted = entry
     view(spark, instance, wanted, Output(str(path), "ndjson"))
@@ -78,7 +78,7 @@ def run(spark: SparkSession, lab: Lab, wanted: View | AdHoc | str, path: Path, *
 def test_equals_the_aggregated_query(spark: SparkSession, lab: Lab, tmp_path: Path, filter: str | None) -> None:
     projection = "/customer, COUNT(/id) AS /n, SUM(/qty) AS /sum, GROUP_CONCAT(/item) AS /items, /id AS /last"
     wanted = lab.query("orders", filter, projection=projection, grouping="/customer")
-    told = run(spark, lab, AdHoc("orders", (projection,), ("/customer",), filter=filter), tmp_path / "v")
+    told = run(spark, lab, AdHocView("orders", (projection,), ("/customer",), filter=filter), tmp_path / "v")
     assert told == wanted
     assert len(told) > 5
 
@@ -91,7 +91,7 @@ def test_a_group_sees_its_records_in_the_order_of_their_updates(
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     history = drawn_history(seed, updates=120, ids=40)
     lab.publish("t", *map(json.dumps, history))
-    told = run(spark, lab, AdHoc("t", (PROJECTION,), (GROUPING,)), tmp_path / "v")
+    told = run(spark, lab, AdHocView("t", (PROJECTION,), (GROUPING,)), tmp_path / "v")
     assert told == lab.query("t", projection=PROJECTION, grouping=GROUPING)
     assert spelled({row["g"]: row for row in map(json.loads, told)}) == spelled(expected(history))
 
@@ -111,22 +111,24 @@ def test_joins_equal_those_in_one_process(
     spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     # Attached sources go to every task, or are brought together with the first one by shuffles.
-    monkeypatch.setattr(grouping, "SMALL", small)
+    monkeypatch.setattr(view_groups, "MAX_BROADCAST_RECORDS", small)
     instance = lab.open()
     assert instance.config is not None
-    (entry,) = instance.config.find("joined")
+    (entry,) = instance.config.find_entries("joined")
     assert isinstance(entry, View)
     joins = [parse_join(text) for text in entry.joins]
     records = {(None, name): lab.records(name) for name in ("orders", "customers", "items")}
-    kind = instance.type_of("json")
-    rows = list(left_join(joins, records, lambda s, r: kind.key_texts([s.path])([r.payload])[0][0][0] if r else None))
+    kind = instance.find_message_type("json")
+    rows = list(
+        left_join(joins, records, lambda s, r: kind.build_key_extractor([s.path])([r.payload])[0][0][0] if r else None)
+    )
     program = compile_projection(entry.projection, entry.grouping, joined=True)
     asked = list(zip(program.slots, program.sources, strict=True))
     read = {source: [slot for slot, qualifier in asked if qualifier[-1] == source[1]] for source in records}
     values = []
     for row in rows:
         found = {
-            source: dict(zip(read[source], kind.extractor(read[source])([record.payload])[0][0], strict=True))
+            source: dict(zip(read[source], kind.build_extractor(read[source])([record.payload])[0][0], strict=True))
             for source, record in row.items()
             if record is not None
         }
@@ -134,9 +136,11 @@ def test_joins_equal_those_in_one_process(
     groups: dict = {}
     environment = Environment(now=instance.clock, instance_name="x", group_name="x", random=instance.random)
     of = [max((r.txid, r.timestamp) for r in row.values() if r is not None) for row in rows]
-    program.add(groups, values, environment, None, of)
+    program.add_messages(groups, values, environment, None, of)
     wanted = [
-        kind.build(list(zip(program.destinations, program.fields(group, environment), strict=True))).decode()
+        kind.build_message(
+            list(zip(program.destinations, program.compute_fields(group, environment), strict=True))
+        ).decode()
         for group in groups.values()
     ]
     assert sorted(run(spark, lab, entry, tmp_path / "v")) == sorted(wanted)
@@ -145,20 +149,20 @@ def test_joins_equal_those_in_one_process(
 
 def test_a_store_of_a_view(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     instance = lab.open()
-    wanted = AdHoc("orders", ("/customer, SUM(/qty) AS /sum",), ("/customer",))
+    wanted = AdHocView("orders", ("/customer, SUM(/qty) AS /sum",), ("/customer",))
     view(spark, instance, wanted, Output(str(tmp_path / "v.sow")))
     bare = Instance(clock=lab.clock)
-    result = query(bare, [Target(path=tmp_path / "v.sow")], QueryOptions())
-    held = [record.payload.decode() for record in result.records()]
+    result = start_query(bare, [Target(path=tmp_path / "v.sow")], QueryOptions())
+    held = [record.payload.decode() for record in result.iterate_records()]
     assert held == lab.query("orders", projection="/customer, SUM(/qty) AS /sum", grouping="/customer")
 
 
 def test_what_is_refused(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
     output, instance = Output(str(tmp_path / "x"), "ndjson"), lab.open()
     for bad, error in (
-        (AdHoc(None, ("/a",), ("/a",)), UsageError),
-        (AdHoc("nothing", ("/a",), ("/a",)), MissingError),
-        (AdHoc(None, ("[orders]./a",), ("[orders]./a",), joins=("[orders]./a = [other]./b",)), MissingError),
+        (AdHocView(None, ("/a",), ("/a",)), UsageError),
+        (AdHocView("nothing", ("/a",), ("/a",)), MissingError),
+        (AdHocView(None, ("[orders]./a",), ("[orders]./a",), joins=("[orders]./a = [other]./b",)), MissingError),
     ):
         with pytest.raises(error):
             view(spark, instance, bad, output)
@@ -172,13 +176,13 @@ def test_a_source_of_another_type_is_the_one_topic_of_its_name(tmp_path: Path) -
     lab = Lab(tmp_path, config_xml(topic_xml("orders") + across, ("orders",)))
     with lab.open() as instance:
         assert instance.config is not None
-        (wanted,) = instance.config.find("across")
+        (wanted,) = instance.config.find_entries("across")
         assert isinstance(wanted, View)
-        assert query_of(instance, wanted).sources == (("json", "orders"),)
+        assert build_query(instance, wanted).sources == (("json", "orders"),)
     both = topic_xml("orders") + topic_xml("orders").replace("json", "bson") + across
     lab.config.write_text(config_xml(both, ("orders",)))
     with lab.open() as instance:
-        assert query_of(instance, wanted).sources == (("nvfix", "orders"),)
+        assert build_query(instance, wanted).sources == (("nvfix", "orders"),)
 
 
 AGGREGATES = (
@@ -203,7 +207,7 @@ def test_equals_what_the_engine_computes(
 ) -> None:
     """Law: one definition, two computations: single and joined views, views of views, and over conflated topics."""
     monkeypatch.setattr(state, "RECORDS_PER_PART", 15)
-    monkeypatch.setattr(grouping, "SMALL", (0, 1000)[seed % 2])
+    monkeypatch.setattr(view_groups, "MAX_BROADCAST_RECORDS", (0, 1000)[seed % 2])
     source = random.Random(seed)
 
     def fields(one: str, other: str) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
-from sowctl.store.opening.pages import BRANCH, inspect
+from sowctl.store.opening.meta_pages import BRANCH_FLAG, read_verified_meta
 from sowctl.store.opening.proof.freelist import FreePages
 from sowctl.store.opening.proof.page import read_branch
 from sowctl.store.opening.proof.tree import PageFile
@@ -29,9 +29,9 @@ RECORDS = 3000
 
 def free_pages_of(path: Path) -> bytearray:
     """A byte for each page of a store, 1 where it is free."""
-    newest = inspect(path, SEAM)
+    newest = read_verified_meta(path, SEAM)
     file, free = PageFile(path, newest.page_size, SEAM), FreePages()
-    assert file.state(newest.txnid) is not None
+    assert file.find_meta_page(newest.txnid) is not None
     free.update(file, newest)
     file.close()
     return free.marks
@@ -43,10 +43,10 @@ def states_of(path: Path, seed: int) -> list[bytes]:
     new_store(path, RECORDS, size=130)
     states = []
     # Pages are not taken from the free list while a reader may need them, so they stay as they were.
-    with Store.open(path, write=True) as store, store.snapshot():
+    with Store.open(path, write=True) as store, store.open_snapshot():
         for txid in range(2, 14):
             numbers = sorted(chance.sample(range(RECORDS), chance.choice((1, 1, 2, 6))))
-            store.write(lambda txn, at=txid, some=numbers: txn.put(*batch(some, at, size=130)))  # type: ignore[misc]
+            store.write(lambda txn, at=txid, some=numbers: txn.put_records(*batch(some, at, size=130)))  # type: ignore[misc]
             states.append(path.read_bytes())
     return states
 
@@ -61,7 +61,7 @@ def branches_of(data: bytes) -> dict[int, frozenset[int]]:
     for page in range(2, len(data) // PAGE):
         content = page_of(data, page)
         number, _, flags = unpack_from("=QHH", content)
-        if (number, flags) == (page, BRANCH):
+        if (number, flags) == (page, BRANCH_FLAG):
             found[page] = frozenset(read_branch(content, page).children)
     return found
 
@@ -94,7 +94,7 @@ def write_over(path: Path, data: bytes, page: int) -> int:
         for txid in range(100, 130):
             some = sorted(chance.sample(keys, min(len(keys), chance.choice((1, 3, 20)))))
             values = [value_of(key, txid, b"new" * 40) for key in some]
-            store.write(lambda txn, keys=some, values=values: txn.put(keys, values))  # type: ignore[misc]
+            store.write(lambda txn, keys=some, values=values: txn.put_records(keys, values))  # type: ignore[misc]
     return EQUAL
 
 
@@ -131,11 +131,11 @@ def test_free_pages_follow_every_state(tmp_path: Path) -> None:
     for txid in range(2, 40):
         numbers = sorted(chance.sample(range(RECORDS), chance.choice((1, 20, 900))))
         with Store.open(path, write=True) as store:
-            store.write(lambda txn, at=txid, some=numbers: txn.put(*batch(some, at, size=at * 40)))  # type: ignore[misc]
-            store.write(lambda txn, some=numbers: txn.delete(map(key_of, some[::3])))  # type: ignore[misc]
-        newest = inspect(path, SEAM)
+            store.write(lambda txn, at=txid, some=numbers: txn.put_records(*batch(some, at, size=at * 40)))  # type: ignore[misc]
+            store.write(lambda txn, some=numbers: txn.delete_records(map(key_of, some[::3])))  # type: ignore[misc]
+        newest = read_verified_meta(path, SEAM)
         file = PageFile(path, newest.page_size, SEAM)
-        assert file.state(newest.txnid) is not None
+        assert file.find_meta_page(newest.txnid) is not None
         free.update(file, newest)
         file.close()
         assert free.marks == free_pages_of(path)

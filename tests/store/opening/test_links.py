@@ -15,7 +15,7 @@ from tests.support.stores import batch, contents, new_store
 
 
 def put(store: Store, txid: int) -> None:
-    store.write(lambda txn: txn.put(*batch(range(5), txid)))
+    store.write(lambda txn: txn.put_records(*batch(range(5), txid)))
 
 
 def test_no_name_is_written_through(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_link_that_is_made_while_the_store_is_open(tmp_path: Path) -> None:
         os.link(path, tmp_path / "backup")
         with pytest.raises(RefusedError):
             put(store, 3)
-        assert store.meta().records == 10
+        assert store.read_meta().records == 10
         (tmp_path / "backup").unlink()
         put(store, 4)
 

@@ -54,7 +54,7 @@ def test_a_copy_is_read_without_locks_from_a_directory_that_cannot_be_written(tm
     copy.mkdir()
     shutil.copy(tmp_path / "x.sow", copy / "x.sow")
     with Store.open(copy / "x.sow", write=False, no_lock=True) as store:
-        assert store.meta().records == 4
+        assert store.read_meta().records == 4
     assert [entry.name for entry in copy.iterdir()] == ["x.sow"]
     with pytest.raises(ValueError, match="without locks"):
         Store.open(copy / "x.sow", write=True, no_lock=True)
@@ -65,9 +65,9 @@ def test_a_store_that_fails_behind_its_opening_is_not_left_open(
 ) -> None:
     path = new_store(tmp_path / "x.sow", 4)
     for place, problem in (
-        ("unlocked.Watch.inode", OSError(errno.EIO, "no disk")),
-        ("unlocked.Watch.inode", KeyboardInterrupt()),
-        ("environment.current_identity", KeyboardInterrupt()),
+        ("unlocked_watch.StateWatch.read_inode", OSError(errno.EIO, "no disk")),
+        ("unlocked_watch.StateWatch.read_inode", KeyboardInterrupt()),
+        ("environment.read_identity", KeyboardInterrupt()),
     ):
         with monkeypatch.context() as patch:
 
@@ -79,7 +79,7 @@ def test_a_store_that_fails_behind_its_opening_is_not_left_open(
             with pytest.raises((StorageError, KeyboardInterrupt)) as raised:
                 Store.open(path, write=False, no_lock=True)
         with Store.open(path, write=False, no_lock=True) as store:
-            assert store.meta().records == 4
+            assert store.read_meta().records == 4
         assert raised.tb is not None
 
 
@@ -90,7 +90,7 @@ def unfinished(tmp_path: Path) -> Iterator[tuple[Path, Child]]:
     path = new_store(tmp_path / "x.sow", 4)
     with Store.open(path, write=True) as store:
         for txid in range(2, 302):
-            store.write(lambda txn, txid=txid: txn.put(*batch(range(1), txid)))  # type: ignore[misc]
+            store.write(lambda txn, txid=txid: txn.put_records(*batch(range(1), txid)))  # type: ignore[misc]
 
     def hold(child: Child) -> None:
         with lmdb.open(str(path), subdir=False, readonly=True):
@@ -119,7 +119,7 @@ def test_a_lock_file_that_was_left_unfinished_is_not_used_for_writing(unfinished
     assert raised.value.code == "SOW-STO-045"
     assert path.read_bytes() == before
     with Store.open(path, write=False) as store:
-        assert store.meta().records == 4
+        assert store.read_meta().records == 4
 
 
 def test_a_lock_file_that_was_left_unfinished_is_made_anew_when_nobody_uses_it(unfinished: tuple[Path, Child]) -> None:
@@ -127,10 +127,10 @@ def test_a_lock_file_that_was_left_unfinished_is_made_anew_when_nobody_uses_it(u
     child.write(b"x")
     assert child.join() == 0
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(5), 400)))
-        assert store.meta().records == 5
+        store.write(lambda txn: txn.put_records(*batch(range(5), 400)))
+        assert store.read_meta().records == 5
     with Store.open(path, write=False) as store:
-        assert store.meta().records == 5
+        assert store.read_meta().records == 5
 
 
 def test_a_process_that_opens_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_a_process_that_opens_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     child = Child(work)
     with child:
         child.wait_for(b"opening")
-        monkeypatch.setattr(locks, "GATE_WAIT", 0.05)
+        monkeypatch.setattr(locks, "MIN_GATE_WAIT_SECONDS", 0.05)
         with pytest.raises(LockedError) as raised:
             Store.open(path, write=False)
         assert raised.value.code == "SOW-STO-031"
@@ -176,8 +176,8 @@ def test_a_file_whose_unwritten_end_is_free_is_sound(tmp_path: Path) -> None:
 
         def come_and_go(txn: WriteTxn, txid: int = txid) -> None:
             keys, values = batch(range(300, 320), txid, size=5000)
-            txn.put(keys, values)
-            txn.delete(keys)
+            txn.put_records(keys, values)
+            txn.delete_records(keys)
 
         with Store.open(path, write=True, durable=False) as store:
             store.write(come_and_go)

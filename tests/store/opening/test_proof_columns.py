@@ -24,8 +24,8 @@ def leaves_of(path: Path) -> list[bytes]:
     """The leaf pages of a store with records, versions and large values."""
     new_store(path, 400)
     with Store.open(path, write=True) as store:
-        store.write(lambda txn: txn.put(*batch(range(0, 300, 7), 2, size=250)))
-        store.write(lambda txn: txn.put(*batch(range(1, 90, 20), 3, size=5000)))
+        store.write(lambda txn: txn.put_records(*batch(range(0, 300, 7), 2, size=250)))
+        store.write(lambda txn: txn.put_records(*batch(range(1, 90, 20), 3, size=5000)))
         store.write(
             lambda txn: txn.put_versions([(key_of(n), value_of(key_of(n), 4, b"version")) for n in range(0, 400, 3)])
         )

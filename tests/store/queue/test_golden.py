@@ -26,14 +26,14 @@ START = 1_767_225_600_000_000
 def write_sample(path: Path) -> None:
     """Everything that format version 1 can hold, from fixed inputs."""
     file = QueueFile(path, SEAM, boot=None, lock_wait=1)
-    with file.change() as rows:
+    with file.begin_change() as rows:
         state = QueueState("orders/é", "json", b"0123456789abcdef", "epoch", START, b"L" * 16, 7, 400, (1, 4096, 9))
         state.position, state.token, state.holder, state.turn = (1, 9000, 400), START + 3, 2, 1
         state.entered, state.delivered, state.acked, state.cancelled, state.returned, state.requeued = range(300, 306)
         state.expired, state.minutes, state.whole = {"max_cancels": 1}, [Minute(START // 60_000_000, 1, 2, 3)], False
-        rows.begin(state)
-        page = rows.make_page(10)
-        page.extend(
+        rows.reset_state(state)
+        page = rows.create_page(10)
+        page.append_messages(
             array("Q", (10, 11, 12, 20, 30)),
             (1, 80, 9),
             states=bytes((DONE, READY, LEASED, DELAYED, BARRIER)),
@@ -47,14 +47,14 @@ def write_sample(path: Path) -> None:
             publishers=(0, 5, 0, 0, 0),
             sequences=(0, 6, 0, 0, 0),
         )
-        page.extend(array("Q", (40,)), (2, 81, 39))
+        page.append_messages(array("Q", (40,)), (2, 81, 39))
         page.alarm = START + 4
         rows.add_holder(1, Holder("worker é", True, 42, "host", START, START + 1, 4, 8, START + 2, 1, 9, 8, 7, 6))
         rows.add_holder(2, Holder("by hand", False))
         rows.put_names([(5, 6)], [11])
         rows.put_barrier(30, Barrier([1], 2))
         rows.put_dead(5, Dead("max_cancels", 2, 1, START, (1, 80, 4), 5, 4, START + 9, 3))
-        rows.defer((5, 99), START + 100)
+        rows.put_deferral((5, 99), START + 100)
     file.close()
 
 
@@ -62,16 +62,16 @@ def everything(rows: StateRows) -> dict[str, object]:
     """What a reader of the rows gets, as JSON has it."""
     found: dict[str, object] = {
         "state": {name: getattr(rows.state, name) for name in rows.state.__struct_fields__},
-        "holders": {str(number): to_builtins(row) for number, row in rows.holders().items()},
-        "barrier": to_builtins(rows.first_barrier()),
-        "dead": {str(number): to_builtins(row) for number, row in rows.dead().items()},
-        "named": [rows.named((5, 6)), rows.deferred((5, 99))],
-        "ready": list(rows.ready()),
-        "alarms": [rows.alarms(1 << 62), rows.next_alarm()],
-        "held": rows.held(1),
+        "holders": {str(number): to_builtins(row) for number, row in rows.list_holders().items()},
+        "barrier": to_builtins(rows.find_first_barrier()),
+        "dead": {str(number): to_builtins(row) for number, row in rows.list_dead_messages().items()},
+        "named": [rows.find_named_txid((5, 6)), rows.find_deferral((5, 99))],
+        "ready": list(rows.iter_ready_pages()),
+        "alarms": [rows.list_due_pages(1 << 62), rows.find_next_alarm()],
+        "held": rows.list_lease_pages(1),
     }
-    for first in list(rows.firsts()):
-        page = rows.page(first)
+    for first in list(rows.iter_first_txids()):
+        page = rows.load_page(first)
         columns = {name: getattr(page, name) for name in page.__struct_fields__ if name != "places"}
         found[f"page {first}"] = {
             name: list(one) if name != "alarm" and name != "ranked" else one for name, one in columns.items()
@@ -86,7 +86,7 @@ def everything(rows: StateRows) -> dict[str, object]:
 def read(path: Path) -> dict[str, object]:
     file = QueueFile(path, SEAM, boot=None, lock_wait=1)
     try:
-        with file.change() as rows:
+        with file.begin_change() as rows:
             return everything(rows)
     finally:
         file.close()

@@ -15,8 +15,8 @@ from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY, Page
 
 
 def page(*states: int) -> Page:
-    made = Page.empty()
-    made.extend(array("Q", range(10, 10 + len(states))), (3, 4096, 9), states=bytes(states))
+    made = Page.create_empty()
+    made.append_messages(array("Q", range(10, 10 + len(states))), (3, 4096, 9), states=bytes(states))
     return made
 
 
@@ -32,8 +32,8 @@ def page(*states: int) -> Page:
     )
 )
 def test_a_page_is_read_back(rows: list[tuple[int, int, int, int]]) -> None:
-    made = Page.empty()
-    made.extend(
+    made = Page.create_empty()
+    made.append_messages(
         array("Q", range(1, len(rows) + 1)),
         (1, 80, 0),
         states=bytes(row[0] for row in rows),
@@ -68,46 +68,46 @@ def test_every_wrong_bit_is_found() -> None:
 
 def test_messages_of_several_blocks() -> None:
     made = page(READY, READY)
-    made.extend(array("Q", (20, 21)), (3, 4096, 9))
-    made.extend(array("Q", (30,)), (3, 9000, 29))
-    assert [made.place_of(index).offset for index in range(5)] == [4096, 4096, 4096, 4096, 9000]
+    made.append_messages(array("Q", (20, 21)), (3, 4096, 9))
+    made.append_messages(array("Q", (30,)), (3, 9000, 29))
+    assert [made.find_block_place(index).offset for index in range(5)] == [4096, 4096, 4096, 4096, 9000]
     assert len(made.places) == 2
-    assert [made.index(txid) for txid in (10, 12, 30, 31)] == [0, -1, 4, -1]
+    assert [made.find_index(txid) for txid in (10, 12, 30, 31)] == [0, -1, 4, -1]
 
 
 def test_the_next_alarm_is_that_of_pending_messages() -> None:
     made = page(DONE, LEASED, READY, DELAYED)
     made.until[0], made.until[1], made.until[3] = 1, 50, 40
     made.expirations[2] = 45
-    assert made.next_alarm() == 40
+    assert made.find_next_alarm() == 40
     made.states[3] = DONE
-    assert made.next_alarm() == 45
-    assert page(READY).next_alarm() == 0
+    assert made.find_next_alarm() == 45
+    assert page(READY).find_next_alarm() == 0
 
 
 def test_state_and_rows_are_read_back_and_damage_is_named(tmp_path: Path) -> None:
     state = values.QueueState("a", "json", b"12", "epoch", 5, expired={"gone": 2}, block=(1, 2, 3))
-    state.minute(120_000_000).acked += 1
-    raw = values.pack_state(state)
-    assert values.unpack_state(raw, "f") == state
+    state.open_minute(120_000_000).acked += 1
+    raw = values.encode_state(state)
+    assert values.decode_state(raw, "f") == state
     for place in (0, 20, len(raw) - 1):
         broken = bytearray(raw)
         broken[place] ^= 1
         with pytest.raises(DamageError) as caught:
-            values.unpack_state(bytes(broken), "f")
+            values.decode_state(bytes(broken), "f")
         assert caught.value.code == "SOW-QUE-002"
     newer = raw[:8] + b"\2" + raw[9:]
     with pytest.raises(VersionError) as later:
-        values.unpack_state(newer, "f")
+        values.decode_state(newer, "f")
     assert later.value.code == "SOW-QUE-003"
     holder = values.Holder("w", True, 7)
-    assert values.unpack(values.pack(holder), values.Holder) == holder
+    assert values.decode_value(values.encode_value(holder), values.Holder) == holder
     with pytest.raises(ValueError, match="checksum"):
-        values.unpack(b"abcd" + values.pack(holder)[4:], values.Holder)
+        values.decode_value(b"abcd" + values.encode_value(holder)[4:], values.Holder)
 
 
 def test_only_the_last_minutes_are_kept() -> None:
     state = values.QueueState("a", "json", b"", "epoch", 0)
     for number in range(30):
-        state.minute(number * 60_000_000).entered += 1
+        state.open_minute(number * 60_000_000).entered += 1
     assert [row.number for row in state.minutes] == list(range(20, 30))

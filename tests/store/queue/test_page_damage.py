@@ -21,13 +21,13 @@ def opened(path: Path) -> QueueFile:
 
 def filled(path: Path) -> bytes:
     file = opened(path)
-    with file.change() as rows:
-        rows.begin(QueueState("work", "json", b"d", "beginning", 1, holder=300))
+    with file.begin_change() as rows:
+        rows.reset_state(QueueState("work", "json", b"d", "beginning", 1, holder=300))
         for number in range(1, 301):
             rows.add_holder(number, Holder(f"client {number}", False))
         rows.put_names([(7, number) for number in range(400)], list(range(1, 401)))
         for number in range(200):
-            rows.defer((9, number), 1000 + number)
+            rows.put_deferral((9, number), 1000 + number)
     file.close()
     return path.read_bytes()
 
@@ -36,13 +36,19 @@ def used(path: Path) -> int:
     """How a look at every row, and a change, fare."""
     file = opened(path)
     try:
-        with file.look() as rows:
+        with file.open_rows() as rows:
             assert rows is not None
-            for ask in (rows.holders, rows.names, rows.all_deferred, rows.alarm_pages, rows.dead):
+            for ask in (
+                rows.list_holders,
+                rows.collect_name_index,
+                rows.collect_deferral_index,
+                rows.collect_alarm_index,
+                rows.list_dead_messages,
+            ):
                 ask()
-        with file.change() as rows:
+        with file.begin_change() as rows:
             rows.verify_structure()
-            rows.forget_deferred(1100)
+            rows.drop_expired_deferrals(1100)
             rows.drop_holder(5)
     except SowError as error:
         return REPORTED if error.code in ("SOW-QUE-002", "SOW-STO-021", "SOW-STO-022") else BROKEN

@@ -15,20 +15,20 @@ from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
-from sowctl.store.raw import offsets as store_offsets
-from sowctl.store.raw.offsets import DataFile, data_file, values_at
-from sowctl.store.raw.tree import Astray, locate
+from sowctl.store.raw import offset_read as store_offsets
+from sowctl.store.raw.offset_read import DataFile, open_data_file, read_values_at
+from sowctl.store.raw.tree import StaleTree, locate_values
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
 
 
 def _keys(snapshot: Snapshot) -> list[bytes]:
-    return [key for keys, _ in snapshot.scan() for key in keys]
+    return [key for keys, _ in snapshot.scan_records() for key in keys]
 
 
 def _located(snapshot: Snapshot) -> Offsets:
-    found = snapshot.located(b"".join(_keys(snapshot)))
+    found = snapshot.locate_values(b"".join(_keys(snapshot)))
     assert found is not None
     return Offsets(found[0].tolist(), found[1].tolist(), found[2].tobytes())
 
@@ -36,13 +36,13 @@ def _located(snapshot: Snapshot) -> Offsets:
 def _misses(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many keys are looked up by the snapshot from now on, call by call."""
     counts: list[int] = []
-    look_up = snapshot.get_many
+    look_up = snapshot.read_values
 
     def counted(keys: Any) -> Any:
         counts.append(len(keys))
         return look_up(keys)
 
-    monkeypatch.setattr(snapshot, "get_many", counted)
+    monkeypatch.setattr(snapshot, "read_values", counted)
     return counts
 
 
@@ -51,12 +51,12 @@ def test_every_record_lies_where_the_tree_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, size: int
 ) -> None:
     path = new_store(tmp_path / "t.sow", records, size=size)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        keys, spots = _keys(snapshot), _located(snapshot)
-        assert len(spots.starts) == len(keys) == records
-        wanted = snapshot.get_many(keys)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys, locations = _keys(snapshot), _located(snapshot)
+        assert len(locations.starts) == len(keys) == records
+        wanted = snapshot.read_values(keys)
         missed = _misses(snapshot, monkeypatch)
-        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+        assert snapshot.read_values_at(keys, locations) == (keys, [wanted[key] for key in keys])
         assert missed == []
 
 
@@ -70,31 +70,31 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)
         apply_steps(path, before, 2)
-        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-            keys, spots = _keys(snapshot), _located(snapshot)
-            old = snapshot.get_many(keys)
+        with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+            keys, locations = _keys(snapshot), _located(snapshot)
+            old = snapshot.read_values(keys)
         apply_steps(path, after, 2 + len(before))
-        with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-            found = snapshot.get_many(keys)
-            # only records that did not change may be asked for by their old spots
+        with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+            found = snapshot.read_values(keys)
+            # only records that did not change may be asked for by their old locations
             same = [at for at, key in enumerate(keys) if found.get(key) == old[key]]
-            starts, sizes = ([part[at] for at in same] for part in (spots.starts, spots.sizes))
-            asked = Offsets(starts, sizes, b"".join(spots.sums[4 * at : 4 * at + 4] for at in same))
+            starts, sizes = ([part[at] for at in same] for part in (locations.starts, locations.sizes))
+            asked = Offsets(starts, sizes, b"".join(locations.sums[4 * at : 4 * at + 4] for at in same))
             chosen = [keys[at] for at in same]
-            assert snapshot.get_at(chosen, asked) == (chosen, [old[key] for key in chosen])
+            assert snapshot.read_values_at(chosen, asked) == (chosen, [old[key] for key in chosen])
             # and of those that did, neither an old value nor a deleted one comes back once its page is written again
-            wrong = Offsets(spots.starts, spots.sizes, bytes(byte ^ 1 for byte in spots.sums))
+            wrong = Offsets(locations.starts, locations.sizes, bytes(byte ^ 1 for byte in locations.sums))
             present = [key for key in keys if key in found]
-            assert snapshot.get_at(keys, wrong) == (present, [found[key] for key in present])
+            assert snapshot.read_values_at(keys, wrong) == (present, [found[key] for key in present])
 
 
 def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 300)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys = [key_of(number) for number in (5, 6, 7, 999)]
-        wanted = snapshot.get_many(keys)
+        wanted = snapshot.read_values(keys)
         for start, size in ((0, 0), (1 << 60, 100), ((1 << 64) - 1, 1 << 20), (4096, 96), (4097, 1 << 20)):
-            assert snapshot.get_at(keys, Offsets([start] * 4, [size] * 4, bytes(16))) == (
+            assert snapshot.read_values_at(keys, Offsets([start] * 4, [size] * 4, bytes(16))) == (
                 keys[:3],
                 list(wanted.values()),
             )
@@ -102,14 +102,14 @@ def test_spots_that_lead_nowhere(tmp_path: Path) -> None:
 
 def test_a_damaged_record_is_an_error_there_too(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 300)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        keys, spots = _keys(snapshot), _located(snapshot)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys, locations = _keys(snapshot), _located(snapshot)
     raw = bytearray(path.read_bytes())
-    raw[spots.starts[7] + 50] ^= 1
+    raw[locations.starts[7] + 50] ^= 1
     path.write_bytes(raw)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         with pytest.raises(DamageError) as caught:
-            snapshot.get_at(keys, spots)
+            snapshot.read_values_at(keys, locations)
         assert caught.value.facts["sow_key"] == int.from_bytes(keys[7], "big")
 
 
@@ -117,28 +117,28 @@ def test_a_store_in_the_place_of_another(tmp_path: Path, monkeypatch: pytest.Mon
     """The map is of the file that the snapshot reads, before and after the path shows another one."""
     path = new_store(tmp_path / "t.sow", 300)
     other = new_store(tmp_path / "other.sow", 300, size=200)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        keys, spots = _keys(snapshot), _located(snapshot)
-        wanted = snapshot.get_many(keys)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys, locations = _keys(snapshot), _located(snapshot)
+        wanted = snapshot.read_values(keys)
         shutil.move(other, path)
         missed = _misses(snapshot, monkeypatch)
-        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+        assert snapshot.read_values_at(keys, locations) == (keys, [wanted[key] for key in keys])
         assert missed == [300], "the path shows another file than the one that is open"
-        assert snapshot.located(b"".join(keys)) is None
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        wanted = snapshot.get_many(keys)
-        assert snapshot.get_at(keys, spots) == (keys, [wanted[key] for key in keys])
+        assert snapshot.locate_values(b"".join(keys)) is None
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        wanted = snapshot.read_values(keys)
+        assert snapshot.read_values_at(keys, locations) == (keys, [wanted[key] for key in keys])
 
 
 def test_another_state_than_the_one_asked_for(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 50)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys = b"".join(_keys(snapshot))
-        file = data_file(path, path.stat().st_ino, SEAM)
+        file = open_data_file(path, path.stat().st_ino, SEAM)
         assert file is not None
-        data = file.mapped()
+        data = file.map_file()
         txnid = snapshot._txn.id()
-        assert len(locate(data, txnid, b"records", keys)[0]) == 50
+        assert len(locate_values(data, txnid, b"records", keys)[0]) == 50
         for number, name, asked in (
             (txnid + 5, b"records", keys),
             (txnid, b"nothing", keys),
@@ -146,28 +146,28 @@ def test_another_state_than_the_one_asked_for(tmp_path: Path) -> None:
             (txnid, b"records", keys[::-1]),
             (txnid, b"history", keys),
         ):
-            with pytest.raises(Astray):
-                locate(data, number, name, asked)
+            with pytest.raises(StaleTree):
+                locate_values(data, number, name, asked)
 
 
 def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path) -> None:
-    """Finding the spots must neither fail in another way nor be believed: what they lead to is verified."""
+    """Finding the locations must neither fail in another way nor be believed: what they lead to is verified."""
     path = new_store(tmp_path / "t.sow", 400)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys, txnid = _keys(snapshot), snapshot._txn.id()
-        wanted = snapshot.get_many(keys)
+        wanted = snapshot.read_values(keys)
     raw, file = path.read_bytes(), DataFile(path, SEAM)
-    file.mapped()
+    file.map_file()
     for at in range(0, len(raw), 131):
         damaged = bytearray(raw)
         damaged[at] ^= 0xFF
         try:
-            found = locate(damaged, txnid, b"records", b"".join(keys))  # type: ignore[arg-type]
-        except Astray:
+            found = locate_values(damaged, txnid, b"records", b"".join(keys))  # type: ignore[arg-type]
+        except StaleTree:
             continue
-        spots = Offsets(found[0].tolist(), found[1].tolist(), found[2].tobytes())
+        locations = Offsets(found[0].tolist(), found[1].tolist(), found[2].tobytes())
         try:
-            values, wrong = values_at(file, keys, spots)
+            values, wrong = read_values_at(file, keys, locations)
         except OverflowError:
             continue
         assert all(values[place] == wanted[key] for place, key in enumerate(keys) if place not in wrong)
@@ -176,24 +176,24 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
 
 @pytest.mark.parametrize("share", [1, 1 << 30])
 def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    monkeypatch.setattr(store_offsets, "READ_SHARE", share)
+    monkeypatch.setattr(store_offsets, "PLAIN_READ_BYTES", share)
     path = new_store(tmp_path / "t.sow", 300)
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        keys, spots = _keys(snapshot), _located(snapshot)
-        wanted = list(snapshot.get_many(keys).values())
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys, locations = _keys(snapshot), _located(snapshot)
+        wanted = list(snapshot.read_values(keys).values())
     file = DataFile(path, SEAM)
-    assert values_at(file, keys, spots) == (wanted, [])
+    assert read_values_at(file, keys, locations) == (wanted, [])
     assert (file._map is None) == (share == 1)
-    assert file.values([path.stat().st_size - 3], [10]) == [path.read_bytes()[-3:]]
+    assert file.read_values([path.stat().st_size - 3], [10]) == [path.read_bytes()[-3:]]
     file.close()
 
 
 def test_few_files_are_kept(tmp_path: Path) -> None:
     for number in range(store_offsets.MAX_OPEN_FILES + 3):
         path = new_store(tmp_path / f"{number}.sow", 3)
-        assert data_file(path, path.stat().st_ino, SEAM) is not None
-    assert len(store_offsets._kept) == store_offsets.MAX_OPEN_FILES
-    assert data_file(path, path.stat().st_ino + 1, SEAM) is None
+        assert open_data_file(path, path.stat().st_ino, SEAM) is not None
+    assert len(store_offsets._open_files) == store_offsets.MAX_OPEN_FILES
+    assert open_data_file(path, path.stat().st_ino + 1, SEAM) is None
     path.unlink()
-    assert data_file(path, 1, SEAM) is None
-    assert path not in store_offsets._kept
+    assert open_data_file(path, 1, SEAM) is None
+    assert path not in store_offsets._open_files

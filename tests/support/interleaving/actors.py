@@ -13,24 +13,24 @@ from typing import ClassVar
 from msgspec.structs import replace as replace_struct
 
 from sowctl.engine.api import InstanceHandle
+from sowctl.engine.maintenance.backup.creation import take_backup
+from sowctl.engine.maintenance.retention.archive import archive_files
+from sowctl.engine.maintenance.retention.compression import compress_files
+from sowctl.engine.maintenance.retention.journal_repair import repair_journal as mend
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions, SubscribeOptions
-from sowctl.engine.topics.targets import Target, followed, joining
-from sowctl.engine.upkeep.backup.taking import take_backup
-from sowctl.engine.upkeep.retention.archiving import archive
-from sowctl.engine.upkeep.retention.compressing import compress
-from sowctl.engine.upkeep.retention.pruning import KeepRule, prune
-from sowctl.engine.upkeep.retention.repairing import repair as mend
-from sowctl.engine.verbs.delete import delete
-from sowctl.engine.verbs.expire import expire
-from sowctl.engine.verbs.publish import publish
-from sowctl.engine.verbs.replay import replay
-from sowctl.engine.verbs.subscribe import subscribe
-from sowctl.engine.verbs.upkeep.clean import clean
-from sowctl.engine.verbs.upkeep.compact import compact
-from sowctl.engine.verbs.upkeep.repair import repair
-from sowctl.engine.verbs.upkeep.restore import restore
-from sowctl.engine.writing.batching import Listed
-from sowctl.engine.writing.commit import Acknowledged
+from sowctl.engine.topics.targets import Target, build_new_topic_resolver, resolve_followed_topics
+from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.expire import expire_records
+from sowctl.engine.verbs.publish import publish_messages
+from sowctl.engine.verbs.replay import replay_topics
+from sowctl.engine.verbs.subscribe import subscribe_topics
+from sowctl.engine.verbs.upkeep.clean import clean_stores
+from sowctl.engine.verbs.upkeep.compact import compact_stores
+from sowctl.engine.verbs.upkeep.repair import repair_stores
+from sowctl.engine.verbs.upkeep.restore import restore_backup
+from sowctl.engine.writing.batches import ListSource
+from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import MissingError
 from tests.support.folded import Folded, lines_of
 from tests.support.interleaving.model import TEMPLATE, Owner, groups_of
@@ -90,14 +90,14 @@ class Publish(Actor):
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         for topic, events, size in self.parts:
 
-            def told(what: Acknowledged, topic: str = topic) -> None:
+            def told(what: AcknowledgedBatch, topic: str = topic) -> None:
                 baton.say(told=log_of(topic), count=len(what.payloads))
 
-            source = Listed([str(event.payload).encode() for event in events], size)
-            publish(instance, topic, [("in", source)], PublishOptions(batch=size), on_acknowledged=told)
+            source = ListSource([str(event.payload).encode() for event in events], size)
+            publish_messages(instance, topic, [("in", source)], PublishOptions(batch=size), on_acknowledged=told)
         if self.gone:
             options = DeleteOptions(filter=f"/id IN ({', '.join(map(str, self.gone))})")
-            delete(instance, [Target(topic=instance.topic("j").config)], options)
+            delete_records(instance, [Target(topic=instance.topic("j").config)], options)
             baton.say(told=log_of("j"), count=len(self.gone))
 
 
@@ -127,7 +127,12 @@ class Subscribe(Actor):
         target = f"^[{topics}]$"
         folded = Folded(oof=True)
         options = SubscribeOptions(oof=True, events=False, filter="/id < 2")
-        asked = subscribe(instance, followed(instance, target), options, joining=joining(instance, target))
+        asked = subscribe_topics(
+            instance,
+            resolve_followed_topics(instance, target),
+            options,
+            joining=build_new_topic_resolver(instance, target),
+        )
         with asked as subscription:
             folded.take(lines_of(subscription.ready()))
             for text in ["/id >= 0"] if self.small else ["/id >= 0", "/id > 2", "/id IN (0, 3)", "/id >= 0"]:
@@ -156,14 +161,14 @@ class Rebuild(Actor):
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         topics = [topic for topic in instance.topics if not self.small or topic.name == "j"]
-        replay(instance, topics, ReplayOptions(rebuild=True))
+        replay_topics(instance, topics, ReplayOptions(rebuild=True))
 
 
 class Expire(Actor):
     name = "expire"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        expire(instance, [topic for topic in instance.topics if not self.small or topic.name == "q"])
+        expire_records(instance, [topic for topic in instance.topics if not self.small or topic.name == "q"])
 
 
 class Compact(Actor):
@@ -171,7 +176,7 @@ class Compact(Actor):
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         topics = [topic for topic in instance.topics if not self.small or topic.name in "ja"]
-        list(compact(instance, [Target(topic=topic) for topic in topics], always=True))
+        list(compact_stores(instance, [Target(topic=topic) for topic in topics], always=True))
 
 
 class Backup(Actor):
@@ -191,7 +196,7 @@ class Restore(Actor):
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
         to = self.stage.root / f"restored-{self.number}"
         first = min(path.name for path in self.stage.backups.iterdir() if not path.name.startswith("."))
-        restore(
+        restore_backup(
             self.stage.backups,
             to,
             self.stage.opened,
@@ -206,21 +211,21 @@ class Prune(Actor):
     name = "prune"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        prune(instance, KeepRule(keep_size=self.chance.choice([1, 1500, 4000])))
+        prune_files(instance, KeepRule(keep_size=self.chance.choice([1, 1500, 4000])))
 
 
 class Archive(Actor):
     name = "archive"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        list(archive(instance, keep=self.chance.choice([0, 1])))
+        list(archive_files(instance, keep=self.chance.choice([0, 1])))
 
 
 class Compress(Actor):
     name = "compress"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        list(compress(instance, kind=self.chance.choice([".zst", ".gz"]), keep=self.chance.choice([0, 1])))
+        list(compress_files(instance, kind=self.chance.choice([".zst", ".gz"]), keep=self.chance.choice([0, 1])))
 
 
 class Repair(Actor):
@@ -229,7 +234,7 @@ class Repair(Actor):
     name = "repair"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        list(repair(instance, [Target(topic=topic) for topic in instance.topics]))
+        list(repair_stores(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
 class Mend(Actor):
@@ -247,7 +252,7 @@ class Clean(Actor):
     name = "clean"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        list(clean(instance, [Target(topic=topic) for topic in instance.topics]))
+        list(clean_stores(instance, [Target(topic=topic) for topic in instance.topics]))
 
 
 _ALL: list[type[Actor]] = [Publish, Query, Subscribe, Rebuild, Expire, Compact, Backup, Restore]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.instance import Instance
-from sowctl.engine.upkeep.backup.taking import take_backup
+from sowctl.engine.maintenance.backup.creation import take_backup
 from sowctl.seam import Seam
 from tests.support.damage import flip_bit, overwrite
 from tests.support.instances import Numbers

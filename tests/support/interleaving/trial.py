@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.upkeep.backup.folder import backups
-from sowctl.engine.verbs.check import check
-from sowctl.engine.verbs.upkeep.restore import restore
+from sowctl.engine.maintenance.backup.folder import read_backups
+from sowctl.engine.verbs.check import check_instance
+from sowctl.engine.verbs.upkeep.restore import restore_backup
 from sowctl.errors import DamageError
 from sowctl.findings import Level
 from sowctl.seam import SEAM
@@ -270,13 +270,13 @@ class Trial:
         """Backups of the run that nobody could tell of any more."""
         before = {name.split("/")[1] for name in self.stage.files if name.startswith("backups/")}
         told = {line["backed_up"] for _, _, line in trace.said if "backed_up" in line}
-        return [one.path.name for one in backups(self.stage.backups) if one.path.name not in before | told]
+        return [one.path.name for one in read_backups(self.stage.backups) if one.path.name not in before | told]
 
     def _backup(self, trace: Trace, name: str, began: int) -> str | None:
         stage = self.stage
         to = stage.root / "proof"
         shutil.rmtree(to, ignore_errors=True)
-        restore(stage.backups, to, stage.opened, name=name, seam=SEAM, now=self.now, lineage=b"p" * 16)
+        restore_backup(stage.backups, to, stage.opened, name=name, seam=SEAM, now=self.now, lineage=b"p" * 16)
         found = stage.restored(to)
         shutil.rmtree(to)
         for owner in self.owners.values():
@@ -314,7 +314,7 @@ class Trial:
 
     def _sound(self) -> str | None:
         """What a check finds, and which store is not the fold of the journal."""
-        found = [finding for finding in check(self.stage.open()) if finding.level > Level.INFO]
+        found = [finding for finding in check_instance(self.stage.open()) if finding.level > Level.INFO]
         if found:
             return f"check: {found[0].code} {found[0].message}"
         return None if "prune" in self.verbs else rebuilt_is_live(self.stage.lab)

@@ -64,7 +64,7 @@ class Baton(Seam):
 
     def settle(self) -> None:
         """Let the rest of the process go through the baton as far as it waits for others."""
-        publish.sync_pool = _Inline  # type: ignore[assignment, misc]
+        publish.get_sync_pool = _Inline  # type: ignore[assignment, misc]
         check_module.StoreCheck = CheckHere  # type: ignore[misc]
         time.sleep = lambda seconds: self.wait("sleep")  # type: ignore[misc, assignment]
         time.monotonic = self._tick  # type: ignore[misc]

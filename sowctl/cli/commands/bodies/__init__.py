@@ -1,5 +1,5 @@
-"""What the larger commands do, each beside the command of its name, which imports it when it runs.
+"""Implementations of the larger commands, each imported by the command of its name when it runs.
 
 ``publish``, ``eval``, ``doctor`` and ``demo`` are one command's each; ``pipeline`` is that of all ``sowctl pipeline``,
-``bookmark`` what all ``sowctl bookmark`` share; ``looking`` is that of ``schema`` and ``stats``.
+``bookmark`` what all ``sowctl bookmark`` share; ``inspection`` is that of ``schema`` and ``stats``.
 """

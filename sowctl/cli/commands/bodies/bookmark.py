@@ -1,4 +1,4 @@
-"""What the commands of ``sowctl bookmark`` share: their operands, opening the store, and rows for output."""
+"""Shared code of ``sowctl bookmark``: operands, opening the store, and rows for output."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.output.options import TableFit
-from sowctl.values.human import format_age, format_ago, format_bytes
+from sowctl.values.display import format_age, format_ago, format_bytes
 
 if TYPE_CHECKING:
-    from sowctl.engine.following.stores.protocol import BookmarkStore, StoredPlace
     from sowctl.engine.instance import Instance
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore, StoredPlace
     from sowctl.engine.verbs.bookmark import BookmarkStanding
 
 Store: TypeAlias = Annotated[
@@ -22,20 +22,26 @@ Store: TypeAlias = Annotated[
 ]
 StoreConfig: TypeAlias = Annotated[
     str | None,
-    option(
+    declare_option(
         "--store-config",
         help="Configuration of the other instance that holds the bookmark store topic.",
         metavar="FILE",
     ),
 ]
-Client: TypeAlias = Annotated[str | None, option("--client", help="Only subscriptions of this client.", metavar="NAME")]
-SubId: TypeAlias = Annotated[str | None, option("--sub-id", help="Only the subscription with this ID.", metavar="ID")]
-OneClient: TypeAlias = Annotated[str, option("--client", help="Client name of the subscription.", metavar="NAME")]
-OneSubId: TypeAlias = Annotated[str, option("--sub-id", help="ID of the subscription.", metavar="ID")]
+Client: TypeAlias = Annotated[
+    str | None, declare_option("--client", help="Only subscriptions of this client.", metavar="NAME")
+]
+SubId: TypeAlias = Annotated[
+    str | None, declare_option("--sub-id", help="Only the subscription with this ID.", metavar="ID")
+]
+OneClient: TypeAlias = Annotated[
+    str, declare_option("--client", help="Client name of the subscription.", metavar="NAME")
+]
+OneSubId: TypeAlias = Annotated[str, declare_option("--sub-id", help="ID of the subscription.", metavar="ID")]
 
 
 @contextmanager
-def opened(
+def open_bookmarks(
     invocation: Invocation, store: str, store_config: str | None, *, begun: bool = True
 ) -> Iterator[tuple[Instance, BookmarkStore]]:
     """The instance whose journal counts, and the store, of that instance or of another one.
@@ -43,15 +49,15 @@ def opened(
     ``begun``: a store that is not there is a mistyped one (MissingError ``SOW-BKM-001``), and is not begun.
     """
     from sowctl.engine.api import RowVerbs
-    from sowctl.engine.following.stores.opening import open_store
+    from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
 
     with invocation.open_instance() as instance:
-        of = instance if store_config is None else invocation.open_other(Path(store_config))
-        with closing(open_store(of, store, RowVerbs(), begun=begun)) as found:
+        of = instance if store_config is None else invocation.open_other_instance(Path(store_config))
+        with closing(open_bookmark_store(of, store, RowVerbs(), begun=begun)) as found:
             yield instance, found
 
 
-def place_row(row: StoredPlace) -> dict[str, Any]:
+def build_place_row(row: StoredPlace) -> dict[str, Any]:
     """One place as it is stored."""
     from sowctl.values.times import format_time
 
@@ -63,12 +69,12 @@ def place_row(row: StoredPlace) -> dict[str, Any]:
     }
 
 
-def standing_row(one: BookmarkStanding) -> dict[str, Any]:
+def build_standing_row(one: BookmarkStanding) -> dict[str, Any]:
     """One place against the journal."""
     from sowctl.values.times import format_time
 
     lag = one.lag
-    return place_row(one.row) | {
+    return build_place_row(one.row) | {
         "publisher": one.publisher,
         "txid": one.txid,
         "logged": None if one.logged is None else format_time(one.logged),
@@ -82,7 +88,7 @@ STANDINGS_FIT = TableFit(spare=("bookmark", "stored", "size"), figures=("size", 
 """Of the row of a place for a person, what gives way on a narrow terminal."""
 
 
-def person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
+def build_person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
     """One place against the journal for a terminal: ages and sizes for people."""
     lag = one.lag
     return {
@@ -96,12 +102,12 @@ def person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
     }
 
 
-def checked_row(one: BookmarkStanding) -> dict[str, Any]:
+def build_check_row(one: BookmarkStanding) -> dict[str, Any]:
     """One place, and what a subscription that goes on there would do."""
     state = "lost" if one.problem is not None else "partly" if one.missing else "ready"
     words = None if not one.missing else f"not in the journals: {', '.join(one.missing)}"
     if one.problem is not None:
         words = f"{one.problem.code} {one.problem.message}"
-    row = place_row(one.row)
+    row = build_place_row(one.row)
     del row["stored"]
     return row | {"state": state, "txid": one.txid, "problem": words}

@@ -1,7 +1,7 @@
 """The data of ``sowctl demo``: one trading morning of orders, customers and quotes, from a fixed seed.
 
 Every message carries its time in ``time``, in order: published with ``--timestamp-field /time`` they give stores whose
-past can be asked for. Same program, same bytes. ``samples/demo`` holds what :func:`write` makes.
+past can be asked for. Same program, same bytes. ``samples/demo`` holds what :func:`write_demo` makes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-CONFIG = """\
+CONFIG_TEXT = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <!-- The instance that "sowctl demo" builds: one trading morning. -->
 <AMPSConfig>
@@ -124,8 +124,8 @@ CONFIG = """\
   </Actions>
 </AMPSConfig>
 """
-START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-SYMBOLS = {
+START_TIME = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+SYMBOL_PRICES = {
     "IBM": 187.0,
     "AAPL": 243.5,
     "MSFT": 421.0,
@@ -136,49 +136,53 @@ SYMBOLS = {
     "NVDA": 138.3,
 }
 REGIONS = ("EMEA", "AMER", "APAC")
-CITIES = {"EMEA": ("London", "Zürich", "Łódź", "Paris"), "AMER": ("New York", "São Paulo"), "APAC": ("Tokyo", "Sydney")}
-FIRST = ("Ada", "Bela", "Chloé", "Dmitri", "Emeka", "Freya", "Goro", "Hana", "Ines", "Jens")
-LAST = ("Adler", "Brandt", "Costa", "Duval", "Ekberg", "Fujita", "Gómez", "Hart", "Ivanov", "Jansen")
+REGION_CITIES = {
+    "EMEA": ("London", "Zürich", "Łódź", "Paris"),
+    "AMER": ("New York", "São Paulo"),
+    "APAC": ("Tokyo", "Sydney"),
+}
+FIRST_NAMES = ("Ada", "Bela", "Chloé", "Dmitri", "Emeka", "Freya", "Goro", "Hana", "Ines", "Jens")
+LAST_NAMES = ("Adler", "Brandt", "Costa", "Duval", "Ekberg", "Fujita", "Gómez", "Hart", "Ivanov", "Jansen")
 
 
-def stamp(at: datetime) -> str:
+def format_timestamp(at: datetime) -> str:
     """The time of a message: ISO-8601 with milliseconds."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def customers(rng: random.Random) -> Iterator[dict[str, Any]]:
+def generate_customers(rng: random.Random) -> Iterator[dict[str, Any]]:
     """150 customers before the opening; then 350 changes of credit limits over the morning."""
     known: list[dict[str, Any]] = []
-    at = START - timedelta(hours=1)
+    at = START_TIME - timedelta(hours=1)
     for number in range(1, 151):
         region = rng.choice(REGIONS)
         at += timedelta(milliseconds=rng.randint(200, 4000))
         known.append(
             {
                 "customerId": f"C{number:04d}",
-                "name": f"{rng.choice(FIRST)} {rng.choice(LAST)}",
+                "name": f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}",
                 "region": region,
-                "address": {"city": rng.choice(CITIES[region]), "postalCode": f"{rng.randint(1000, 99999):05d}"},
+                "address": {"city": rng.choice(REGION_CITIES[region]), "postalCode": f"{rng.randint(1000, 99999):05d}"},
                 "creditLimit": rng.randrange(10, 500) * 1000,
                 "tags": rng.sample(["vip", "algo", "retail", "new", "watch"], rng.randint(0, 2)),
             }
         )
-        yield {**known[-1], "time": stamp(at)}
-    at = START
+        yield {**known[-1], "time": format_timestamp(at)}
+    at = START_TIME
     for _ in range(350):
         at += timedelta(milliseconds=rng.randint(5_000, 50_000))
         customer = rng.choice(known)
         customer["creditLimit"] = max(0, customer["creditLimit"] + rng.randrange(-20, 30) * 1000)
-        yield {**customer, "time": stamp(at)}
+        yield {**customer, "time": format_timestamp(at)}
 
 
-def orders(rng: random.Random) -> Iterator[dict[str, Any]]:
+def generate_orders(rng: random.Random) -> Iterator[dict[str, Any]]:
     """About 900 orders that are entered, partly filled, filled or cancelled: some 2,400 messages."""
     events: list[tuple[datetime, int, dict[str, Any]]] = []
-    at = START
+    at = START_TIME
     for number in range(10_001, 10_901):
         at += timedelta(milliseconds=rng.randint(500, 22_000))
-        symbol = rng.choice(list(SYMBOLS))
+        symbol = rng.choice(list(SYMBOL_PRICES))
         order: dict[str, Any] = {
             "orderId": number,
             "customerId": f"C{rng.randint(1, 150):04d}",
@@ -186,7 +190,7 @@ def orders(rng: random.Random) -> Iterator[dict[str, Any]]:
             "side": rng.choice(("buy", "sell")),
             "qty": rng.randrange(1, 50) * 100,
             "filled": 0,
-            "price": round(SYMBOLS[symbol] * rng.uniform(0.97, 1.03), 2),
+            "price": round(SYMBOL_PRICES[symbol] * rng.uniform(0.97, 1.03), 2),
             "status": "new",
         }
         moment, step = at, 0
@@ -203,16 +207,20 @@ def orders(rng: random.Random) -> Iterator[dict[str, Any]]:
                 break
     events.sort(key=lambda event: (event[0], event[2]["orderId"], event[1]))
     for moment, _, order in events:
-        yield {**order, "time": stamp(moment)}
+        yield {**order, "time": format_timestamp(moment)}
 
 
-def quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
+def generate_quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
     """2,000 quotes of eight symbols; a quote lives for ten minutes."""
-    prices = dict(SYMBOLS)
-    at = START
+    prices = dict(SYMBOL_PRICES)
+    at = START_TIME
     for _ in range(2000):
         at += timedelta(milliseconds=rng.randint(100, 9_000))
-        symbol = rng.choice(list(SYMBOLS)[:7]) if at < START + timedelta(hours=2) else rng.choice(list(SYMBOLS)[:5])
+        symbol = (
+            rng.choice(list(SYMBOL_PRICES)[:7])
+            if at < START_TIME + timedelta(hours=2)
+            else rng.choice(list(SYMBOL_PRICES)[:5])
+        )
         prices[symbol] = round(prices[symbol] * rng.uniform(0.998, 1.002), 2)
         spread = round(rng.uniform(0.01, 0.09), 2)
         yield {
@@ -220,28 +228,28 @@ def quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
             "bid": prices[symbol],
             "ask": round(prices[symbol] + spread, 2),
             "size": rng.randrange(1, 40) * 100,
-            "time": stamp(at),
+            "time": format_timestamp(at),
         }
 
 
-TOPICS: dict[str, Callable[[random.Random], Iterator[dict[str, Any]]]] = {
-    "customers": customers,
-    "orders": orders,
-    "quotes": quotes,
+TOPIC_GENERATORS: dict[str, Callable[[random.Random], Iterator[dict[str, Any]]]] = {
+    "customers": generate_customers,
+    "orders": generate_orders,
+    "quotes": generate_quotes,
 }
 
 
-def messages(topic: str) -> Iterator[bytes]:
+def iterate_messages(topic: str) -> Iterator[bytes]:
     """The messages of one topic, one JSON object each."""
-    seed = 20260105 + tuple(TOPICS).index(topic)
-    for message in TOPICS[topic](random.Random(seed)):
+    seed = 20260105 + tuple(TOPIC_GENERATORS).index(topic)
+    for message in TOPIC_GENERATORS[topic](random.Random(seed)):
         yield json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def write(directory: Path) -> None:
+def write_demo(directory: Path) -> None:
     """Write ``sowctl.xml`` and one ``.ndjson`` file per topic. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "sowctl.xml").write_text(CONFIG, encoding="utf-8")
-    for topic in TOPICS:
+    (directory / "sowctl.xml").write_text(CONFIG_TEXT, encoding="utf-8")
+    for topic in TOPIC_GENERATORS:
         with (directory / f"{topic}.ndjson").open("wb") as out:
-            out.writelines(message + b"\n" for message in messages(topic))
+            out.writelines(message + b"\n" for message in iterate_messages(topic))

@@ -1,4 +1,4 @@
-"""What ``diff`` prints of each topic, and its status; what ``history --diff`` prints of versions."""
+"""Output and status of ``diff`` for each topic; output of ``history --diff`` for versions."""
 
 from __future__ import annotations
 
@@ -6,58 +6,65 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.output.compared.records import DiffText, as_json, counts_json, envelope, version_json, words
-from sowctl.output.display import display
+from sowctl.output.differences.records import (
+    DiffText,
+    encode_change,
+    encode_counts,
+    encode_envelope,
+    encode_version,
+    format_counts,
+)
+from sowctl.output.display import escape_line
 from sowctl.output.options import Terminal
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.history import VersionBatch
-    from sowctl.engine.verbs.looking.diff import Comparison, DiffCounts
+    from sowctl.engine.verbs.inspect.diff import Comparison, DiffCounts
 
-FLUSHED = 256 << 10
+FLUSH_BYTES = 256 << 10
 """Bytes of output that are written together."""
 
 
-def _text(invocation: Invocation) -> DiffText:
+def _make_text(invocation: Invocation) -> DiffText:
     """Lines for people, as standard output takes them."""
     streams = invocation.streams
-    shown, colored = is_terminal(streams.stdout), streams.colored(streams.stdout)
-    terminal = Terminal(streams.columns(), streams.encoding(), colored) if shown else None
+    shown, colored = is_terminal(streams.stdout), streams.shows_color(streams.stdout)
+    terminal = Terminal(streams.measure_columns(), streams.find_encoding(), colored) if shown else None
     return DiffText(terminal, colored=colored)
 
 
-def _out(invocation: Invocation, format: str) -> BinaryIO:
+def _choose_output(invocation: Invocation, format: str) -> BinaryIO:
     """Standard output: for people with colours, in lines whose data are made safe one by one."""
-    return invocation.streams.painted if format == "text" else invocation.streams.stdout
+    return invocation.streams.painted_stdout if format == "text" else invocation.streams.stdout
 
 
 def show_versions(invocation: Invocation, batch: VersionBatch, format: str | None) -> None:
     """Print every version of a batch beside the one before it: for people, or with ndjson or json as objects."""
-    from sowctl.engine.verbs.history import version_changes
-    from sowctl.output.records import metadata
+    from sowctl.engine.verbs.history import compare_versions
+    from sowctl.output.records import build_metadata
 
-    text, view, key = _text(invocation), batch.kind.view, b""
+    text, view, key = _make_text(invocation), batch.kind.view, b""
     several = len({record.key for record in batch.records}) > 1
     lines: list[str] = []
-    for change in version_changes(batch):
+    for change in compare_versions(batch):
         version = change.version
         if format is not None:
-            lines.append(version_json(change, metadata(batch, version), view))
+            lines.append(encode_version(change, build_metadata(batch, version), view))
             continue
         if several and version.key != key:
             key = version.key
-            lines += text.title(f"{batch.topic} {version.user_key or version.sow_key}")
-        lines += text.version(change, view)
+            lines += text.format_title(f"{batch.topic} {version.user_key or version.sow_key}")
+        lines += text.format_version(change, view)
     if format == "json":
         lines = ["[" + ",\n".join(lines) + "]"]
     if format is None:
-        invocation.page()
-    out = _out(invocation, format or "text")
+        invocation.start_paging()
+    out = _choose_output(invocation, format or "text")
     out.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     out.flush()
 
 
-class Showing:
+class DiffPrinter:
     """Shows comparisons one after the other; ``most`` records of each."""
 
     def __init__(
@@ -67,25 +74,25 @@ class Showing:
         self._format = format
         self._counting = stat or summary
         self._stat, self._most = stat, most
-        self._text = _text(invocation)
+        self._text = _make_text(invocation)
         self._done: list[tuple[str, DiffCounts]] = []
         self._pending: list[bytes] = []
         self._size = 0
         if format == "text":
-            invocation.page()
+            invocation.start_paging()
 
-    def show(self, comparison: Comparison) -> None:
+    def print_comparison(self, comparison: Comparison) -> None:
         """Go through one topic and print what differs."""
         seen = 0
-        for change in comparison.changes():
+        for change in comparison.iterate_changes():
             seen += 1
             # Who leaves the pager has seen that something differs.
             self._invocation.left = 1
             if self._counting or (self._most is not None and seen > self._most):
                 continue
             if self._format == "envelopes":
-                self._write(
-                    envelope(
+                self._write_line(
+                    encode_envelope(
                         comparison.topic,
                         comparison.message_type,
                         change,
@@ -94,30 +101,32 @@ class Showing:
                     )
                 )
             elif self._format == "json":
-                self._say(as_json(comparison.topic, comparison.message_type, change, comparison.kind.view))
+                self._write_lines(
+                    encode_change(comparison.topic, comparison.message_type, change, comparison.kind.view)
+                )
             else:
                 if seen == 1:
-                    self._say(*self._text.head(comparison.before, comparison.after))
-                self._say(*self._text.change(change, comparison.kind.view))
+                    self._write_lines(*self._text.format_heading(comparison.before, comparison.after))
+                self._write_lines(*self._text.format_change(change, comparison.kind.view))
         counts = comparison.counts
         self._done.append((comparison.topic, counts))
         if self._counting and self._format == "json":
             names = comparison.before, comparison.after
-            self._say(counts_json(comparison.topic, comparison.message_type, *names, counts))
+            self._write_lines(encode_counts(comparison.topic, comparison.message_type, *names, counts))
         elif not self._counting:
             self._flush()
-            self._invocation.note(f"{display(comparison.topic)}: {words(counts)}")
+            self._invocation.note(f"{escape_line(comparison.topic)}: {format_counts(counts)}")
 
-    def end(self) -> int:
+    def finish(self) -> int:
         """Print what is printed at the end; returns the exit status."""
         if self._counting and self._format != "json":
             longest = max((counts.different for _, counts in self._done), default=0)
-            wide = max((len(display(name)) for name, _ in self._done), default=0)
+            wide = max((len(escape_line(name)) for name, _ in self._done), default=0)
             for name, counts in self._done:
                 if not self._stat:
-                    self._say(f"{display(name):{wide}}  {words(counts)}")
+                    self._write_lines(f"{escape_line(name):{wide}}  {format_counts(counts)}")
                 elif counts.different:
-                    self._say(*self._text.statistic(name, counts, longest))
+                    self._write_lines(*self._text.format_statistic(name, counts, longest))
         self._flush()
         different = sum(1 for _, counts in self._done if counts.different)
         if self._counting and len(self._done) > 1:
@@ -125,18 +134,18 @@ class Showing:
             self._invocation.note(f"{different:,} of {len(self._done):,} topics {verb}")
         return 1 if different else 0
 
-    def _say(self, *lines: str) -> None:
+    def _write_lines(self, *lines: str) -> None:
         for line in lines:
-            self._write(line.encode("utf-8", "backslashreplace"))
+            self._write_line(line.encode("utf-8", "backslashreplace"))
 
-    def _write(self, line: bytes) -> None:
+    def _write_line(self, line: bytes) -> None:
         self._pending.append(line + b"\n")
         self._size += len(line)
-        if self._size >= FLUSHED:
+        if self._size >= FLUSH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        out = _out(self._invocation, self._format)
+        out = _choose_output(self._invocation, self._format)
         if self._pending:
             out.write(b"".join(self._pending))
             self._pending, self._size = [], 0

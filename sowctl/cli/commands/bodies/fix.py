@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from sowctl.cli.context import Invocation
-from sowctl.config.fixing import Fixed, fixed
+from sowctl.config.fixes import Fixed, fix_text
 from sowctl.errors import UsageError
 from sowctl.findings import Finding
 
@@ -17,7 +17,7 @@ Judge = Callable[[Path, bytes], Sequence[Finding]]
 """``(path, content) -> findings`` of the chosen rules in that file."""
 
 
-def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: bool) -> bool:
+def fix_files(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: bool) -> bool:
     """Mend what has one safe answer in each file and write it, or print what would be changed; whether anything was.
 
     What another file includes is mended where it is named itself. Raises UsageError ``SOW-CLI-093`` for standard
@@ -31,40 +31,40 @@ def mend(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: 
         except UnicodeDecodeError:
             invocation.note(f"{path}: unchanged; only UTF-8 files can be fixed")
             continue
-        found = fixed(text, str(path), partial(_judged, judge, path))
+        found = fix_text(text, str(path), partial(_judge_text, judge, path))
         total.update(found.mended)
         if found.mended and write:
-            _write(invocation, path, found)
+            _write_fixed(invocation, path, found)
         elif found.mended:
-            _print(invocation, path, text, found.text)
+            _print_difference(invocation, path, text, found.text)
     if not total:
         invocation.note("nothing to fix: no finding has one safe fix")
     return bool(total)
 
 
-def _judged(judge: Judge, path: Path, text: str) -> Sequence[Finding]:
+def _judge_text(judge: Judge, path: Path, text: str) -> Sequence[Finding]:
     return judge(path, text.encode())
 
 
-def refuse_input(files: Sequence[str]) -> None:
+def refuse_standard_input(files: Sequence[str]) -> None:
     """Raises UsageError ``SOW-CLI-093`` where one of the files is standard input, which cannot be written back."""
     if "-" in files:
         raise UsageError("SOW-CLI-093", "standard input cannot be changed in place", hint="name a file")
 
 
-def _write(invocation: Invocation, path: Path, found: Fixed) -> None:
-    from sowctl.cli.io.outfile import whole_file
+def _write_fixed(invocation: Invocation, path: Path, found: Fixed) -> None:
+    from sowctl.cli.io.output_file import open_whole_file
 
     # Behind a link lies the file that is meant; a rename would put a file in the link's place.
-    with whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:
+    with open_whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:
         stream.write(found.text.encode())
     words = ", ".join(f"{rule} {count}" if count > 1 else rule for rule, count in sorted(found.mended.items()))
     invocation.note(f"{path}: fixed {words}")
 
 
-def _print(invocation: Invocation, path: Path, before: str, after: str) -> None:
-    from sowctl.output.display import display
+def _print_difference(invocation: Invocation, path: Path, before: str, after: str) -> None:
+    from sowctl.output.display import escape_line
 
     lines = unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path))
-    text = "".join(display(line.rstrip("\r\n")) + "\n" for line in lines)
+    text = "".join(escape_line(line.rstrip("\r\n")) + "\n" for line in lines)
     invocation.streams.stdout.write(text.encode("utf-8", "backslashreplace"))

@@ -1,4 +1,4 @@
-"""What the commands ``sowctl pipeline ...`` share: their options, the Spark session, progress, the report."""
+"""Shared code of ``sowctl pipeline ...``: options, the Spark session, progress, the report."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.meter import TOLD_EVERY
-from sowctl.cli.words.declare import Argument, option
+from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.cli.progress import JSON_INTERVAL_SECONDS
 from sowctl.errors import SowError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.remote.place import Place
-    from sowctl.spark.jobs.outputs.place import Output
+    from sowctl.spark.jobs.outputs.output_spec import Output
     from sowctl.spark.jobs.report import JobReport
-    from sowctl.spark.jobs.stream import Progress, ShownEntry
+    from sowctl.spark.jobs.stream import Progress, StreamEntry
 
-SPARK = "Spark options"
-SHORT_BYTES = 256 << 20
+SPARK_PANEL = "Spark options"
+MAX_SHORT_JOB_BYTES = 256 << 20
 """Bytes below which a job is short (:func:`sowctl.spark.sessions.open_session`).
 
 CPU of a start and one job, quick compilation as against the usual one: a rebuild of 45 MB of journal 0.67, of 220 MB
@@ -35,30 +35,38 @@ DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
 Master: TypeAlias = Annotated[
     str | None,
-    option("--master", help="Spark master: local[*] (all processors of this machine), spark://..., yarn.", panel=SPARK),
+    declare_option(
+        "--master",
+        help="Spark master: local[*] (all processors of this machine), spark://..., yarn.",
+        panel=SPARK_PANEL,
+    ),
 ]
 Conf: TypeAlias = Annotated[
     list[str] | None,
-    option("--conf", help="Spark configuration property. May be repeated.", metavar="NAME=VALUE", panel=SPARK),
+    declare_option(
+        "--conf", help="Spark configuration property. May be repeated.", metavar="NAME=VALUE", panel=SPARK_PANEL
+    ),
 ]
 Staging: TypeAlias = Annotated[
     str | None,
-    option(
+    declare_option(
         "--staging",
         help="Staging directory or URL, for output of tasks before the driver commits it. Default: beside the "
         "journal or the store.",
         metavar="DIR",
         complete="directory",
-        panel=SPARK,
+        panel=SPARK_PANEL,
     ),
 ]
 Where: TypeAlias = Annotated[
     str,
-    option("--output", help="Directory to write, or a file that ends in .sow.", metavar="PATH", complete="file"),
+    declare_option(
+        "--output", help="Directory to write, or a file that ends in .sow.", metavar="PATH", complete="file"
+    ),
 ]
 Kind: TypeAlias = Annotated[
     str | None,
-    option(
+    declare_option(
         "--output-format",
         help="Output format. Default: sow for a path that ends in .sow, otherwise parquet.",
         choices=DATA_SETS,
@@ -66,11 +74,11 @@ Kind: TypeAlias = Annotated[
 ]
 PartitionBy: TypeAlias = Annotated[
     list[str] | None,
-    option("--partition-by", help="Partition by this field. May be repeated.", metavar="PATH"),
+    declare_option("--partition-by", help="Partition by this field. May be repeated.", metavar="PATH"),
 ]
 Fields: TypeAlias = Annotated[
     str | None,
-    option(
+    declare_option(
         "--fields",
         help="Write the payload as a column of these fields (CSV: one column each), such as 'id INT, name "
         "STRING', or infer them. Default: as bytes.",
@@ -79,14 +87,14 @@ Fields: TypeAlias = Annotated[
 ]
 WriterOptions: TypeAlias = Annotated[
     list[str] | None,
-    option("--writer", help="Option of the Spark writer. May be repeated.", metavar="NAME=VALUE"),
+    declare_option("--writer", help="Option of the Spark writer. May be repeated.", metavar="NAME=VALUE"),
 ]
-Replace: TypeAlias = Annotated[bool, option("--force", help="Replace existing output.")]
+Replace: TypeAlias = Annotated[bool, declare_option("--force", help="Replace existing output.")]
 Topic: TypeAlias = Annotated[str, Argument("TOPIC", "Name of the topic.", complete="topic")]
 
 
-class Telling:
-    """How far a job is, on standard error: a line that is written over, or with ``--progress json`` an object a second.
+class JobProgress:
+    """Progress of a job on standard error: a line, or with ``--progress json`` an object a second.
 
     Begins before Spark does, whose start takes longer than most short jobs.
     """
@@ -99,50 +107,50 @@ class Telling:
         self._began = self._next = monotonic()
 
     @property
-    def on(self) -> bool:
-        """Whether anything is told."""
+    def is_shown(self) -> bool:
+        """True where progress is shown."""
         return self._json or self._lines
 
-    def starting(self) -> None:
+    def show_start(self) -> None:
         """Spark is being started."""
-        self._say({"phase": "starting Spark"}, "starting Spark", at_once=True)
+        self._show({"phase": "starting Spark"}, "starting Spark", at_once=True)
 
-    def tasks(self, done: int, tasks: int) -> None:
+    def show_tasks(self, done: int, tasks: int) -> None:
         """So many tasks of the stages under way are done."""
         row = {"counted": "tasks", "done": done, "total": tasks}
-        self._say(row, f"{self._words}{done:,} of {tasks:,} tasks", at_once=False)
+        self._show(row, f"{self._words}{done:,} of {tasks:,} tasks", at_once=False)
 
-    def batch(self, progress: Progress) -> None:
+    def show_batch(self, progress: Progress) -> None:
         """A stream has dealt with a batch more."""
-        from sowctl.values.human import format_bytes, format_count
+        from sowctl.values.display import format_bytes, format_count
 
         behind = format_count(progress.behind, "entry", "entries")
         lag = f", {behind} ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
         batches = format_count(progress.batches, "batch", "batches")
         self._words = f"{batches}, {format_count(progress.read, 'entry', 'entries')}{lag}; "
-        self._say({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
+        self._show({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
 
-    def end(self) -> None:
+    def erase(self) -> None:
         """Take the line away."""
         if self._lines:
-            self._streams.draw("")
+            self._streams.draw_line("")
 
-    def _say(self, row: Mapping[str, object], words: str, *, at_once: bool) -> None:
+    def _show(self, row: Mapping[str, object], words: str, *, at_once: bool) -> None:
         now = self._clock()
         if self._json and (at_once or now >= self._next):
-            self._next = now + TOLD_EVERY
-            self._streams.talk_json({"command": self._name, **row, "seconds": round(now - self._began, 1)})
+            self._next = now + JSON_INTERVAL_SECONDS
+            self._streams.write_stderr_json({"command": self._name, **row, "seconds": round(now - self._began, 1)})
         elif self._lines:
             # The line is written over itself, and what was longer before is erased.
-            self._streams.draw(f"{self._name}: {words}")
+            self._streams.draw_line(f"{self._name}: {words}")
 
 
 @contextmanager
-def session(
+def open_job_session(
     invocation: Invocation,
     master: str | None,
     conf: Sequence[str] | None,
-    telling: Telling | None = None,
+    telling: JobProgress | None = None,
     *,
     reads: int | None = None,
 ) -> Iterator[Any]:
@@ -153,32 +161,32 @@ def session(
     Raises UsageError ``SOW-SPK-001`` without the extra, and what starting raises; what Spark itself cannot do is a
     StorageError ``SOW-SPK-070``.
     """
-    from sowctl.spark.jobs.report import in_plain_words
-    from sowctl.spark.sessions import LOCAL, open_session
+    from sowctl.spark.jobs.report import translate_spark_errors
+    from sowctl.spark.sessions import LOCAL_MASTER, open_session
 
-    wanted = pairs("--conf", conf)
+    wanted = parse_pairs("--conf", conf)
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
-    telling = telling or Telling(invocation)
-    telling.starting()
+    telling = telling or JobProgress(invocation)
+    telling.show_start()
     with (
-        _silent(verbose),
+        _silence_logging(verbose),
         open_session(
-            master or LOCAL,
+            master or LOCAL_MASTER,
             environment=invocation.environ,
             conf=wanted,
             app=app,
             verbose=verbose,
-            short=reads is not None and reads < SHORT_BYTES,
+            short=reads is not None and reads < MAX_SHORT_JOB_BYTES,
         ) as spark,
-        _progress(telling, spark),
-        in_plain_words(),
+        _show_progress(telling, spark),
+        translate_spark_errors(),
     ):
         yield spark
 
 
 @contextmanager
-def _silent(verbose: bool) -> Iterator[None]:
+def _silence_logging(verbose: bool) -> Iterator[None]:
     """Python's side of Spark logs calls that an interrupt breaks off, which a user who interrupts need not see."""
     import logging
 
@@ -192,20 +200,20 @@ def _silent(verbose: bool) -> Iterator[None]:
         root.removeHandler(nobody)
 
 
-def journalled_bytes(instance: Instance, directory: str | None = None) -> int | None:
+def count_journal_bytes(instance: Instance, directory: str | None = None) -> int | None:
     """The bytes of the journals that a job folds, as they are stored; None where there are none yet."""
     from sowctl.engine.topics.positions import open_log
     from sowctl.remote import place
 
     try:
-        with open_log(instance, directory=None if directory is None else place.place_of(directory)) as log:
-            return sum(file.size for file in log.files())
+        with open_log(instance, directory=None if directory is None else place.parse_place(directory)) as log:
+            return sum(file.size for file in log.list_files())
     except SowError:
         # The job says what is wrong, and better.
         return None
 
 
-def file_bytes(paths: Sequence[str]) -> int | None:
+def count_file_bytes(paths: Sequence[str]) -> int | None:
     """The bytes of some files; None where one is elsewhere."""
     try:
         return sum(Path(path).stat().st_size for path in paths)
@@ -213,7 +221,7 @@ def file_bytes(paths: Sequence[str]) -> int | None:
         return None
 
 
-def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
+def parse_pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
     """``NAME=VALUE`` texts. Raises UsageError ``SOW-CLI-075``."""
     found = {}
     for text in texts or ():
@@ -224,9 +232,11 @@ def pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def topic_of(instance: Instance, name: str, message_type: str | None = None, *, logged: bool = False) -> TopicConfig:
+def resolve_topic(
+    instance: Instance, name: str, message_type: str | None = None, *, logged: bool = False
+) -> TopicConfig:
     """The one topic, or logical topic, of this name; ``logged``: also one that only the transaction log names."""
-    from sowctl.engine.topics.targets import find_publishable, find_topic
+    from sowctl.engine.topics.targets import find_publish_topic, find_topic
     from sowctl.errors import MissingError
 
     try:
@@ -234,17 +244,17 @@ def topic_of(instance: Instance, name: str, message_type: str | None = None, *, 
     except MissingError as missing:
         if not logged or missing.code != "SOW-ENG-016":
             raise
-    return find_publishable(instance, name, message_type)
+    return find_publish_topic(instance, name, message_type)
 
 
-def directory(text: str | None) -> Place | None:
+def parse_staging(text: str | None) -> Place | None:
     """The directory that ``--staging`` names, here or at a URL."""
-    from sowctl.remote.place import placed
+    from sowctl.remote.place import resolve_place
 
-    return None if text is None else placed(Path.cwd(), text)
+    return None if text is None else resolve_place(Path.cwd(), text)
 
 
-def output(
+def build_output(
     path: str,
     format: str | None,
     partition_by: Sequence[str] | None,
@@ -255,29 +265,29 @@ def output(
     force: bool = False,
     staging: str | None = None,
 ) -> Output:
-    """Where a job writes, from the options. Raises UsageError."""
-    from sowctl.spark.jobs.outputs.place import Output
+    """Build the output of a job from the options. Raises UsageError."""
+    from sowctl.spark.jobs.outputs.output_spec import Output
 
     declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
-    found = directory(staging)
+    found = parse_staging(staging)
     # A store that is to be sent to a URL is made by the driver in a directory: staging at a URL gives it none.
     own = str(found) if isinstance(found, Path) else None
     made = Output(
-        place_of(path, format),
+        resolve_output(path, format),
         format,
         tuple(partition_by or ()),
         declared,
         meta,
         force,
-        pairs("--writer", writer),
+        parse_pairs("--writer", writer),
         own,
     )
     made.check()
     return made
 
 
-def place_of(path: str, format: str | None) -> str:
-    """Where Spark is to write: an absolute path, a URL, or the name of a table."""
+def resolve_output(path: str, format: str | None) -> str:
+    """Return the output for Spark: an absolute path, a URL, or the name of a table."""
     from sowctl.remote.place import is_file_url
     from sowctl.spark.jobs.outputs.lakes import is_table
     from sowctl.spark.paths import is_remote
@@ -287,38 +297,38 @@ def place_of(path: str, format: str | None) -> str:
     return path if keep else str(Path(path).absolute())
 
 
-def show(invocation: Invocation, report: JobReport, summary: str | None) -> None:
+def show_job_report(invocation: Invocation, report: JobReport, summary: str | None) -> None:
     """Say what a job did: one line of JSON on standard output with ``--summary json``, else words."""
     if summary == "json":
         from sowctl.output import reports
 
-        invocation.streams.stdout.write(reports.as_json(report).encode() + b"\n")
+        invocation.streams.stdout.write(reports.encode_report(report).encode() + b"\n")
         invocation.streams.stdout.flush()
     elif summary == "text":
-        invocation.streams.talk(*in_words(report).split("\n"))
+        invocation.streams.write_stderr(*format_job_report(report).split("\n"))
     else:
-        invocation.note(*in_words(report).split("\n"))
+        invocation.note(*format_job_report(report).split("\n"))
 
 
-def line_of(row: ShownEntry) -> bytes:
-    """What stands in the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
+def format_entry(row: StreamEntry) -> bytes:
+    """Return the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
     if row.payload is not None:
         return row.payload
-    from sowctl.output.members import compact
+    from sowctl.output.members import encode_compact
 
     key = None if row.sow_key is None else str(row.sow_key)
     told = {"topic": row.topic, "sow_key": key, "txid": row.txid, "operation": row.operation}
-    return compact(told).encode()
+    return encode_compact(told).encode()
 
 
-def in_words(report: JobReport) -> str:
+def format_job_report(report: JobReport) -> str:
     """``load orders: 812 records, 3 rejected; 214.0 MiB in 6.1 s, 12 partitions``."""
-    from sowctl.output.display import display
-    from sowctl.values.human import format_bytes, format_count, format_duration
+    from sowctl.output.display import escape_line
+    from sowctl.values.display import format_bytes, format_count, format_duration
 
     # A view is told by its own name; the topics that it reads are in the report as JSON.
     names = (report.details["view"],) if "view" in report.details else report.topics
-    what = " ".join((report.job, ", ".join(map(display, names)))).strip()
+    what = " ".join((report.job, ", ".join(map(escape_line, names)))).strip()
     counts = [format_count(report.records, "record")]
     if report.rejected:
         counts.append(f"{report.rejected:,} rejected")
@@ -326,20 +336,20 @@ def in_words(report: JobReport) -> str:
         counts.append(f"{format_count(duplicates, 'duplicate')} that the publisher had already sent")
     lasted = format_duration(report.seconds)
     volume = f"{format_bytes(report.bytes)} in {lasted}" if report.bytes else lasted
-    where = f"; {display(report.output)}" if report.output else ""
+    where = f"; {escape_line(report.output)}" if report.output else ""
     return f"{what}: {', '.join(counts)}; {volume}, {format_count(report.partitions, 'partition')}{where}"
 
 
 @contextmanager
-def _progress(telling: Telling, spark: Any) -> Iterator[None]:
+def _show_progress(telling: JobProgress, spark: Any) -> Iterator[None]:
     """The tasks of the stages under way, where progress is shown at all."""
-    from sowctl.spark.jobs.report import watched
+    from sowctl.spark.jobs.report import watch_progress
 
-    if not telling.on:
+    if not telling.is_shown:
         yield
         return
     try:
-        with watched(spark, telling.tasks):
+        with watch_progress(spark, telling.show_tasks):
             yield
     finally:
-        telling.end()
+        telling.erase()

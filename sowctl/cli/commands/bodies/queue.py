@@ -1,4 +1,4 @@
-"""What the commands on queues share: handles from operands and standard input, outcomes put into words."""
+"""Shared code of commands on queues: handles from operands and standard input, outcomes put into words."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
-from sowctl.cli.commands.bodies.hearing import lines_by_pause
+from sowctl.cli.commands.bodies.input_lines import read_lines_by_pause
 from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.output.options import TableFit
-from sowctl.values.human import format_age, format_rate
+from sowctl.values.display import format_age, format_rate
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
-    from sowctl.engine.queues.figures import QueueInfo
     from sowctl.engine.queues.handles import MessageHandle, Outcome
     from sowctl.engine.queues.queue import OpenQueue
+    from sowctl.engine.queues.reports import QueueInfo
     from sowctl.output.facts import Fact
 
-AT_ONCE = 1000
+MAX_BATCH_LINES = 1000
 """Handles of one change at most: as many acknowledgements share a sync."""
-LONGEST = 256 << 20
+MAX_LINE_BYTES = 256 << 20
 """Bytes of a line: what queue lease prints has the whole message in it."""
-_GOOD = ("done", "deferred", "max_cancels", "max_deliveries")
-_WORDS = {
+_GOOD_OUTCOMES = ("done", "deferred", "max_cancels", "max_deliveries")
+_OUTCOME_TEXTS = {
     "stale": "is no longer leased with this token",
     "unknown": "is not in the queue",
     "leased": "is leased to another client",
@@ -36,19 +36,19 @@ _WORDS = {
 }
 
 
-def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
+def read_handles(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
     """Batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
 
     Raises UsageError ``SOW-QUE-011`` for one that names none, after those before it.
     """
-    from sowctl.engine.verbs.queue import read_handle
+    from sowctl.engine.verbs.queue import parse_handle
 
-    owner = queue.instance.publisher
-    for part in _parts(invocation, texts):
+    owner = queue.instance.publisher_id
+    for part in _split_operands(invocation, texts):
         handles: list[MessageHandle] = []
         for text in part:
             try:
-                handles.append(read_handle(text, owner))
+                handles.append(parse_handle(text, owner))
             except UsageError:
                 # What was named before it was meant, whatever comes behind it.
                 if handles:
@@ -58,7 +58,7 @@ def handles_of(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -
             yield handles
 
 
-def _parts(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[str]]:
+def _split_operands(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[str]]:
     named: list[str] = []
     for text in texts:
         if text != "-":
@@ -67,29 +67,29 @@ def _parts(invocation: Invocation, texts: Sequence[str]) -> Iterator[list[str]]:
         if named:
             yield named
             named = []
-        for lines in _lines(invocation.streams.stdin):
+        for lines in _read_lines(invocation.streams.stdin):
             yield [line.decode("utf-8", "replace") for line in lines if line.strip()]
     if named:
         yield named
 
 
-def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+def _read_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
     try:
         source = stream.fileno()
     except OSError:
         # A caller's own stream, or a standard input that is closed.
-        while lines := list(islice(stream, AT_ONCE)):
+        while lines := list(islice(stream, MAX_BATCH_LINES)):
             yield lines
         return
     try:
-        yield from lines_by_pause(source, AT_ONCE, LONGEST)
+        yield from read_lines_by_pause(source, MAX_BATCH_LINES, MAX_LINE_BYTES)
     except ValueError as problem:
         raise UsageError(
             "SOW-QUE-011", f"{problem} does not identify a message", hint="give one bookmark per line"
         ) from None
 
 
-def settle(
+def apply_batches(
     invocation: Invocation,
     batches: Iterable[list[MessageHandle]],
     act: Callable[[list[MessageHandle]], Sequence[Outcome]],
@@ -100,20 +100,20 @@ def settle(
     for batch in batches:
         for handle, outcome in zip(batch, act(batch), strict=True):
             counts[outcome] += 1
-            if outcome not in _GOOD:
-                invocation.warn(f"{Bookmark(*handle.name)} {_WORDS[outcome]}", outcome=outcome)
+            if outcome not in _GOOD_OUTCOMES:
+                invocation.warn(f"{Bookmark(*handle.name)} {_OUTCOME_TEXTS[outcome]}", outcome=outcome)
     parts = [f"{counts['done']:,} {done}"]
     parts += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in sorted(counts) if name != "done"]
     invocation.note(", ".join(parts))
-    return 1 if any(name not in _GOOD for name in counts) else 0
+    return 1 if any(name not in _GOOD_OUTCOMES for name in counts) else 0
 
 
-def delayed(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:
+def delay_handles(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:
     """The same messages, to be back not before this time."""
     return [replace(handle, delay_us=delay_us) for handle in handles]
 
 
-def info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
+def build_info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
     """All facts of a queue; ``brief``: those that fit a line, for people."""
     from sowctl.output.reports import as_dict
 
@@ -146,9 +146,9 @@ QUEUES_FIT = TableFit(spare=("type", "underlying", "acks", "in", "workers", "age
 """Of the row of a queue for a person, what gives way on a narrow terminal."""
 
 
-def person_row(info: QueueInfo) -> dict[str, Any]:
+def build_person_row(info: QueueInfo) -> dict[str, Any]:
     """The brief row of a queue for a terminal: ages and rates in words, states without messages left out."""
-    row = info_row(info, brief=True)
+    row = build_info_row(info, brief=True)
     row["age"] = None if info.age_seconds is None else format_age(info.age_seconds)
     del row["in/s"], row["acks/s"]
     row["in"] = format_rate(info.entered_rate) if info.entered_rate else None
@@ -158,7 +158,7 @@ def person_row(info: QueueInfo) -> dict[str, Any]:
     return row
 
 
-def person_facts(info: QueueInfo) -> Iterator[Fact]:
+def build_person_facts(info: QueueInfo) -> Iterator[Fact]:
     """The facts of a queue for a terminal: figures for people, and nothing of what there is not."""
     from sowctl.cli.io.rows import shorten_path
     from sowctl.output.facts import Fact
@@ -172,7 +172,7 @@ def person_facts(info: QueueInfo) -> Iterator[Fact]:
     yield Fact("dead", f"{depth.dead:,}")
     if info.oldest_txid is not None:
         ages = () if info.age_seconds is None else (f"{format_age(info.age_seconds)} old",)
-        times = () if info.oldest is None else (_to_the_second(info.oldest),)
+        times = () if info.oldest is None else (_format_second(info.oldest),)
         yield Fact("oldest", ", ".join((f"txid {info.oldest_txid}", *ages, *times)))
     for name in ("entered", "delivered", "acknowledged"):
         rate = getattr(info, f"{name}_rate")
@@ -181,35 +181,35 @@ def person_facts(info: QueueInfo) -> Iterator[Fact]:
         yield Fact(name, f"{getattr(info, name):,}")
     for name in ("expired", "blocked_by", "waiting_for"):
         if value := getattr(info, name):
-            yield Fact(name.replace("_", " "), _text(value))
+            yield Fact(name.replace("_", " "), _format_value(value))
     for name in ("kind", "underlying", "publish_target", "semantics", "leasing", "fairness", "recovery_point"):
         yield Fact(name.replace("_", " "), getattr(info, name))
     yield Fact("file", shorten_path(info.file))
     if info.created:
-        yield Fact("created", _to_the_second(info.created))
+        yield Fact("created", _format_second(info.created))
     if info.elements:
-        yield Fact("elements", _text(info.elements))
+        yield Fact("elements", _format_value(info.elements))
     for holder in info.holders:
         parts = [f"{holder.in_flight:,} in flight"]
         parts += [
             f"{getattr(holder, name):,} {name}" for name in ("delivered", "acknowledged", "cancelled", "returned")
         ]
         parts += [f"{format_rate(holder.acknowledged_rate)} acknowledged"] if holder.acknowledged_rate else []
-        parts += [f"since {_to_the_second(holder.started)}", f"seen {_to_the_second(holder.seen)}"]
+        parts += [f"since {_format_second(holder.started)}", f"seen {_format_second(holder.seen)}"]
         if holder.kind == "worker":
             parts += [f"{holder.slots:,} slots", f"process {holder.pid} on {holder.host}"]
         yield Fact(f"{holder.kind} {holder.name}", ", ".join(parts))
 
 
-def _to_the_second(at: int) -> str:
+def _format_second(at: int) -> str:
     return format_time(at - at % 1_000_000).partition(".")[0] + "Z"
 
 
-def facts_of(row: dict[str, Any]) -> Iterator[dict[str, str]]:
+def iterate_facts(row: dict[str, Any]) -> Iterator[dict[str, str]]:
     """The facts of a queue line by line, and each holder of leases in a line of its own."""
     for fact, value in row.items():
         if fact != "holders":
-            yield {"fact": fact, "value": _text(value)}
+            yield {"fact": fact, "value": _format_value(value)}
     for holder in row["holders"]:
         parts = [f"{holder['in_flight']:,} in flight"]
         parts += [f"{holder[name]:,} {name}" for name in ("delivered", "acknowledged", "cancelled", "returned")]
@@ -219,7 +219,7 @@ def facts_of(row: dict[str, Any]) -> Iterator[dict[str, str]]:
         yield {"fact": f"{holder['kind']} {holder['name']}", "value": ", ".join(parts)}
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {part}" for name, part in value.items())
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What the commands that look after files share: rules from options, reports in words, actions as rows."""
+"""Shared code of commands on files: rules from options, reports in words, actions as rows."""
 
 from __future__ import annotations
 
@@ -6,45 +6,47 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sowctl.cli.words.when import position, seconds, size
-from sowctl.engine.upkeep.retention.pruning import KeepRule
-from sowctl.output.display import display
+from sowctl.cli.parsing.option_values import parse_bytes, parse_interval, parse_position
+from sowctl.engine.maintenance.retention.prune import KeepRule
+from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
-from sowctl.output.reports import as_dict, as_json
-from sowctl.values.human import format_ago, format_bytes, format_count
+from sowctl.output.reports import as_dict, encode_report
+from sowctl.values.display import format_ago, format_bytes, format_count
 from sowctl.values.times import format_time
-from sowctl.values.units import whole_number
+from sowctl.values.units import parse_whole_number
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
-    from sowctl.cli.io.emit import Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.instance import Instance
-    from sowctl.engine.upkeep.retention.actions import PlannedAction, StepReport
-    from sowctl.engine.upkeep.retention.pruning import HeldFiles, PruneReport
+    from sowctl.engine.maintenance.retention.actions import PlannedAction, StepReport
+    from sowctl.engine.maintenance.retention.prune import HeldFiles, PruneReport
 
 
-def prune_rule(
+def build_prune_rule(
     invocation: Invocation, instance: Instance, keep_for: str | None, keep_size: str | None, before: str | None
 ) -> KeepRule:
-    """What is to be kept, of which one text is given. Raises UsageError, MissingError ``SOW-ENG-070``."""
-    age = seconds("--keep-for", keep_for)
-    if keep_for is not None and whole_number(keep_for.strip()):
+    """Build the rule of what is to be kept, of which one text is given. Raises UsageError, MissingError
+    ``SOW-ENG-070``.
+    """
+    age = parse_interval("--keep-for", keep_for)
+    if keep_for is not None and parse_whole_number(keep_for.strip()):
         # As in a configuration, a number alone counts seconds; days are meant more often, and files are removed.
         invocation.note(f"--keep-for {keep_for} is {keep_for} seconds; give a unit, for example {keep_for}d")
-    place = position(invocation, before).found(instance)
+    place = parse_position(invocation, before).resolve(instance)
     return KeepRule(
         keep_for=None if age is None else int(age * 1_000_000),
-        keep_size=size("--keep-size", keep_size),
+        keep_size=parse_bytes("--keep-size", keep_size),
         before_txid=place.txid,
         before_time=place.time,
     )
 
 
 def has_finished_files(instance: Instance) -> bool:
-    """Whether the journal has more than its active file, which no command of this kind touches."""
-    from sowctl.engine.upkeep.retention.journals import files_of
+    """True where the journal has more than its active file, which no command of this kind touches."""
+    from sowctl.engine.maintenance.retention.journals import list_journal_files
 
-    return any(file.is_finished for file in files_of(instance))
+    return any(file.is_finished for file in list_journal_files(instance))
 
 
 def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: Iterator[Any], done: str) -> None:
@@ -58,19 +60,19 @@ def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: It
         invocation.note(f"no file was {done}: {why}")
 
 
-def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None, *, has_finished: bool) -> None:
+def report_pruned(invocation: Invocation, report: PruneReport, summary: str | None, *, has_finished: bool) -> None:
     """Say what was removed, who keeps what, and which past can be asked for no more: as one line of JSON on standard
     output with ``--summary json``, else in words."""
     if summary == "json":
-        invocation.streams.stdout.write(as_json(report).encode() + b"\n")
+        invocation.streams.stdout.write(encode_report(report).encode() + b"\n")
         return
-    say = invocation.streams.talk if summary == "text" else invocation.note
+    say = invocation.streams.write_stderr if summary == "text" else invocation.note
     for held in report.held:
-        say(_kept(held))
+        say(_format_held_files(held))
     for lost in report.past:
         from_there = lost.first_instant or "an unknown instant"
         would = "would be" if report.dry_run else "are"
-        say(f"past states of topic {display(lost.topic)} {would} available from {from_there} on")
+        say(f"past states of topic {escape_line(lost.topic)} {would} available from {from_there} on")
     would = "would be removed" if report.dry_run else "removed"
     if not report.files:
         why = "" if has_finished else ": the journal has only its active file, which is never removed"
@@ -83,26 +85,26 @@ def say_pruned(invocation: Invocation, report: PruneReport, summary: str | None,
         )
 
 
-def _kept(held: HeldFiles) -> str:
-    text = f"{display(held.holder)} needs the files from {held.number:010d} on: {display(held.why)}"
-    return text if held.release is None else f"{text}; to release them: {display(held.release)}"
+def _format_held_files(held: HeldFiles) -> str:
+    text = f"{escape_line(held.holder)} needs the files from {held.number:010d} on: {escape_line(held.why)}"
+    return text if held.release is None else f"{text}; to release them: {escape_line(held.release)}"
 
 
-class Deleting:
-    """How actions delete records: by the verb, which stands above the room of actions."""
+class RecordDeleter:
+    """Deletes records for actions by the verb, which stands above the room of actions."""
 
     def delete(self, instance: Instance, topic: str, message_type: str, filter: str, *, dry_run: bool) -> int:
         """Delete records of the topics of a name or pattern; how many, or with ``dry_run`` how many match."""
         from sowctl.engine.options import DeleteOptions
-        from sowctl.engine.topics.targets import resolve
-        from sowctl.engine.verbs.delete import delete
+        from sowctl.engine.topics.targets import resolve_targets
+        from sowctl.engine.verbs.delete import delete_records
 
-        targets = resolve(instance, topic, message_type or None)
-        reports = delete(instance, targets, DeleteOptions(filter=filter, dry_run=dry_run))
+        targets = resolve_targets(instance, topic, message_type or None)
+        reports = delete_records(instance, targets, DeleteOptions(filter=filter, dry_run=dry_run))
         return sum(report.matched if dry_run else report.deleted for report in reports)
 
 
-def step_row(report: StepReport) -> dict[str, Any]:
+def build_step_row(report: StepReport) -> dict[str, Any]:
     """One step of an action that was due."""
     did = report.did
     counts = {"files": did.files, "bytes": did.bytes, "records": did.records}
@@ -113,26 +115,26 @@ ACTIONS_FIT = TableFit(spare=("action", "last", "steps"), state="next")
 """Of the row of an action for a person, what gives way on a narrow terminal."""
 
 
-def person_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
+def build_person_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
     """An action for a terminal: how long ago it ran, and in what time it runs next or that it is due."""
-    row = action_row(action, now)
-    due = action.due(now) if action.here else None
+    row = build_action_row(action, now)
+    due = action.find_due_time(now) if action.is_supported else None
     del row["due"]
     row["last"] = format_ago((now - action.last.ran) / 1e6) if action.last.ran else None
     row["next"] = None if due is None else "due" if due <= now else format_ago((now - due) / 1e6)
     return row
 
 
-def action_row(action: PlannedAction, now: int) -> dict[str, Any]:
+def build_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
     """An action: its schedule, when it ran and will run, its steps."""
-    from sowctl.engine.upkeep.retention.actions import DOERS, PREFIX, USAGE
+    from sowctl.engine.maintenance.retention.actions import ACTION_PREFIX, STEP_FUNCTIONS, USAGE_CONDITION
 
     here = [
-        name if step.module in DOERS or step.module == USAGE else f"[{name}]"
+        name if step.module in STEP_FUNCTIONS or step.module == USAGE_CONDITION else f"[{name}]"
         for step in action.steps
-        if (name := step.module.removeprefix(PREFIX))
+        if (name := step.module.removeprefix(ACTION_PREFIX))
     ]
-    due = action.due(now) if action.here else None
+    due = action.find_due_time(now) if action.is_supported else None
     return {
         "action": action.number,
         "name": action.name,

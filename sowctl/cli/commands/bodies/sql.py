@@ -1,4 +1,4 @@
-"""How ``sowctl sql`` shows rows: in the formats that records have, or as they are in those that have types."""
+"""Output of the rows of ``sowctl sql``: in the formats of records, or in those that have types as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.emit import Choice, Sink
+from sowctl.cli.io.output_sink import OutputChoice, Sink
 from sowctl.errors import UsageError
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from sowctl.engine.tables.results import Result
     from sowctl.engine.tables.topic import TableRead
 
-TYPED = {"parquet": "Parquet", "arrow": "ArrowStream"}
+TYPED_WRITERS = {"parquet": "Parquet", "arrow": "ArrowStream"}
 """Formats with types of their own, and their writers: rows keep the types that SQL gave them."""
-HAS_NAN = ("msgpack",)
+NAN_FORMATS = ("msgpack",)
 """Formats that are made of JSON, and have NaN and infinities all the same."""
 
 
-class Results:
-    """Where the rows of statements go; made before anything is read, so that a wrong option costs nothing."""
+class ResultWriter:
+    """Output of the rows of statements; made before anything is read, so that a wrong option costs nothing."""
 
     def __init__(self, invocation: Invocation, options: tuple[Any, ...]) -> None:
-        self._sink = sink = Sink(invocation, Choice(*options))
-        if sink.options.columns and sink.format in TYPED:
+        self._sink = sink = Sink(invocation, OutputChoice(*options))
+        if sink.options.columns and sink.format in TYPED_WRITERS:
             raise UsageError(
                 "SOW-OUT-012",
                 f"--columns cannot be used with format {sink.format} in SQL",
@@ -41,29 +41,29 @@ class Results:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
                 out = held.enter_context(sink.open_file())
-            for number, result in enumerate(database.results(text)):
+            for number, result in enumerate(database.run_statements(text)):
                 for read in database.reads:
-                    sink.invocation.detail(_told(read))
-                if number and (sink.path is not None or sink.format in TYPED):
+                    sink.invocation.note_detail(_format_table_read(read))
+                if number and (sink.path is not None or sink.format in TYPED_WRITERS):
                     raise UsageError(
                         "SOW-EXC-021",
                         "several statements return rows, but a file or stream has those of one statement",
                         hint="create tables for the earlier results: CREATE TABLE t AS SELECT ...",
                     )
                 if sink.format == "table" and sink.path is None:
-                    sink.invocation.page()
+                    sink.invocation.start_paging()
                     # A table has colours, and its cells are made safe one by one.
-                    out = sink.invocation.streams.painted
+                    out = sink.invocation.streams.painted_stdout
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
-                self._one(result, out)
+                self._write_result(result, out)
 
-    def _one(self, result: Result, out: BinaryIO) -> None:
-        if self._sink.format in TYPED:
+    def _write_result(self, result: Result, out: BinaryIO) -> None:
+        if self._sink.format in TYPED_WRITERS:
             from sowctl.arrow import files
 
-            reader = result.reader(self._sink.format)
-            name = "ArrowFile" if self._sink.is_arrow_file else TYPED[self._sink.format]
+            reader = result.open_reader(self._sink.format)
+            name = "ArrowFile" if self._sink.is_arrow_file else TYPED_WRITERS[self._sink.format]
             writer = getattr(files, name)(out, reader.schema)
             for batch in reader:
                 writer.write(batch)
@@ -78,25 +78,25 @@ class Results:
         options = replace(self._sink.options, facts=True)
         if not options.columns and self._sink.format in ("table", "csv", "tsv"):
             options = replace(options, columns=tuple(Path((Step(name),)) for name in result.names))
-        rendered = self._sink.make_renderer(options).write(_batches(result, self._sink.format), out)
+        rendered = self._sink.make_renderer(options).write(_iterate_batches(result, self._sink.format), out)
         for note in rendered.notes:
             self._sink.invocation.note(note)
 
 
-def _told(read: TableRead) -> str:
+def _format_table_read(read: TableRead) -> str:
     records = f"{read.decoded:,} record{'' if read.decoded == 1 else 's'} decoded"
     return f"{read.name}: {read.way}, {records}" + ("" if read.filter is None else f" for {read.filter}")
 
 
-def _batches(result: Result, name: str) -> Iterator[Batch]:
-    from sowctl.arrow.jsoncolumns import odd_text
-    from sowctl.engine.tables.results import odd_word
+def _iterate_batches(result: Result, name: str) -> Iterator[Batch]:
+    from sowctl.arrow.jsoncolumns import format_non_finite
+    from sowctl.engine.tables.results import format_odd_number
 
-    exact = name in HAS_NAN
-    for rows in result.rows(odd_word if exact else odd_text):
+    exact = name in NAN_FORMATS
+    for rows in result.iterate_rows(format_odd_number if exact else format_non_finite):
         records = [OutputRecord(row) for row in rows]
-        yield OutputBatch("", "json", _as_it_is, records, exact_view=_as_it_is if exact else None)
+        yield OutputBatch("", "json", _identity_view, records, exact_view=_identity_view if exact else None)
 
 
-def _as_it_is(payload: bytes) -> bytes:
+def _identity_view(payload: bytes) -> bytes:
     return payload

@@ -1,33 +1,33 @@
-"""What ``sowctl subscribe`` and ``sowctl query --follow`` do while they run: events out, control lines in."""
+"""Loop of ``sowctl subscribe`` and ``sowctl query --follow``: events out, control lines in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.cli.commands.bodies.hearing import LINE, Hearing, Lines
+from sowctl.cli.commands.bodies.input_lines import MAX_LINE_BYTES, InputReader, LineAssembler
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
-from sowctl.engine.following.events import Delivery, Sign
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.topics.targets import Joining, followed, joining
-from sowctl.engine.verbs.subscribe import subscribe
+from sowctl.engine.subscriptions.events import Delivery, MarkerEvent
+from sowctl.engine.topics.targets import NewTopicResolver, build_new_topic_resolver, resolve_followed_topics
+from sowctl.engine.verbs.subscribe import subscribe_topics
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.output.events import EventLines, PersonLines
 
 if TYPE_CHECKING:
-    from sowctl.cli.commands.bodies.places import Places
+    from sowctl.cli.commands.bodies.places import PlaceTracker
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.verbs.subscribe import Subscription
 
 
-LATER = 1000
+MAX_PENDING_LINES = 1000
 """Control lines that are kept until the subscription waits; further ones stay where they are."""
 
 
-class Printing:
+class EventPrinter:
     """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store.
 
     On a terminal, unless payloads are asked for, events are lines for a person; ``several``: of more than one topic."""
@@ -40,7 +40,7 @@ class Printing:
         data_only: bool,
         controlled: bool,
         several: bool = False,
-        places: Places | None = None,
+        places: PlaceTracker | None = None,
     ) -> None:
         streams = invocation.streams
         self._invocation = invocation
@@ -50,38 +50,42 @@ class Printing:
         self._lines: EventLines | PersonLines = EventLines(data_only=data_only, terminal=on_terminal)
         # Who says how it goes on has to know the events as they are.
         if on_terminal and not data_only and not controlled and (places is None or not places.acknowledged):
-            self._lines = PersonLines(streams.columns(), several=several)
+            self._lines = PersonLines(streams.measure_columns(), several=several)
         self._controlled = controlled
         self._places = places
         self._listens = controlled or (places is not None and places.acknowledged)
-        self._heard_lines = Lines()
-        self._hearing: Hearing | None = None
+        self._heard_lines = LineAssembler()
+        self._hearing: InputReader | None = None
         self._later: list[bytes] = []
 
-    def run(self, topics: Sequence[TopicConfig], options: SubscribeOptions, joining: Joining | None = None) -> None:
+    def run(
+        self, topics: Sequence[TopicConfig], options: SubscribeOptions, joining: NewTopicResolver | None = None
+    ) -> None:
         """Print events until the subscription ends; ``joining``: what it means of topics that come later."""
         streams = self._invocation.streams
         # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
         own = self._invocation.own_process
         output = self._out.fileno() if own else None
-        self._hearing = Hearing(streams.stdin.fileno()) if self._listens and own else None
+        self._hearing = InputReader(streams.stdin.fileno()) if self._listens and own else None
         inputs = [] if self._hearing is None else [self._hearing.number]
-        begun = subscribe(self._instance, topics, options, inputs=inputs, output=output, direct=True, joining=joining)
+        begun = subscribe_topics(
+            self._instance, topics, options, inputs=inputs, output=output, direct=True, joining=joining
+        )
         with begun as subscription:
             if self._listens and not own:
-                self._write(subscription.ready(), subscription)
-                while given := streams.stdin.read(LINE):
-                    self._told(subscription, given)
-            self._write(subscription.ready(), subscription)
+                self._write_deliveries(subscription.ready(), subscription)
+                while given := streams.stdin.read(MAX_LINE_BYTES):
+                    self._apply_controls(subscription, given)
+            self._write_deliveries(subscription.ready(), subscription)
             # What the records were read from is not needed any more; a store that is replaced can go.
             self._instance.close()
             while True:
-                self._write(subscription.ready(), subscription)
+                self._write_deliveries(subscription.ready(), subscription)
                 if subscription.finished:
                     break
                 if self._later:
                     # They have come while others were done.
-                    self._told(subscription, b"")
+                    self._apply_controls(subscription, b"")
                     continue
                 ready = subscription.wait()
                 if self._hearing is not None and self._hearing.number in ready:
@@ -89,37 +93,37 @@ class Printing:
                     if data is None:
                         # Nobody tells anything any more; the subscription goes on as it is.
                         subscription.forget_input(self._hearing.number)
-                    self._told(subscription, b"\n" if data is None else data)
-            self._heard_out(subscription)
+                    self._apply_controls(subscription, b"\n" if data is None else data)
+            self._await_acknowledgements(subscription)
 
-    def _write(self, deliveries: Iterable[Delivery], subscription: Subscription) -> None:
+    def _write_deliveries(self, deliveries: Iterable[Delivery], subscription: Subscription) -> None:
         lines, places = self._lines, self._places
         for delivery in deliveries:
-            fresh = delivery if places is None else places.fresh(delivery)
-            self._out.write(lines.sign(fresh) if isinstance(fresh, Sign) else lines.events(fresh))
-            if places is not None and places.written(fresh):
+            fresh = delivery if places is None else places.drop_acknowledged(delivery)
+            self._out.write(lines.format_sign(fresh) if isinstance(fresh, MarkerEvent) else lines.format_events(fresh))
+            if places is not None and places.note_written(fresh):
                 self._out.flush()
-                places.flushed()
-            if self._hearing is not None and len(self._later) < LATER:
+                places.note_flushed()
+            if self._hearing is not None and len(self._later) < MAX_PENDING_LINES:
                 # What is acknowledged in the course of a long replay moves the place on already.
-                self._heard(self._hearing.news())
+                self._take_lines(self._hearing.read_available())
         # Before every wait: what there is has arrived before the next message comes.
         self._out.flush()
         if places is not None:
-            places.settled(subscription)
+            places.note_idle(subscription)
 
-    def _heard_out(self, subscription: Subscription) -> None:
+    def _await_acknowledgements(self, subscription: Subscription) -> None:
         """Wait for what the consumer has not acknowledged yet, until it has or its end is closed."""
         hearing, places = self._hearing, self._places
         if hearing is not None and places is not None:
-            while places.waits and (data := hearing.read()) is not None:
-                self._told(subscription, data)
+            while places.has_unacknowledged and (data := hearing.read()) is not None:
+                self._apply_controls(subscription, data)
 
-    def _heard(self, data: bytes) -> None:
+    def _take_lines(self, data: bytes) -> None:
         """Take complete lines that acknowledge; others are kept until the subscription waits."""
         places, lines = self._places, self._heard_lines
         cut = lines.cut
-        for line in lines.take(data):
+        for line in lines.take_lines(data):
             # Control lines are JSON objects, and bookmarks begin with a digit.
             if places is None or not places.acknowledged or line.lstrip().startswith(b"{"):
                 self._later.append(line)
@@ -127,35 +131,39 @@ class Printing:
             try:
                 places.acknowledge(line)
             except SowError as error:
-                self._said(error)
+                self._warn_error(error)
         if lines.cut != cut:
             hint = "write control lines and bookmarks one per line"
-            self._said(UsageError("SOW-FOL-027", f"skipped a line of more than {LINE:,} bytes", hint=hint))
+            self._warn_error(
+                UsageError("SOW-FOL-027", f"skipped a line of more than {MAX_LINE_BYTES:,} bytes", hint=hint)
+            )
 
-    def _told(self, subscription: Subscription, data: bytes) -> None:
+    def _apply_controls(self, subscription: Subscription, data: bytes) -> None:
         """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
-        from sowctl.engine.following.control import parse_control
+        from sowctl.engine.subscriptions.control import parse_control
 
-        self._heard(data)
+        self._take_lines(data)
         lines, self._later = self._later, []
         for line in lines:
             try:
-                self._write(subscription.control(parse_control(line), self._topics, self._joining), subscription)
+                self._write_deliveries(
+                    subscription.control(parse_control(line), self._find_topics, self._find_joining), subscription
+                )
             except SowError as error:
-                self._said(error)
+                self._warn_error(error)
 
-    def _said(self, error: SowError) -> None:
+    def _warn_error(self, error: SowError) -> None:
         """Say what is wrong with a line. Raises the error where it is about something else."""
         if error.exit_status != 2:
             raise error
         self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
 
-    def _joining(self, target: str) -> Joining | None:
-        return joining(self._instance, target)
+    def _find_joining(self, target: str) -> NewTopicResolver | None:
+        return build_new_topic_resolver(self._instance, target)
 
-    def _topics(self, target: str) -> Sequence[TopicConfig]:
+    def _find_topics(self, target: str) -> Sequence[TopicConfig]:
         try:
-            return followed(self._instance, target)
+            return resolve_followed_topics(self._instance, target)
         except MissingError as error:
             # Said of a line while others go on, not of the command.
             raise UsageError(error.code, error.message, place=error.place, hint=error.hint) from None
@@ -191,8 +199,8 @@ def follow_query(
         select=asked.select,
     )
     with invocation.open_instance(target) as instance:
-        topics = followed(instance, target, message_type, literal=literal)
-        Printing(invocation, instance, data_only=True, controlled=False).run(
-            topics, wanted, joining(instance, target, message_type, literal=literal)
+        topics = resolve_followed_topics(instance, target, message_type, literal=literal)
+        EventPrinter(invocation, instance, data_only=True, controlled=False).run(
+            topics, wanted, build_new_topic_resolver(instance, target, message_type, literal=literal)
         )
     return 0

@@ -1,21 +1,21 @@
-"""What the commands on views print."""
+"""Output of the commands on views."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from sowctl.output.display import display
+from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
-from sowctl.values.human import format_ago, format_bytes, format_duration
+from sowctl.values.display import format_ago, format_bytes, format_duration
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.view import ViewDefinition, ViewInfo
 
 
-def info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
+def build_info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
     """All facts of a view; ``brief``: those that fit a line, for people."""
     refreshed = None if one.refreshed is None else format_time(one.refreshed)
     if not brief:
@@ -37,16 +37,16 @@ VIEWS_FIT = TableFit(spare=("type", "refreshed", "size"), figures=("size",))
 """Of the row of a view for a person, what gives way on a narrow terminal."""
 
 
-def person_row(one: ViewInfo, now: int) -> dict[str, Any]:
+def build_person_row(one: ViewInfo, now: int) -> dict[str, Any]:
     """The brief row of a view for a terminal: when it was refreshed as an age."""
     age = None if one.refreshed is None else format_ago((now - one.refreshed) / 1e6)
-    return info_row(one, brief=True) | {"refreshed": age}
+    return build_info_row(one, brief=True) | {"refreshed": age}
 
 
-def shown(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool) -> str:
+def format_view(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool) -> str:
     """A view in full: an object, or lines for people."""
     if as_json:
-        return json.dumps(info_row(one, brief=False) | {"definition": as_dict(definition)}, ensure_ascii=False)
+        return json.dumps(build_info_row(one, brief=False) | {"definition": as_dict(definition)}, ensure_ascii=False)
     lines = [f"{one.view} ({one.message_type}), keys under {definition.key_domain}"]
     lines += [f"  source      {source}" for source in one.sources]
     lines += [f"  join        {join}" for join in definition.joins]
@@ -66,4 +66,4 @@ def shown(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json: bool)
         lines.append(f"  computed    {format_time(one.made)}, in {format_duration(one.full_seconds)}")
     if one.change_seconds is not None:
         lines.append(f"  caught up   with {one.changes:,} changed records in {format_duration(one.change_seconds)}")
-    return "\n".join(display(line) for line in lines)
+    return "\n".join(escape_line(line) for line in lines)

@@ -15,12 +15,12 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from sowctl.config.problems import code_of
+from sowctl.config.problems import find_error_code
 from sowctl.config.rules.rule import Rule
 from sowctl.findings import Level
 
 _MODULES = ("loading", "structure", "values", "expressions", "spellings")
-_HEADING = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
+_HEADING_PATTERN = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
 
 
 class RulePage(NamedTuple):
@@ -32,44 +32,44 @@ class RulePage(NamedTuple):
     instead: str
 
 
-def page_of(rule: Rule) -> RulePage:
+def find_page(rule: Rule) -> RulePage:
     """The page of a rule. Raises LookupError for a rule that has none."""
-    text = _written().get(rule.id)
+    text = _collect_pages().get(rule.id)
     if text is None:
-        text = next((function.__doc__ or "" for _, function in rule.functions()), "")
+        text = next((function.__doc__ or "" for _, function in rule.resolve_functions()), "")
     return read_page(text, rule.id)
 
 
 def read_page(text: str, owner: str) -> RulePage:
     """The parts of a written page. Raises LookupError where a heading is missing, repeated, or out of order."""
-    parts = _HEADING.split(text)
+    parts = _HEADING_PATTERN.split(text)
     if [part.lower() for part in parts[1::2]] != list(RulePage._fields):
         raise LookupError(f"{owner} has no page with the headings What, Why, Example, Instead")
     return RulePage(*(" ".join(part.split()) for part in parts[2::2]))
 
 
-def explain(rule: Rule) -> str:
+def format_page(rule: Rule) -> str:
     """The page as plain text with its heading: id, title, severity, code and element."""
-    page = page_of(rule)
-    lines = [f"{rule.id} {rule.title} ({severity(rule)}, {code_of(rule.id)})", f"in {rule.element}", ""]
+    page = find_page(rule)
+    lines = [f"{rule.id} {rule.title} ({format_severity(rule)}, {find_error_code(rule.id)})", f"in {rule.element}", ""]
     for heading, paragraph in zip(RulePage._fields, page, strict=True):
         lines += [f"{heading.capitalize()}: {paragraph.replace('``', '')}", ""]
     return "\n".join(lines)
 
 
-def severity(rule: Rule) -> str:
+def format_severity(rule: Rule) -> str:
     """``error``, or both where a rule has two: ``error or warning``."""
     levels = (rule.level, rule.also) if rule.also is not None else (rule.level,)
     return " or ".join(Level(level).name.lower() for level in levels)
 
 
-def written() -> frozenset[str]:
+def list_page_ids() -> frozenset[str]:
     """The ids of the rules that have their page in this package."""
-    return frozenset(_written())
+    return frozenset(_collect_pages())
 
 
 @cache
-def _written() -> dict[str, str]:
+def _collect_pages() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in _MODULES:
         pages: dict[str, str] = import_module(f"{__name__}.{name}").PAGES

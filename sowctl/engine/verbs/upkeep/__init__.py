@@ -1,4 +1,5 @@
-"""The verbs of upkeep, one module for each command; none imports another, what two share stands in ``engine/upkeep``.
+"""The verbs of upkeep, one module for each command; none imports another, what two share stands in
+``engine/maintenance``.
 
 * ``backup``: all of an instance as of one instant, proven; ``restore``: an instance made of a backup.
 * ``journal_tail``: the last entries, and those that come.

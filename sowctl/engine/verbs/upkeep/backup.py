@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.engine.instance import unwatched
-from sowctl.engine.upkeep.backup.folder import Backup, backups, chosen, locked, written
-from sowctl.engine.upkeep.backup.manifest import BackupManifest
-from sowctl.engine.upkeep.backup.proving import compare_files, probe, prove
-from sowctl.engine.upkeep.backup.taking import take_backup
+from sowctl.engine.instance import ignore_progress
+from sowctl.engine.maintenance.backup.creation import take_backup
+from sowctl.engine.maintenance.backup.folder import Backup, find_backup, hold_directory, read_backups, wrap_write_errors
+from sowctl.engine.maintenance.backup.manifest import BackupManifest
+from sowctl.engine.maintenance.backup.verification import compare_files, link_probe_tree, verify_topics
 from sowctl.seam import Seam
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
-Opener = Callable[[Path, Path], "Instance"]
+OpenInstance = Callable[[Path, Path], "Instance"]
 """Opens the instance of a configuration whose paths count from a directory."""
 
 
@@ -73,27 +73,29 @@ class BackupRow(Struct, frozen=True):
     problem: str | None = None
 
 
-def backup(instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False) -> BackupReport:
-    """Take a backup. Raises as :func:`~sowctl.engine.upkeep.backup.taking.take_backup`."""
+def create_backup(
+    instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False
+) -> BackupReport:
+    """Take a backup. Raises as :func:`~sowctl.engine.maintenance.backup.creation.take_backup`."""
     begin = time.monotonic()
     manifest, path = take_backup(instance, directory, bookmarks=bookmarks, full=full)
-    return _report("backed up", manifest, path, time.monotonic() - begin)
+    return _build_report("backed up", manifest, path, time.monotonic() - begin)
 
 
 def list_backups(directory: Path) -> Iterator[BackupRow]:
     """The backups in a directory, the oldest first. Raises MissingError ``SOW-BAK-005``."""
-    for one in backups(directory):
-        yield _row(one)
+    for one in read_backups(directory):
+        yield _build_row(one)
 
 
 def verify_backup(
     directory: Path,
     name: str | None,
-    open_instance: Opener,
+    open_instance: OpenInstance,
     *,
     seam: Seam,
     wait: float,
-    watch: Callable[[str, int, int], None] = unwatched,
+    watch: Callable[[str, int, int], None] = ignore_progress,
 ) -> BackupReport:
     """Read every file of a backup (None: the newest), compare digests, and open it as an instance. ``watch`` is told
     how far that has come.
@@ -101,16 +103,16 @@ def verify_backup(
     Raises DamageError ``SOW-BAK-001``, MissingError ``SOW-BAK-005``, StorageError ``SOW-BAK-003``.
     """
     begin = time.monotonic()
-    with locked(directory, seam, wait), written(directory, "verify the backup"):
-        found = chosen(directory, name)
-        manifest = found.known
+    with hold_directory(directory, seam, wait), wrap_write_errors(directory, "verify the backup"):
+        found = find_backup(directory, name)
+        manifest = found.valid_manifest
         compare_files(manifest, found.tree, seam, watch)
-        with probe(found.tree, manifest, directory / f".{found.path.name}.probe.new", seam) as place:
-            prove(replace(open_instance(place / manifest.configuration, place), watch=watch), manifest, place)
-    return _report("verified", manifest, found.path, time.monotonic() - begin)
+        with link_probe_tree(found.tree, manifest, directory / f".{found.path.name}.probe.new", seam) as place:
+            verify_topics(replace(open_instance(place / manifest.configuration, place), watch=watch), manifest, place)
+    return _build_report("verified", manifest, found.path, time.monotonic() - begin)
 
 
-def _report(action: str, manifest: BackupManifest, path: Path, seconds: float) -> BackupReport:
+def _build_report(action: str, manifest: BackupManifest, path: Path, seconds: float) -> BackupReport:
     count = {how: sum(file.how == how for file in manifest.files) for how in ("copied", "linked", "kept")}
     note = f"{manifest.kind} backup"
     if manifest.base is not None:
@@ -143,7 +145,7 @@ def _report(action: str, manifest: BackupManifest, path: Path, seconds: float) -
     )
 
 
-def _row(one: Backup) -> BackupRow:
+def _build_row(one: Backup) -> BackupRow:
     known = one.manifest
     if known is None:
         return BackupRow(one.path.name, problem=one.problem.message if one.problem is not None else None)

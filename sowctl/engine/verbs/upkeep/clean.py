@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.maintenance.storefiles import list_store_files
 from sowctl.engine.reports import CleanReport
-from sowctl.engine.upkeep.storefiles import store_files
-from sowctl.store.upkeep.leftovers import leftovers, remove_leftovers
+from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
 
 
-def clean(instance: Instance, targets: Sequence[Target], *, dry_run: bool = False) -> Iterator[CleanReport]:
+def clean_stores(instance: Instance, targets: Sequence[Target], *, dry_run: bool = False) -> Iterator[CleanReport]:
     """Remove the files that builders of stores, runs and indexes left which were killed; one report for each file.
 
     The store itself need not be there. Raises StorageError.
     """
-    for path, _ in store_files(targets, missing=True):
-        for one in leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
+    for path, _ in list_store_files(targets, missing=True):
+        for one in list_leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
             yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)

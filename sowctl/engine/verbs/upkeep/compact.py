@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.maintenance.compaction import compact_store
+from sowctl.engine.maintenance.storefiles import list_store_files
 from sowctl.engine.reports import CompactReport
-from sowctl.engine.upkeep.compacting import compacted
-from sowctl.engine.upkeep.storefiles import store_files
 from sowctl.errors import SowError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sowctl.engine.topics.targets import Target
 
 
-def compact(
+def compact_stores(
     instance: Instance,
     targets: Sequence[Target],
     *,
@@ -31,9 +31,9 @@ def compact(
     several such errors the first is raised, and ``instance.notify`` is told of the others.
     """
     failed: SowError | None = None
-    for path, _ in store_files(targets):
+    for path, _ in list_store_files(targets):
         try:
-            yield compacted(instance, path, min_free=min_free, always=always, dry_run=dry_run)
+            yield compact_store(instance, path, min_free=min_free, always=always, dry_run=dry_run)
         except SowError as error:
             if failed is not None:
                 instance.notify(f"[{error.code}] {path}: {error.message}")

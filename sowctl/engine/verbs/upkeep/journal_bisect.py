@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.described import DescribedStruct
-from sowctl.engine.search.keytext import keys_meant, keys_of
-from sowctl.engine.topics.positions import open_whole_log, tell_tail
+from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches
+from sowctl.engine.maintenance.journal_search.match_counts import MatchCounter, MatchState
+from sowctl.engine.maintenance.journal_search.payloads import PayloadTest
+from sowctl.engine.search.keytext import parse_keys, resolve_key_texts
+from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of
-from sowctl.engine.upkeep.searching.payloads import PayloadTest
-from sowctl.engine.upkeep.searching.states import Counting, MatchState
 from sowctl.errors import MissingError, NegativeError, UsageError
-from sowctl.values.human import format_count
+from sowctl.structs import DescribedStruct
+from sowctl.values.display import format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
 
-_CONDITION = re.compile(r"\s*(>=|<=|!=|=|>|<)\s*([0-9]{1,18})\s*")
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
+_CONDITION_PATTERN = re.compile(r"\s*(>=|<=|!=|=|>|<)\s*([0-9]{1,18})\s*")
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     "!=": operator.ne,
@@ -71,8 +71,8 @@ class Bisection(DescribedStruct, frozen=True):
     folded: int
 
     @property
-    def row(self) -> dict[str, object]:
-        """What was found, as plain values."""
+    def values(self) -> dict[str, object]:
+        """The result as plain values."""
         (record,) = self.entry.records
         return {
             "topic": self.topic,
@@ -87,8 +87,8 @@ class Bisection(DescribedStruct, frozen=True):
         }
 
     @property
-    def words(self) -> str:
-        """What was found, in a line."""
+    def summary(self) -> str:
+        """The result in a line."""
         (record,) = self.entry.records
         whose = f" by {record.entry.client}" if record.entry.client is not None else ""
         return (
@@ -98,7 +98,7 @@ class Bisection(DescribedStruct, frozen=True):
         )
 
 
-def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bisection:
+def bisect_journal(instance: Instance, topic: str | None, options: BisectOptions) -> Bisection:
     """Find the entry of ``topic`` (None: the only one) behind which the condition holds.
 
     Where the condition changes more than once, one of the entries that made it true. Lifetimes are judged at the time
@@ -106,56 +106,56 @@ def bisect(instance: Instance, topic: str | None, options: BisectOptions) -> Bis
     the beginning or not at the end, MissingError ``SOW-UPK-041`` where the journals do not reach back to the topic's
     first entry, and what reading the journal raises.
     """
-    holds = _condition(options.count)
+    holds = _parse_condition(options.count)
     test = PayloadTest(instance, options.filter, None)
-    chosen = _topic(instance, topic)
+    chosen = _find_topic(instance, topic)
     ref = chosen.name, chosen.message_type
-    test.require(ref)
-    keys = _keys(chosen, options)
+    test.require_fields(ref)
+    keys = _select_keys(chosen, options)
     with open_whole_log(instance) as log:
         # Every step folds from the beginning: without a file of it, the condition would be asked of another state.
-        log.need_all()
-        if not log.covers(ref):
+        log.require_files_after()
+        if not log.covers_topic(ref):
             raise MissingError(
                 "SOW-UPK-041",
                 f"the first entries of topic {chosen.name!r} are not in the journals, so its past states are unknown",
                 hint="restore the older journal files, there or in the archive",
                 topic=chosen.name,
             )
-        begin, end = _bounds(log, ref, options)
-        counting = Counting(log, chosen, test, keys)
-        low = counting.onward(counting.nothing(log.first_txid - 1), begin)
+        begin, end = _find_bounds(log, ref, options)
+        counting = MatchCounter(log, chosen, test, keys)
+        low = counting.advance_state(counting.build_empty_state(log.first_txid - 1), begin)
         if holds(low.count):
-            raise _negative(f"already after txid {begin}", low, options)
-        high = counting.onward(low, end)
+            raise _build_negative(f"already after txid {begin}", low, options)
+        high = counting.advance_state(low, end)
         if not holds(high.count):
-            raise _negative(f"not after txid {end}", high, options)
+            raise _build_negative(f"not after txid {end}", high, options)
         steps = 0
         # Invariant: behind low the condition is false, behind high it is true.
         while high.txid - low.txid > 1:
-            middle = counting.onward(low, (low.txid + high.txid) // 2)
+            middle = counting.advance_state(low, (low.txid + high.txid) // 2)
             if holds(middle.count):
                 high = middle
             else:
                 low = middle
             steps += 1
-        (block,) = log.blocks(high.txid - 1, high.txid)
-        (entry,) = batches_of(instance, block, [high.txid - block.first_txid], data=True)
-        tell_tail(instance, log)
+        (block,) = log.iter_blocks(high.txid - 1, high.txid)
+        (entry,) = iterate_batches(instance, block, [high.txid - block.first_txid], data=True)
+        notify_skipped_tail(instance, log)
     return Bisection(chosen.name, entry, low, high, steps, counting.entries)
 
 
-def _condition(text: str) -> Callable[[int], bool]:
-    found = _CONDITION.fullmatch(text)
+def _parse_condition(text: str) -> Callable[[int], bool]:
+    found = _CONDITION_PATTERN.fullmatch(text)
     if found is None:
         raise UsageError(
             "SOW-UPK-042", f"--count {text!r} is not a condition", hint="write it like '> 0', '= 12' or '<= 5'"
         )
-    compare, number = _COMPARE[found[1]], int(found[2])
+    compare, number = _COMPARISONS[found[1]], int(found[2])
     return lambda count: compare(count, number)
 
 
-def _topic(instance: Instance, text: str | None) -> TopicConfig:
+def _find_topic(instance: Instance, text: str | None) -> TopicConfig:
     if text is not None:
         chosen = find_topic(instance, text)
         if chosen.journalled:
@@ -171,35 +171,35 @@ def _topic(instance: Instance, text: str | None) -> TopicConfig:
     return topics[0]
 
 
-def _keys(topic: TopicConfig, options: BisectOptions) -> frozenset[bytes] | None:
+def _select_keys(topic: TopicConfig, options: BisectOptions) -> frozenset[bytes] | None:
     if not options.keys and not options.sow_keys:
         return None
-    meant = keys_meant(options.keys, Target(topic=topic), None, fields=False)
-    return frozenset(key for some in meant for key in some).union(keys_of(options.sow_keys, topic))
+    meant = resolve_key_texts(options.keys, Target(topic=topic), None, fields=False)
+    return frozenset(key for some in meant for key in some).union(parse_keys(options.sow_keys, topic))
 
 
-def _bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> tuple[int, int]:
+def _find_bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> tuple[int, int]:
     """The txids between which is looked."""
-    first, last = log.first_txid - 1, log.last_txid()
+    first, last = log.first_txid - 1, log.read_last_txid()
     begin = first if options.from_txid is None else min(max(options.from_txid, first), last)
     end = last if options.to_txid is None else min(max(options.to_txid, first), last)
     if options.from_time is not None:
-        begin = max(begin, _until(log, ref, options.from_time, first))
+        begin = max(begin, _find_last_txid(log, ref, options.from_time, first))
     if options.to_time is not None:
-        end = min(end, _until(log, ref, options.to_time, first))
+        end = min(end, _find_last_txid(log, ref, options.to_time, first))
     if end <= begin:
         raise UsageError("SOW-UPK-044", "the range has no entry", hint="use a --since before --until", first=begin)
     return begin, end
 
 
-def _until(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
+def _find_last_txid(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
     """The txid of the last entry of a topic that is not later than ``time``; ``first`` where there is none."""
     last = first
-    for unread in log.unread():
-        if not unread.names().has(ref) or unread.header.earliest > time:
+    for unread in log.iter_block_refs():
+        if not unread.read_map().has_topic(ref) or unread.header.earliest > time:
             continue
         block = unread.load()
-        index, columns = block.topics.index(ref), block.columns()
+        index, columns = block.topics.index(ref), block.decode_columns()
         for place, number in enumerate(columns.topics):
             if number == index:
                 # Times do not go back within a topic.
@@ -209,7 +209,7 @@ def _until(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
     return last
 
 
-def _negative(when: str, state: MatchState, options: BisectOptions) -> NegativeError:
+def _build_negative(when: str, state: MatchState, options: BisectOptions) -> NegativeError:
     matching = f"{format_count(state.count, 'record')} {'matches' if state.count == 1 else 'match'}"
     return NegativeError(
         "SOW-UPK-040",

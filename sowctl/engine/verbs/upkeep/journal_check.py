@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sowctl.engine.maintenance.journal_search.journal_check import check_instance_journal
 from sowctl.engine.reports import JournalCheckReport
-from sowctl.engine.upkeep.searching.checking import check_log
 from sowctl.journal.check import JournalCoverage
-from sowctl.values.human import format_bytes, format_count
+from sowctl.values.display import format_bytes, format_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,14 @@ class JournalCheckRun:
 
     def __init__(self, instance: Instance, directory: Path | None) -> None:
         self._covered = JournalCoverage()
-        self._findings = check_log(instance, self._covered, directory)
+        self._findings = check_instance_journal(instance, self._covered, directory)
 
     def __iter__(self) -> Iterator[Finding]:
         return self._findings
 
     @property
     def report(self) -> JournalCheckReport:
-        """What was read, as numbers, and in words what was not."""
+        """The figures of what was read, and in words what was not."""
         read = self._covered
         return JournalCheckReport(
             files=read.files,
@@ -56,7 +56,7 @@ class JournalCheckRun:
         return done + (f"; not verified: {'; '.join(read.missed)}" if read.missed else "; all of it was read")
 
 
-def journal_check(instance: Instance, directory: Path | None = None) -> JournalCheckRun:
+def check_journal(instance: Instance, directory: Path | None = None) -> JournalCheckRun:
     """Check the journal of the instance, or the one in ``directory``.
 
     Iterating raises MissingError ``SOW-JRN-001`` (exit 10) where there is no file, StorageError ``SOW-JRN-020``.

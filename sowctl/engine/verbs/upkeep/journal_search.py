@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.engine.maintenance.journal_search.criteria import Criteria
+from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches, resolve_topic_names
+from sowctl.engine.maintenance.journal_search.payloads import PayloadTest
 from sowctl.engine.reports import SearchReport
-from sowctl.engine.search.keytext import keys_meant, not_a_key
-from sowctl.engine.topics.positions import open_whole_log, tell_tail
+from sowctl.engine.search.keytext import make_key_error, resolve_key_texts
+from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
 from sowctl.engine.topics.targets import Target, split_target
-from sowctl.engine.upkeep.searching.criteria import Criteria
-from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
-from sowctl.engine.upkeep.searching.payloads import PayloadTest
 from sowctl.errors import SowError, UsageError
-from sowctl.identity.hashes import client_hash
-from sowctl.identity.keys import named_key
+from sowctl.identity.hashes import hash_client_name
+from sowctl.identity.keys import parse_sow_key
 from sowctl.journal.format import OPERATIONS
-from sowctl.values.human import format_count
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.remote.place import Place
 
-CODES = {word: code for code, word in OPERATIONS.items()}
+OPERATION_CODES = {word: code for code, word in OPERATIONS.items()}
 
 
 class SearchOptions(Struct, frozen=True):
-    """Which entries to find; all that is given has to hold, None and empty ask for nothing.
+    """Criteria of a search for entries; all that is given has to hold, None and empty ask for nothing.
 
     ``topics``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key fields, or
     publishers' keys; ``sow_keys``: SOW keys as decimals; any of either. ``operations``: any of these words. Times in
@@ -57,7 +57,7 @@ class SearchOptions(Struct, frozen=True):
     limit: int | None = None
 
 
-class Search:
+class JournalSearch:
     """Iterate for the entries, in txid order, once; ``report`` says, also meanwhile, what was looked at."""
 
     def __init__(
@@ -71,8 +71,8 @@ class Search:
         # Texts are refused before anything is opened.
         self._test = PayloadTest(instance, options.filter, options.pattern)
         self._topics = [split_target(text) for text in options.topics]
-        self._sow_keys = frozenset(map(_sow_key, options.sow_keys))
-        self._operations = bytes(map(_operation, options.operations)) or None
+        self._sow_keys = frozenset(map(_parse_sow_key, options.sow_keys))
+        self._operations = bytes(map(_parse_operation, options.operations)) or None
 
     @property
     def coverage(self) -> str:
@@ -87,22 +87,22 @@ class Search:
     def __iter__(self) -> Iterator[EntryBatch]:
         instance, left = self._instance, self._options.limit
         with open_whole_log(instance, self._directory) as log:
-            wanted = self._criteria(log)
-            for block, found in self._places(log, wanted) if wanted is not None else ():
+            wanted = self._build_criteria(log)
+            for block, found in self._find_places(log, wanted) if wanted is not None else ():
                 places = found[:left]
                 self.report.matched += len(places)
-                yield from batches_of(self._instance, block, places, data=self._data)
+                yield from iterate_batches(self._instance, block, places, data=self._data)
                 if left is not None:
                     left -= len(places)
                     if left <= 0:
                         return
-            tell_tail(instance, log)
+            notify_skipped_tail(instance, log)
 
-    def _criteria(self, log: Journal) -> Criteria | None:
-        """What is looked for; None where no entry can have one of the keys."""
+    def _build_criteria(self, log: Journal) -> Criteria | None:
+        """Build the criteria of the search; None where no entry can have one of the keys."""
         options = self._options
-        names, message_type = named_topics(self._instance, log, self._topics)
-        named = self._named_keys()
+        names, message_type = resolve_topic_names(self._instance, log, self._topics)
+        named = self._find_named_keys()
         asked = bool(options.keys or options.sow_keys)
         if asked and not self._sow_keys and not named:
             return None
@@ -111,7 +111,7 @@ class Search:
             message_type=message_type,
             keys=self._sow_keys if asked else None,
             named=named,
-            client=client_hash(options.client) if options.client is not None else None,
+            client=hash_client_name(options.client) if options.client is not None else None,
             operations=self._operations,
             from_time=options.from_time,
             to_time=options.to_time,
@@ -119,16 +119,16 @@ class Search:
             to_txid=options.to_txid,
         )
 
-    def _named_keys(self) -> dict[Topic, frozenset[bytes]]:
+    def _find_named_keys(self) -> dict[Topic, frozenset[bytes]]:
         """The SOW keys that the texts of keys may mean in each topic. Raises UsageError where none makes such keys."""
         texts = self._options.keys
         if not texts:
             return {}
         found: dict[Topic, frozenset[bytes]] = {}
         problem: SowError | None = None
-        for topic in self._keyed():
+        for topic in self._list_keyed_topics():
             try:
-                meant = keys_meant(texts, Target(topic=topic), None, fields=False)
+                meant = resolve_key_texts(texts, Target(topic=topic), None, fields=False)
             except SowError as error:
                 problem = error
                 continue
@@ -139,7 +139,7 @@ class Search:
         # Of several topics one may not make keys of such texts; where none does, its reason is the answer.
         if not found and problem is not None:
             raise problem
-        if not found and not self._keyed():
+        if not found and not self._list_keyed_topics():
             raise UsageError(
                 "SOW-CLI-087",
                 "no topic in this search has keys from fields or from publishers",
@@ -147,67 +147,71 @@ class Search:
             )
         return found
 
-    def _keyed(self) -> list[TopicConfig]:
+    def _list_keyed_topics(self) -> list[TopicConfig]:
         """The topics of the configuration in which keys have texts."""
-        from sowctl.engine.topics.targets import find_publishable
+        from sowctl.engine.topics.targets import find_publish_topic
 
         if not self._topics:
             return [topic for topic in self._instance.topics if topic.journalled]
         found = []
         for name, message_type in self._topics:
             try:
-                found.append(find_publishable(self._instance, name, message_type))
+                found.append(find_publish_topic(self._instance, name, message_type))
             except SowError:
                 continue  # only the journal knows it
         return [topic for topic in found if topic.keys or topic.key_mode == "user"]
 
-    def _places(self, log: Journal, wanted: Criteria) -> Iterator[tuple[Block, list[int]]]:
+    def _find_places(self, log: Journal, wanted: Criteria) -> Iterator[tuple[Block, list[int]]]:
         """Blocks with the places of their entries that are meant."""
-        report, keys, test = self.report, wanted.every_key, self._test
-        for ref in log.unread(after=(wanted.from_txid or 1) - 1):
+        report, keys, test = self.report, wanted.all_keys, self._test
+        for ref in log.iter_block_refs(after=(wanted.from_txid or 1) - 1):
             header = ref.header
             if wanted.to_txid is not None and header.first_txid > wanted.to_txid:
                 return
             report.blocks += 1
             report.examined += header.count
-            if not wanted.by_header(header):
+            if not wanted.matches_header(header):
                 report.by_header += 1
-            elif not wanted.by_map(header, ref.names()):
+            elif not wanted.matches_map(header, ref.read_map()):
                 report.by_map += 1
-            elif wanted.asks_columns and not wanted.by_columns(ref, keys):
+            elif wanted.needs_columns and not wanted.matches_columns(ref, keys):
                 report.by_columns += 1
             else:
                 block = ref.load()
-                places = wanted.places(block)
+                places = wanted.find_places(block)
                 if not places:
                     report.by_columns += 1
                     continue
                 report.payloads_read += 1
-                if test.asks:
-                    places = test.places(block, places)
+                if test.is_needed:
+                    places = test.select_places(block, places)
                     report.unreadable = test.unreadable
                 if places:
                     yield block, places
 
 
-def search(instance: Instance, options: SearchOptions, *, data: bool = True, directory: Place | None = None) -> Search:
+def search_journal(
+    instance: Instance, options: SearchOptions, *, data: bool = True, directory: Place | None = None
+) -> JournalSearch:
     """Search the journal of the instance, or the one in ``directory``.
 
     Raises UsageError (exit 2) for texts at once; iterating raises MissingError ``SOW-ENG-012`` for a topic that does
     not exist, and what reading the journal raises.
     """
-    return Search(instance, options, data=data, directory=directory)
+    return JournalSearch(instance, options, data=data, directory=directory)
 
 
-def _sow_key(text: str) -> bytes:
-    key = named_key(text)
+def _parse_sow_key(text: str) -> bytes:
+    key = parse_sow_key(text)
     if key is None:
-        raise not_a_key(text)
+        raise make_key_error(text)
     return key
 
 
-def _operation(word: str) -> int:
-    code = CODES.get(word)
+def _parse_operation(word: str) -> int:
+    code = OPERATION_CODES.get(word)
     if code is None:
-        raise UsageError("SOW-CLI-088", f"{word!r} is not an operation", hint=f"use one of {', '.join(CODES)}")
+        raise UsageError(
+            "SOW-CLI-088", f"{word!r} is not an operation", hint=f"use one of {', '.join(OPERATION_CODES)}"
+        )
     return code

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.following.tail import Tail
-from sowctl.engine.following.waking import Waker
-from sowctl.engine.topics.positions import has_log, open_log, open_whole_log, tell_tail
+from sowctl.engine.maintenance.journal_search.criteria import Criteria
+from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches, resolve_topic_names
+from sowctl.engine.subscriptions.journal_tail import JournalTail
+from sowctl.engine.subscriptions.waker import Waker
+from sowctl.engine.topics.positions import has_log, notify_skipped_tail, open_log, open_whole_log
 from sowctl.engine.topics.targets import split_target
-from sowctl.engine.upkeep.searching.criteria import Criteria
-from sowctl.engine.upkeep.searching.entries import EntryBatch, batches_of, named_topics
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
-FIRST = 4096
+FIRST_STRETCH_TXIDS = 4096
 """Txids from the end that are looked at first: a few blocks. Where they do not suffice, eight times as many are."""
 
 
-def journal_tail(
+def read_journal_tail(
     instance: Instance, topics: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
 ) -> Iterator[EntryBatch]:
     """The last ``count`` entries of all ``topics`` together, logical ones too; none named: of all.
@@ -35,12 +35,12 @@ def journal_tail(
     what reading the journal raises.
     """
     with open_whole_log(instance, directory) as log:
-        wanted = _criteria(instance, log, topics)
-        yield from _last(instance, log, wanted, log.last_txid(), count, data=data)
-        tell_tail(instance, log)
+        wanted = _build_criteria(instance, log, topics)
+        yield from _read_last_entries(instance, log, wanted, log.read_last_txid(), count, data=data)
+        notify_skipped_tail(instance, log)
 
 
-def journal_follow(
+def follow_journal(
     instance: Instance,
     topics: Sequence[str],
     count: int,
@@ -49,7 +49,7 @@ def journal_follow(
     output: int | None = None,
     waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[EntryBatch]:
-    """As :func:`journal_tail`, and then the entries that are appended, without an end.
+    """As :func:`read_journal_tail`, and then the entries that are appended, without an end.
 
     There may be no journal yet. ``output`` is the descriptor that they are written to, if any: BrokenPipeError is
     raised when nobody reads it any more. ``waiting`` is called before every wait. Raises as reading does, MissingError
@@ -60,63 +60,63 @@ def journal_follow(
     if config is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     wanted: Criteria | None = None
-    with closing(Tail(instance)) as tail, closing(Waker([config.directory], output=output)) as waker:
+    with closing(JournalTail(instance)) as tail, closing(Waker([config.directory], output=output)) as waker:
         end = 0
         if has_log(instance):
             with open_whole_log(instance) as log:
-                wanted, end = _criteria(instance, log, topics), log.last_txid()
-                yield from _last(instance, log, wanted, end, count, data=data)
-                tell_tail(instance, log)
-        tail.begin(end)
+                wanted, end = _build_criteria(instance, log, topics), log.read_last_txid()
+                yield from _read_last_entries(instance, log, wanted, end, count, data=data)
+                notify_skipped_tail(instance, log)
+        tail.start_after(end)
         while True:
             found = False
-            for block in tail.blocks():
+            for block in tail.read_blocks():
                 found = True
                 if wanted is None:
                     with open_log(instance) as log:
-                        wanted = _criteria(instance, log, topics)
-                places = wanted.places(block) if wanted.by_map(block.header, block.map) else []
-                yield from batches_of(instance, block, places, data=data)
+                        wanted = _build_criteria(instance, log, topics)
+                places = wanted.find_places(block) if wanted.matches_map(block.header, block.map) else []
+                yield from iterate_batches(instance, block, places, data=data)
             if found:
                 # Where no event announced it, from now on it is looked for.
-                waker.found()
+                waker.note_change_found()
             waiting()
             waker.wait(None)
 
 
-def _criteria(instance: Instance, log: Journal, topics: Sequence[str]) -> Criteria:
-    names, message_type = named_topics(instance, log, [split_target(text) for text in topics])
+def _build_criteria(instance: Instance, log: Journal, topics: Sequence[str]) -> Criteria:
+    names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topics])
     return Criteria(names=names, message_type=message_type)
 
 
-def _last(
+def _read_last_entries(
     instance: Instance, log: Journal, wanted: Criteria, end: int, count: int, *, data: bool
 ) -> Iterator[EntryBatch]:
     """The last entries up to the txid ``end``: looked for from the end, in stretches that grow."""
     held: deque[tuple[Block, list[int]]] = deque()
-    need, high, size = count, end, max(FIRST, count)
+    need, high, size = count, end, max(FIRST_STRETCH_TXIDS, count)
     while need > 0 and high >= log.first_txid:
         low = max(high - size, log.first_txid - 1)
-        part = _stretch(log, wanted, low, high, need)
+        part = _find_last_places(log, wanted, low, high, need)
         held.extendleft(reversed(part))
         need -= sum(len(places) for _, places in part)
         high, size = low, 8 * size
     for block, places in held:
-        yield from batches_of(instance, block, places, data=data)
+        yield from iterate_batches(instance, block, places, data=data)
 
 
-def _stretch(log: Journal, wanted: Criteria, low: int, high: int, need: int) -> list[tuple[Block, list[int]]]:
+def _find_last_places(log: Journal, wanted: Criteria, low: int, high: int, need: int) -> list[tuple[Block, list[int]]]:
     """The last ``need`` entries with ``low < txid <= high``, or as many as there are."""
     part: deque[tuple[Block, list[int]]] = deque()
     surplus = -need
-    for ref in log.unread(after=low):
+    for ref in log.iter_block_refs(after=low):
         if ref.header.first_txid > high:
             break
-        if not wanted.by_map(ref.header, ref.names()):
+        if not wanted.matches_map(ref.header, ref.read_map()):
             continue
         block = ref.load()
         first = block.first_txid
-        places = [place for place in wanted.places(block) if low < first + place <= high]
+        places = [place for place in wanted.find_places(block) if low < first + place <= high]
         if places:
             part.append((block, places))
             surplus += len(places)

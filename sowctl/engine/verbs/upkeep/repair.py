@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.upkeep.repairing import StoreRepair
-from sowctl.engine.upkeep.storefiles import store_files
+from sowctl.engine.maintenance.store_repair import StoreRepair
+from sowctl.engine.maintenance.storefiles import list_store_files
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
 
 
-def repair(
+def repair_stores(
     instance: Instance, targets: Sequence[Target], *, earlier: bool = False, dry_run: bool = False
 ) -> Iterator[StoreRepair]:
     """Repair the stores of ``targets``, one after the other; those that have none are passed over.
 
     Of each the report, and item by item what it lacked. Raises as :meth:`StoreRepair.run` does.
     """
-    for path, topic in store_files(targets):
+    for path, topic in list_store_files(targets):
         one = StoreRepair(instance, path, topic)
         one.run(earlier=earlier, dry_run=dry_run)
         yield one

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sowctl.engine.instance import unwatched
-from sowctl.engine.upkeep.backup.journals import CutChoice, TopicLeftOut
-from sowctl.engine.upkeep.backup.restoring import Opener, Restored, RestorePlan, plan_restore, refuse_taken
-from sowctl.engine.upkeep.backup.restoring import restore as carry_out
+from sowctl.engine.instance import ignore_progress
+from sowctl.engine.maintenance.backup.journals import CutChoice, TopicLeftOut
+from sowctl.engine.maintenance.backup.restore import (
+    OpenInstance,
+    RestorePlan,
+    RestoreResult,
+    plan_restore,
+    require_free_place,
+)
+from sowctl.engine.maintenance.backup.restore import run_restore as carry_out
 from sowctl.errors import RefusedError
-from sowctl.values.human import format_count
+from sowctl.values.display import format_count
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -38,8 +44,8 @@ class RestoredTopic(Struct, frozen=True):
 
 
 class RestoreReport(Struct, frozen=True):
-    """What was restored. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first one of
-    the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`.
+    """The result of a restore. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first
+    one of the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`.
     ``entries_left_out``: by topic, the entries that are not later than the time that was asked for and are not in the
     restored instance; ``choices``: the txids that take some of them, and all. ``configuration`` is that of the restored
     instance."""
@@ -68,10 +74,10 @@ class RestoreReport(Struct, frozen=True):
     note: str
 
 
-def restore(
+def restore_backup(
     directory: Path,
     to: Path,
-    open_instance: Opener,
+    open_instance: OpenInstance,
     *,
     name: str | None = None,
     txid: int | None = None,
@@ -81,20 +87,20 @@ def restore(
     seam: Seam,
     now: Micros,
     lineage: bytes,
-    watch: Callable[[str, int, int], None] = unwatched,
+    watch: Callable[[str, int, int], None] = ignore_progress,
 ) -> RestoreReport:
     """Restore into the directory ``to``, which is empty or not there; ``lineage``: 16 random bytes. ``watch`` is told
     how far it has come.
 
-    Raises as :func:`~sowctl.engine.upkeep.backup.restoring.plan_restore` and ``restore`` there.
+    Raises as :func:`~sowctl.engine.maintenance.backup.restore.plan_restore` and ``restore_backup`` there.
     """
     begin = time.monotonic()
-    refuse_taken(to)
+    require_free_place(to)
     plan = plan_restore(directory, name=name, txid=txid, at=at, seam=seam)
     if at is not None and not force:
         refuse_empty_topics(plan, at)
     done = None if dry_run else carry_out(plan, to, open_instance, seam=seam, now=now, lineage=lineage, watch=watch)
-    return _report(plan, done, to, time.monotonic() - begin)
+    return _build_report(plan, done, to, time.monotonic() - begin)
 
 
 def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
@@ -117,7 +123,7 @@ def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
 
 
 def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
-    """How many entries of which topics a restore to a time leaves out, and why, in one clause."""
+    """Describe how many entries of which topics a restore to a time leaves out, and why, in one clause."""
     count = sum(topic.entries for topic in topics)
     shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topics)
     return (
@@ -127,7 +133,7 @@ def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
     )
 
 
-def _why_empty(plan: RestorePlan, last_txid: int) -> str:
+def _explain_empty(plan: RestorePlan, last_txid: int) -> str:
     """Why the restored instance has no records, where its journal is cut before the first entry; else nothing."""
     if plan.end is None or last_txid:
         return ""
@@ -149,7 +155,7 @@ def describe_choices(choices: Sequence[CutChoice]) -> str:
     return "; ".join(words)
 
 
-def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) -> RestoreReport:
+def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, seconds: float) -> RestoreReport:
     manifest = plan.manifest
     topics = []
     for one in plan.stores:
@@ -180,7 +186,7 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
             f"completely; --txid {plan.before} excludes it"
         )
     if done is not None and topics and not any(topic.records for topic in topics):
-        note += f"; it has no records{_why_empty(plan, last)}"
+        note += f"; it has no records{_explain_empty(plan, last)}"
     if outside:
         files = (
             "1 file with an absolute path is"
@@ -202,8 +208,8 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
         former_history=manifest.lineage,
         history=None if done is None or done.lineage is None else done.lineage.hex(),
         next_txid=plan.above + 1 if plan.end is not None else 0,
-        records=_sum(topic.records for topic in topics),
-        versions=_sum(topic.versions for topic in topics),
+        records=_sum_counts(topic.records for topic in topics),
+        versions=_sum_counts(topic.versions for topic in topics),
         bytes=done.bytes if done is not None else 0,
         seconds=round(seconds, 3),
         configuration=str(to / manifest.configuration),
@@ -216,6 +222,6 @@ def _report(plan: RestorePlan, done: Restored | None, to: Path, seconds: float) 
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum_counts(counts: Iterable[int | None]) -> int | None:
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)

@@ -1,8 +1,8 @@
-"""What a conflated topic makes of the messages that it shows: their enrichment, and the names of its logical topics.
+"""Outputs of a conflated topic for the messages that it shows: enrichment, and names of its logical topics.
 
 The same message and instant give the same output at every computation: the clock of an enrichment is the end of the
 interval, and what it takes for random follows from key and instant. Called by
-:mod:`sowctl.engine.views.conflation.conflated`.
+:mod:`sowctl.engine.views.conflation.conflated_source`.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from xxhash import xxh3_128_digest
 
-from sowctl.engine.search.matcher import headers_of
+from sowctl.engine.search.matcher import build_headers
 from sowctl.errors import InputError
-from sowctl.store.codec import decode, encode
+from sowctl.store.codec import decode_record, encode_record
 
 if TYPE_CHECKING:
-    from sowctl.config.derived import ConflatedTopic
+    from sowctl.config.derived_entries import ConflatedTopic
     from sowctl.engine.instance import Instance
     from sowctl.engine.views.conflation.timeline import KeyChange
-    from sowctl.engine.writing.enrichment import Phase
+    from sowctl.engine.writing.enrichment import EnrichmentPhase
 
 
-class Outputs:
+class TopicOutputs:
     """The outputs of one conflated topic. Raises ConfigError where its enrichment cannot be used."""
 
     def __init__(self, instance: Instance, entry: ConflatedTopic) -> None:
         self._entry = entry
         self._seed = b""
-        self._phase: Phase | None = None
+        self._phase: EnrichmentPhase | None = None
         if entry.enrichment:
-            from sowctl.engine.writing.enrichment import conflated_phase
+            from sowctl.engine.writing.enrichment import compile_conflated_phase
 
-            self._phase = conflated_phase(replace(instance, random=self._random), entry)
+            self._phase = compile_conflated_phase(replace(instance, random=self._random), entry)
 
     def _random(self, count: int) -> bytes:
         found = b""
@@ -42,11 +42,11 @@ class Outputs:
             found += self._seed
         return found[:count]
 
-    def change(self, change: KeyChange) -> KeyChange:
+    def apply_output(self, change: KeyChange) -> KeyChange:
         """A change with its output as its value."""
-        return change if change.value is None else change._replace(value=self.of(change))
+        return change if change.value is None else change._replace(value=self.build_value(change))
 
-    def of(self, change: KeyChange) -> bytes:
+    def build_value(self, change: KeyChange) -> bytes:
         """The stored value that is shown for a message from an instant on. Raises InputError ``SOW-QRY-004``."""
         time, key, value = change
         assert value is not None
@@ -54,11 +54,11 @@ class Outputs:
         if self._phase is None and form is None:
             # Nothing is made of it: the stored bytes are passed on with their checksum.
             return value
-        record = decode(key, value)
+        record = decode_record(key, value)
         payload, logical = record.payload, record.logical_topic
         if self._phase is not None:
             self._seed = key + time.to_bytes(8, "big", signed=True)
-            headers = headers_of([key], [value], self._entry.underlying)
+            headers = build_headers([key], [value], self._entry.underlying)
             [payload], refused = self._phase.apply([payload], time, headers=headers)
             if refused:
                 number = str(int.from_bytes(key, "big"))
@@ -71,6 +71,6 @@ class Outputs:
         if form is not None and logical is not None:
             logical = form.encode().replace(b"%n", logical)
         stamps = record.txid, record.time, record.expiration
-        return encode(
+        return encode_record(
             key, record.check, *stamps, record.flags, payload, record.user_key, record.correlation_id, logical
         )

@@ -1,7 +1,7 @@
-"""What happened to a topic in the order of time: every publish, deletion and expiry that its journal tells of.
+"""Changes of a topic in the order of time: every publish, deletion and expiry that its journal tells of.
 
 A conflated topic depends on when its source changed, and journals carry times: so its state at any instant follows from
-them. Called by :mod:`sowctl.engine.views.conflation.conflated`, for itself and for what lies below it. Ruled by
+them. Called by :mod:`sowctl.engine.views.conflation.conflated_source`, for itself and for what lies below it. Ruled by
 ``behaviour`` 11.42 to 11.44: a publish is a change even where nothing is different, an expiry happens at its instant,
 and before an entry of the same instant (11.58).
 """
@@ -12,12 +12,12 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from sowctl.engine.fold.blocks import values_of
-from sowctl.engine.sources.recovery import reaches, recovery_start
-from sowctl.engine.topics.expiration import expires
+from sowctl.engine.fold.blocks import read_entry_values
+from sowctl.engine.sources.recovery import find_recovery_start, has_all_entries
+from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import MissingError
-from sowctl.store.codec import TOMBSTONE, expiration_of, stamps
+from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration, read_stamps
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -41,7 +41,7 @@ class LogStretch(NamedTuple):
     at: int
 
 
-def topic_changes(
+def iterate_topic_changes(
     instance: Instance, topic: TopicConfig, stretch: LogStretch, living: Mapping[bytes, int] | None = None
 ) -> Iterator[KeyChange]:
     """The changes of a journalled topic, in the order of time.
@@ -52,15 +52,15 @@ def topic_changes(
     if not has_log(instance):
         return
     ref = topic.name, topic.message_type
-    lifetimes = _Lifetimes(living or {}) if expires(topic.expiration) else None
+    lifetimes = _Lifetimes(living or {}) if can_expire(topic.expiration) else None
     with open_log(instance, whole=True) as log:
         after = stretch.after
         if living is None:
             # Every state of a transient topic begins behind its RecoveryPoint.
-            after = max(after, 0 if topic.file is not None else recovery_start(topic, log, instance))
+            after = max(after, 0 if topic.file is not None else find_recovery_start(topic, log, instance))
         # The entries are handed out one by one, for as long as the caller likes: files may be pruned meanwhile.
-        log.need_all(after)
-        if not reaches(topic, log, after):
+        log.require_files_after(after)
+        if not has_all_entries(topic, log, after):
             raise MissingError(
                 "SOW-ENG-050",
                 f"past changes of topic {topic.name!r} are unknown: older journals were removed",
@@ -68,17 +68,17 @@ def topic_changes(
                 "conflate requires only later entries",
                 topic=topic.name,
             )
-        for block in log.blocks(after=after, until=stretch.until, topic=ref):
-            found = values_of(block, ref, after=after, until=stretch.until, at=stretch.at)
+        for block in log.iter_blocks(after=after, until=stretch.until, topic=ref):
+            found = read_entry_values(block, ref, after=after, until=stretch.until, at=stretch.at)
             for key, value in zip(*found, strict=True):
-                time = stamps(value)[1]
-                gone = bool(value[0] & TOMBSTONE)
+                time = read_stamps(value)[1]
+                gone = bool(value[0] & TOMBSTONE_FLAG)
                 if lifetimes is not None:
-                    yield from lifetimes.until(time)
-                    lifetimes.put(key, 0 if gone else expiration_of(value))
+                    yield from lifetimes.expire_until(time)
+                    lifetimes.put(key, 0 if gone else read_expiration(value))
                 yield KeyChange(time, key, None if gone else value)
     if lifetimes is not None:
-        yield from lifetimes.until(stretch.at)
+        yield from lifetimes.expire_until(stretch.at)
 
 
 class _Lifetimes:
@@ -97,7 +97,7 @@ class _Lifetimes:
         else:
             self._last.pop(key, None)
 
-    def until(self, time: int) -> Iterator[KeyChange]:
+    def expire_until(self, time: int) -> Iterator[KeyChange]:
         """The records that expire up to an instant, inclusive."""
         while self._heap and self._heap[0][0] <= time:
             at, key = heapq.heappop(self._heap)

@@ -13,22 +13,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from sowctl.engine.fold.spill import Pairs, packed, parts_in
+from sowctl.engine.fold.spill import Pairs, encode_part, read_parts
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.remote.place import Place, RemotePath
-from sowctl.remote.trouble import of
+from sowctl.remote.remote_errors import convert_error
 
 if TYPE_CHECKING:
-    from sowctl.remote.opening import RemoteStream
+    from sowctl.remote.remote_files import RemoteStream
 
-PART = 1000
+PART_PAIRS = 1000
 """Pairs of one part, at most, where a task cuts them."""
 
 
-def in_parts(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
+def split_pairs(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
     """Pairs in parts, as :func:`write_pairs` takes them."""
-    for start in range(0, len(pairs), PART):
-        part = pairs[start : start + PART]
+    for start in range(0, len(pairs), PART_PAIRS):
+        part = pairs[start : start + PART_PAIRS]
         yield [key for key, _ in part], [value for _, value in part]
 
 
@@ -46,11 +46,11 @@ class PairFile:
 
     def __enter__(self) -> PairFile:
         if isinstance(self._place, RemotePath):
-            from sowctl.remote import opening
+            from sowctl.remote import remote_files
 
-            self._file = self._held.enter_context(opening.creating(self._place))
+            self._file = self._held.enter_context(remote_files.create_file(self._place))
             return self
-        with told(self._place):
+        with translate_write_errors(self._place):
             self._file = self._held.enter_context(self._place.open("wb"))
         return self
 
@@ -59,34 +59,34 @@ class PairFile:
         keys, values = part
         # A part without pairs is the end mark, so an empty one is left out on the way.
         if keys:
-            self._write(packed(b"".join(keys), values))
+            self._write(encode_part(b"".join(keys), values))
             self.count += len(keys)
             self.size += sum(map(len, values))
 
     def _write(self, raw: bytes) -> None:
         assert self._file is not None
-        with told(self._place):
+        with translate_write_errors(self._place):
             self._file.write(raw)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._file is not None
-        with self._held, told(self._place):
+        with self._held, translate_write_errors(self._place):
             # A file that is cut between two parts would be a whole one otherwise.
             if error is None:
-                self._write(packed(b"", []))
+                self._write(encode_part(b"", []))
                 self._file.flush()
 
 
 @contextmanager
-def told(place: Place) -> Iterator[None]:
+def translate_write_errors(place: Place) -> Iterator[None]:
     """Raise StorageError ``SOW-SPK-060`` where a staged file cannot be written, at a URL what fits."""
     try:
         yield
     except OSError as problem:
         if isinstance(place, RemotePath):
-            raise of(problem, place, "written") from problem
+            raise convert_error(problem, place, "written") from problem
         raise StorageError(
             "SOW-SPK-060",
             f"cannot write a staged file: {problem.strerror or problem}",
@@ -104,58 +104,58 @@ def write_pairs(place: Place, parts: Iterator[Pairs]) -> tuple[int, int]:
 
 
 def read_pairs(place: Place) -> Iterator[Pairs]:
-    """What :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut, and
+    """Read what :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut, and
     ``SOW-SPK-158`` for one that is missing."""
-    with _opened(place) as file:
+    with _open_place(place) as file:
         try:
-            for keys, values in parts_in(file):
+            for keys, values in read_parts(file):
                 if not keys:
                     return
                 # SOW keys are 8 bytes each, written side by side.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
-            raise incomplete(place) from problem
-    raise incomplete(place)
+            raise build_incomplete_error(place) from problem
+    raise build_incomplete_error(place)
 
 
-def _opened(place: Place) -> IO[bytes] | RemoteStream:
+def _open_place(place: Place) -> IO[bytes] | RemoteStream:
     if not isinstance(place, RemotePath):
-        return opened(place)
-    from sowctl.remote.opening import RemoteStream
+        return open_staged_file(place)
+    from sowctl.remote.remote_files import RemoteStream
 
     try:
         return RemoteStream(place)
     except MissingError as error:
         if error.code != "SOW-RMT-002":
             raise
-        raise missing(place) from error
+        raise build_missing_error(place) from error
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_staged_file(path: Path) -> IO[bytes]:
     """A file here that a task has left. Raises DamageError ``SOW-SPK-158``."""
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise build_missing_error(path) from error
 
 
-def part_at(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[bytes]]:
+def read_part(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[bytes]]:
     """One part of an open file, which begins at ``offset``: keys back to back, and values.
 
     Raises DamageError ``SOW-SPK-061`` with the file's ``path``."""
     file.seek(offset)
     try:
-        return next(parts_in(file), (b"", []))
+        return next(read_parts(file), (b"", []))
     except EOFError as problem:
-        raise incomplete(path) from problem
+        raise build_incomplete_error(path) from problem
 
 
-def incomplete(place: Place) -> DamageError:
+def build_incomplete_error(place: Place) -> DamageError:
     """The error that says that a staged file is cut."""
     return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(place))
 
 
-def missing(place: Place) -> DamageError:
+def build_missing_error(place: Place) -> DamageError:
     """The error that says that a staged file is gone."""
     return DamageError(
         "SOW-SPK-158",

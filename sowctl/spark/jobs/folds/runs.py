@@ -1,8 +1,8 @@
 """Runs: a topic's entries of one stretch of the journal in one range of keys, as Arrow makes and reads them.
 
-The map tasks of :mod:`sowctl.spark.jobs.folds.folding` make runs of a journal's blocks, its reduce tasks read those of
-one range together: the records that are left, or every key's entries in their order. Numbers and payloads go from the
-decompressed blocks into Arrow without being looked at one by one. What an entry does to a record is said by
+The map tasks of :mod:`sowctl.spark.jobs.folds.distributed_fold` make runs of a journal's blocks, its reduce tasks read
+those of one range together: the records that are left, or every key's entries in their order. Numbers and payloads go
+from the decompressed blocks into Arrow without being looked at one by one. What an entry does to a record is said by
 sow-journal(5).
 """
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import mask_of, stored
+from sowctl.engine.fold.blocks import build_entry_mask, encode_values
 from sowctl.engine.fold.spill import Pairs
-from sowctl.identity.keyspace import last_of_each, words
+from sowctl.identity.keyspace import find_last_occurrences, read_words
 from sowctl.journal.format import DELETE
-from sowctl.spark.jobs.folds.pairfiles import PART
+from sowctl.spark.jobs.folds.pairfiles import PART_PAIRS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -50,7 +50,7 @@ class RunFacts(Struct, frozen=True):
 
 class Run(Struct, frozen=True):
     """Entries of a topic of one stretch in one bucket, those of a key in txid order: an Arrow stream of
-    :func:`entries_of`. ``topic`` is its place among those that are folded."""
+    :func:`build_entry_batch`. ``topic`` is its place among those that are folded."""
 
     first_txid: int
     facts: RunFacts
@@ -58,7 +58,7 @@ class Run(Struct, frozen=True):
     topic: int = 0
 
 
-def entries_of(
+def build_entry_batch(
     block: Block, ref: tuple[str, str], after: int, until: int, at: int | None
 ) -> pyarrow.RecordBatch | None:
     """A block's entries of a topic as an Arrow batch; None where there are none.
@@ -70,17 +70,17 @@ def entries_of(
     import pyarrow as pa
 
     # The block's list of topics says so; its columns are then never unpacked.
-    if not block.map.has(ref):
+    if not block.map.has_topic(ref):
         return None
-    columns = block.numpy_columns()
+    columns = block.decode_numpy_columns()
     txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
     # The rule for what belongs to a topic and a range is the engine's own.
-    chosen = mask_of(block, (ref,), after=after, until=until, at=at)
+    chosen = build_entry_mask(block, (ref,), after=after, until=until, at=at)
     # The payloads lie back to back in the block: their running lengths are the offsets that Arrow wants, without a
     # copy.
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
-    raw = pa.py_buffer(block.payload_bytes())
+    raw = pa.py_buffer(block.decompress_payloads())
     texts = (columns.user_keys, columns.correlation_ids, columns.logical_topics)
     batch = pa.RecordBatch.from_arrays(
         [
@@ -100,7 +100,7 @@ def entries_of(
     return batch.filter(pa.array(chosen)) if chosen.any() else None
 
 
-def stream(table: pyarrow.Table) -> bytes:
+def encode_stream(table: pyarrow.Table) -> bytes:
     """A table as an Arrow stream in compressed bytes, which may be stored or sent."""
     import pyarrow as pa
 
@@ -111,13 +111,13 @@ def stream(table: pyarrow.Table) -> bytes:
 
 
 def read_stream(raw: bytes) -> pyarrow.Table:
-    """The table of :func:`stream`."""
+    """The table of :func:`encode_stream`."""
     import pyarrow as pa
 
     return pa.ipc.open_stream(raw).read_all()
 
 
-def joined(runs: list[Run]) -> pyarrow.Table:
+def merge_runs(runs: list[Run]) -> pyarrow.Table:
     """The entries of runs, those of a key in txid order; the runs are forgotten."""
     import pyarrow as pa
 
@@ -130,33 +130,35 @@ def joined(runs: list[Run]) -> pyarrow.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def latest(table: pyarrow.Table) -> pyarrow.Table:
+def select_latest(table: pyarrow.Table) -> pyarrow.Table:
     """The last entry of every key, deletions among them, in key order."""
     import pyarrow as pa
 
-    return table.take(pa.array(last_of_each(table["key"].to_numpy())))
+    return table.take(pa.array(find_last_occurrences(table["key"].to_numpy())))
 
 
-def sorted_latest(table: pyarrow.Table) -> Iterator[Pairs]:
+def iterate_latest(table: pyarrow.Table) -> Iterator[Pairs]:
     """The last entry of every key but the deleted ones, in key order."""
     import numpy as np
     import pyarrow as pa
 
-    order = last_of_each(table["key"].to_numpy())
+    order = find_last_occurrences(table["key"].to_numpy())
     # After the choice of the last entries: a deletion must first win over the publishes before it.
     order = order[table["operation"].to_numpy()[order] != DELETE]
-    for places in np.split(order, range(PART, len(order), PART)) if len(order) else ():
+    for places in np.split(order, range(PART_PAIRS, len(order), PART_PAIRS)) if len(order) else ():
         yield _pairs(table.take(pa.array(places)))
 
 
-def timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]]]:
+def iterate_timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]]]:
     """Every key with its stored values in txid order, in key order."""
     import numpy as np
     import pyarrow as pa
 
     # Stable, so that the entries of a key stay in txid order.
     order = table["key"].to_numpy().argsort(kind="stable")
-    parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(PART, len(order), PART)))
+    parts = (
+        _pairs(table.take(pa.array(places))) for places in np.split(order, range(PART_PAIRS, len(order), PART_PAIRS))
+    )
     pairs = chain.from_iterable(zip(*part, strict=True) for part in parts)
     for key, rows in groupby(pairs, key=itemgetter(0)):
         yield key, [value for _, value in rows]
@@ -164,11 +166,11 @@ def timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]]]:
 
 def _pairs(table: pyarrow.Table) -> Pairs:
     """Keys and stored values of entries; a deletion is a tombstone."""
-    keys, checks = (words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
+    keys, checks = (read_words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
     txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
     gone = table["operation"].to_numpy() == DELETE
     texts = [table[name] for name in _NAMES[-3:]]
-    return keys, stored(
+    return keys, encode_values(
         keys,
         checks,
         txids,

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from pyspark import RDD
 
-from sowctl.arrow.evolution import distinct
-from sowctl.arrow.inference import Inference, misfit_error
+from sowctl.arrow.evolution import build_distinct_ddl
+from sowctl.arrow.inference import Inference, build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.instance import Instance
-from sowctl.engine.records import batch_of
-from sowctl.output.ndjson import json_values
-from sowctl.remote.place import url_of
-from sowctl.spark.errors import translated
-from sowctl.spark.jobs.outputs.delivery import is_beyond, require_reached, spark_path
+from sowctl.engine.records import build_record_batch
+from sowctl.output.ndjson import encode_values
+from sowctl.remote.place import parse_url
+from sowctl.spark.errors import translate_errors
+from sowctl.spark.jobs.outputs.delivery import format_spark_path, is_unreachable, require_reachable
 from sowctl.spark.jobs.outputs.lakes import require_lake
-from sowctl.spark.jobs.outputs.partfiles import part_format
-from sowctl.spark.jobs.outputs.place import Output, Part, Written
-from sowctl.spark.jobs.outputs.sending import directory_names, require_free, send_parts
+from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
+from sowctl.spark.jobs.outputs.partfiles import build_part_format
+from sowctl.spark.jobs.outputs.remote_datasets import find_directory_columns, require_free, send_parts
 from sowctl.spark.jobs.state import FoldedState
-from sowctl.spark.jobs.tasks import TaskRows, carried_iterator, describe, run, worked_frame
+from sowctl.spark.jobs.tasks import TaskRows, carry_iterator, collect_frame, describe_stages, run_tasks
 from sowctl.spark.schema import check_fields
-from sowctl.store.codec import HEADER_SIZE, payloads
+from sowctl.store.codec import HEADER_SIZE, extract_payloads
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
 
-COLUMNS = (
+METADATA_DDL = (
     "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
     "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
 )
-BYTES = "_payload_bytes"
+BYTES_COLUMN = "_payload_bytes"
 """The column that is counted, and not written."""
 # The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
 _HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
-class DataShape(Struct, frozen=True):
-    """What a task makes of records: of which topic, as which columns."""
+class DatasetLayout(Struct, frozen=True):
+    """Layout of the rows that a task makes of records: their topic and their columns."""
 
     topic: str
     message_type: str
@@ -69,11 +69,11 @@ Parts = Sequence[Part] | RDD[Any]
 
 def write_records(
     spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
-) -> Written:
+) -> WriteTotals:
     """Write the records of ``parts`` as a data set (not ``.sow``). Raises what reading them raises."""
     require_writable(spark, output)
-    rows = record_rows(spark, instance, ref, parts, output)
-    return write_rows(rows, output, f"write {output.shown}")
+    rows = build_record_rows(spark, instance, ref, parts, output)
+    return write_rows(rows, output, f"write {output.label}")
 
 
 def write_state(
@@ -82,66 +82,68 @@ def write_state(
     topic: TopicConfig,
     state: Sequence[Part] | FoldedState,
     output: Output,
-) -> Written:
+) -> WriteTotals:
     """As :func:`write_records`; a state that has to be folded goes from the tasks of the fold into the data set."""
     ref = topic.name, topic.message_type
     if not isinstance(state, FoldedState):
         return write_records(spark, instance, ref, state, output)
-    streamed = state.streamed()
+    streamed = state.stream_parts()
     written = write_records(spark, instance, ref, [] if streamed is None else streamed, output)
-    state.told()
+    state.report_gaps()
     return written
 
 
-def record_rows(
+def build_record_rows(
     spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
 ) -> TaskRows[Any]:
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
-    shape = DataShape(ref[0], ref[1], portable(instance), form, output.meta, paths, inferred=not output.fields)
-    columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {COLUMNS}")
+    shape = DatasetLayout(
+        ref[0], ref[1], freeze_instance(instance), form, output.meta, paths, inferred=not output.fields
+    )
+    columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {METADATA_DDL}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
         # CSV has no bytes: its messages are always fields, inferred where none are declared.
-        ddl = output.fields or _inferred(spark, parts, shape)
-        columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {COLUMNS}"
-    columns += "".join(f", `{name_of(path)}` STRING" for path in paths)
+        ddl = output.fields or _infer_fields(spark, parts, shape)
+        columns = f"_payload_bytes BIGINT, payload {_struct(ddl)}, {METADATA_DDL}"
+    columns += "".join(f", `{format_column_name(path)}` STRING" for path in paths)
     return TaskRows(spark, parts, _Rows(shape, columns), columns)
 
 
 def require_writable(spark: SparkSession, output: Output) -> None:
     """Raise, before anything is read, what is known to stand against an output: UsageError ``SOW-SPK-114`` and
     ``SOW-SPK-140`` for lakes, RefusedError ``SOW-SPK-064`` where something is there."""
-    beyond = is_beyond(spark, output)
+    beyond = is_unreachable(spark, output)
     if beyond:
         # First: the package of a lake would be of no use there.
-        require_reached(output)
+        require_reachable(output)
     require_lake(spark, output.kind)
     if beyond:
-        require_free(url_of(output.path), force=output.force)
+        require_free(parse_url(output.path), force=output.force)
 
 
-def name_of(path: FieldPath) -> str:
+def format_column_name(path: FieldPath) -> str:
     """The column for a field."""
     return "_".join(step.name for step in path.steps)
 
 
-def write_rows(rows: TaskRows[Any], output: Output, what: str) -> Written:
-    """Write rows of :func:`record_rows`, and count what was written. ``what`` describes the stage."""
+def write_rows(rows: TaskRows[Any], output: Output, what: str) -> WriteTotals:
+    """Write rows of :func:`build_record_rows`, and count what was written. ``what`` describes the stage."""
     spark = rows.spark
     require_writable(spark, output)
-    describe(spark, what)
+    describe_stages(spark, what)
     # A path names a field of the message, whose column was made with the records; anything else is a column by its
     # name.
-    names = [name_of(parse_path(text)) if text.startswith("/") else text for text in output.partition_by]
-    if not is_beyond(spark, output):
-        return Written(*_written(rows.frame(), names, output), rows.partitions)
+    names = [format_column_name(parse_path(text)) if text.startswith("/") else text for text in output.partition_by]
+    if not is_unreachable(spark, output):
+        return WriteTotals(*_write_with_spark(rows.build_frame(), names, output), rows.partitions)
     if names or output.kind == "csv":
-        return Written(*_formatted(rows.frame(), names, output), rows.partitions)
-    return Written(*_sent(rows, output), rows.partitions)
+        return WriteTotals(*_write_formatted(rows.build_frame(), names, output), rows.partitions)
+    return WriteTotals(*_write_to_url(rows, output), rows.partitions)
 
 
-def _written(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
+def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
     """Written by Spark's writers: records, and bytes of messages."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -149,26 +151,26 @@ def _written(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[in
     # Counted while the rows pass on their way out: a count of its own would read everything twice.
     seen = Observation()
     counted = frame.observe(
-        seen, f.count(f.lit(1)).alias("records"), f.coalesce(f.sum(BYTES), f.lit(0)).alias("bytes")
+        seen, f.count(f.lit(1)).alias("records"), f.coalesce(f.sum(BYTES_COLUMN), f.lit(0)).alias("bytes")
     ).select(*[column.alias(name) for name, column in _columns(frame, names, output).items()])
     kind, given = output.kind, _options(output)
-    if output.table is not None:
-        table = counted.writeTo(output.table).using(kind).options(**given)
+    if output.table_name is not None:
+        table = counted.writeTo(output.table_name).using(kind).options(**given)
         if names:
             table = table.partitionedBy(*[f.col(f"`{name}`") for name in names])
-        with translated():
+        with translate_errors():
             (table.createOrReplace if output.force else table.create)()
     else:
         writer = counted.write.mode("overwrite" if output.force else "errorifexists").options(**given)
         if names:
             writer = writer.partitionBy(*names)
-        with translated():
+        with translate_errors():
             # Each value is a finished line already; Spark's writer of JSON would format the messages anew.
-            writer.format("text" if kind == "ndjson" else kind).save(spark_path(output))
+            writer.format("text" if kind == "ndjson" else kind).save(format_spark_path(output))
     return int(seen.get["records"]), int(seen.get["bytes"])
 
 
-def _sent(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
+def _write_to_url(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
     """Written by the tasks that make the rows, to a URL that Spark's writers do not reach: records, and bytes of
     messages.
 
@@ -176,21 +178,21 @@ def _sent(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
     """
     from pyspark.sql.types import StructType
 
-    columns = [one for one in cast(StructType, StructType.fromDDL(rows.schema)).fields if one.name != BYTES]
+    columns = [one for one in cast(StructType, StructType.fromDDL(rows.schema)).fields if one.name != BYTES_COLUMN]
     if output.kind == "ndjson":
         columns = [one for one in columns if one.name == "value"]
-    form = part_format(rows.spark, output.kind, _options(output), StructType(columns))
-    return send_parts(rows.spark, rows.worked, form, url_of(output.path), force=output.force)
+    form = build_part_format(rows.spark, output.kind, _options(output), StructType(columns))
+    return send_parts(rows.spark, rows.collect_results, form, parse_url(output.path), force=output.force)
 
 
-def _formatted(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
+def _write_formatted(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
     """The same, of rows that Spark formats as CSV, or sorts by directories."""
     from pyspark.sql import functions as f
 
     spark, kind, options = frame.sparkSession, output.kind, _options(output)
     columns = _columns(frame, names, output)
     shape = frame.select(*[column.alias(name) for name, column in columns.items()]).schema
-    names = directory_names(spark, shape, names)
+    names = find_directory_columns(spark, shape, names)
     # Both NULL and an empty text make the directory of no value, whose rows have to come one after the other.
     values = [f.nullif(columns.pop(name).cast("string"), f.lit("")) for name in names]
     data, header = [column.alias(name) for name, column in columns.items()], None
@@ -198,13 +200,13 @@ def _formatted(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[
         # Spark's own function formats the lines: whatever its writer has options for looks the same.
         data = [f.to_csv(f.struct(*data), options).alias("line")]
         header = _header(spark, tuple(columns), options)
-    form = part_format(spark, kind, options, frame.select(*data).schema, header)
+    form = build_part_format(spark, kind, options, frame.select(*data).schema, header)
     # By their places and not by names, of which messages may have any.
-    chosen = frame.select(BYTES, *data, *[value.alias(f"_{place}") for place, value in enumerate(values)])
+    chosen = frame.select(BYTES_COLUMN, *data, *[value.alias(f"_{place}") for place, value in enumerate(values)])
     if values:
         # One file is open at a time, as with Spark's writers.
         chosen = chosen.sortWithinPartitions(*chosen.columns[-len(values) :])
-    return send_parts(spark, partial(worked_frame, chosen), form, url_of(output.path), names, force=output.force)
+    return send_parts(spark, partial(collect_frame, chosen), form, parse_url(output.path), names, force=output.force)
 
 
 def _options(output: Output) -> dict[str, str]:
@@ -228,11 +230,11 @@ def _header(spark: SparkSession, names: Sequence[str], options: dict[str, str]) 
 
 
 def _columns(frame: DataFrame, names: Sequence[str], output: Output) -> dict[str, Column]:
-    """What goes into files, and into the names of directories, by the names of the columns."""
+    """Select the columns of files, and those of the names of directories, by name."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    own = {name: f.col(f"`{name}`") for name in frame.columns if name != BYTES}
+    own = {name: f.col(f"`{name}`") for name in frame.columns if name != BYTES_COLUMN}
     if output.kind == "ndjson":
         return {"value": own["value"].cast("string")} | {name: f.col(f"`{name}`") for name in names}
     struct = frame.schema["payload"].dataType if output.kind == "csv" else None
@@ -253,44 +255,44 @@ def _struct(ddl: str) -> str:
     return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
 
 
-def _inferred(spark: SparkSession, parts: Parts, shape: DataShape) -> str:
+def _infer_fields(spark: SparkSession, parts: Parts, shape: DatasetLayout) -> str:
     """The fields of all records: every task looks at its part."""
     found = Inference()
-    look, what = _Look(shape), f"read the fields of {shape.topic}"
+    look, what = _FieldInference(shape), f"read the fields of {shape.topic}"
     if isinstance(parts, Sequence):
-        every = run(spark, parts, look, what=what)
+        every = run_tasks(spark, parts, look, what=what)
     else:
-        describe(spark, what)
-        with translated():
-            every = parts.mapPartitions(look.all).collect()
+        describe_stages(spark, what)
+        with translate_errors():
+            every = parts.mapPartitions(look.infer_parts).collect()
     for seen in every:
         found.merge(seen)
     # Spark writes no struct without fields, so records without any get a column that stays NULL.
-    return distinct(found) if found else "STRUCT<`payload`: STRING>"
+    return build_distinct_ddl(found) if found else "STRUCT<`payload`: STRING>"
 
 
-class _Look:
+class _FieldInference:
     """Looks at the records of a part, on an executor."""
 
-    def __init__(self, shape: DataShape) -> None:
+    def __init__(self, shape: DatasetLayout) -> None:
         self.shape = shape
 
     def __call__(self, part: Part) -> Inference:
-        kind = self.shape.instance.type_of(self.shape.message_type)
+        kind = self.shape.instance.find_message_type(self.shape.message_type)
         found = Inference()
-        for _, values in part.pairs():
-            found.add(map(kind.view, payloads(values)))
+        for _, values in part.iterate_pairs():
+            found.add(map(kind.view, extract_payloads(values)))
         return found
 
-    def all(self, parts: Iterable[Part]) -> Iterator[Inference]:
-        """What is seen in all parts of a task."""
+    def infer_parts(self, parts: Iterable[Part]) -> Iterator[Inference]:
+        """Infer the fields of all parts of a task."""
         found = Inference()
         for part in parts:
             found.merge(self(part))
-        return carried_iterator([found])
+        return carry_iterator([found])
 
 
-def field_texts(texts: Any, payload: pyarrow.Array, count: int) -> list[pyarrow.Array]:
+def build_text_columns(texts: Any, payload: pyarrow.Array, count: int) -> list[pyarrow.Array]:
     """Columns of the texts of ``count`` fields, which ``texts`` takes of messages; NULL where a message has none."""
     import pyarrow as pa
 
@@ -301,7 +303,7 @@ def field_texts(texts: Any, payload: pyarrow.Array, count: int) -> list[pyarrow.
     ]
 
 
-def portable(instance: Instance) -> Instance:
+def freeze_instance(instance: Instance) -> Instance:
     """The instance as executors need it: configuration and a clock that stands."""
     return Instance(instance.config, partial(int, instance.now))
 
@@ -309,7 +311,7 @@ def portable(instance: Instance) -> Instance:
 class _Rows:
     """Turns the records of a part into Arrow batches, on an executor."""
 
-    def __init__(self, shape: DataShape, columns: str) -> None:
+    def __init__(self, shape: DatasetLayout, columns: str) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
@@ -322,17 +324,17 @@ class _Rows:
 
     def __call__(self, part: Part) -> Iterator[pyarrow.RecordBatch]:
         shape, schema = self.shape, self.schema
-        kind = shape.instance.type_of(shape.message_type)
-        texts = kind.key_texts(shape.partition_by) if shape.partition_by else None
+        kind = shape.instance.find_message_type(shape.message_type)
+        texts = kind.build_key_extractor(shape.partition_by) if shape.partition_by else None
         make = _lines if shape.form == "lines" else _Columns(shape, kind, schema)
-        for keys, values in part.pairs():
+        for keys, values in part.iterate_pairs():
             if keys:
                 yield _batch(schema, shape, kind, texts, make, keys, values)
 
 
 def _batch(
     schema: pyarrow.Schema,
-    shape: DataShape,
+    shape: DatasetLayout,
     kind: MessageType,
     texts: Any,
     make: Callable[..., list[Any]],
@@ -341,7 +343,7 @@ def _batch(
 ) -> pyarrow.RecordBatch:
     import pyarrow as pa
 
-    messages = payloads(values)
+    messages = extract_payloads(values)
     columns = [pa.array(list(map(len, messages)), pa.int64()), *make(shape, kind, keys, values, messages)]
     if texts is not None:
         found, _ = texts(messages)
@@ -352,28 +354,28 @@ def _batch(
 
 
 def _lines(
-    shape: DataShape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
+    shape: DatasetLayout, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
 ) -> list[Any]:
     import pyarrow as pa
 
-    batch = batch_of(shape.topic, kind, keys, values)
-    return [pa.array(json_values(batch, meta=shape.meta), pa.binary())]
+    batch = build_record_batch(shape.topic, kind, keys, values)
+    return [pa.array(encode_values(batch, meta=shape.meta), pa.binary())]
 
 
 class _Columns:
     """The message and its metadata as columns."""
 
-    def __init__(self, shape: DataShape, kind: MessageType, schema: pyarrow.Schema) -> None:
+    def __init__(self, shape: DatasetLayout, kind: MessageType, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
 
         self._decoder: Any = None
         if t.is_struct(schema.field("payload").type):
-            from sowctl.arrow.decoding import StructDecoder
+            from sowctl.arrow.struct_decoder import StructDecoder
 
             self._decoder = StructDecoder(schema.field("payload").type, strict=shape.inferred)
 
     def __call__(
-        self, shape: DataShape, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
+        self, shape: DatasetLayout, kind: MessageType, keys: list[bytes], values: list[bytes], messages: list[bytes]
     ) -> list[Any]:
         import numpy as np
         import pyarrow as pa
@@ -381,29 +383,31 @@ class _Columns:
         from sowctl.arrow import arrays
 
         heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
-        records = batch_of(shape.topic, kind, keys, values).records
+        records = build_record_batch(shape.topic, kind, keys, values).records
         # The length of the texts besides the message: where it is 0 in the whole batch, the three columns are NULL
         # unseen.
         extra = heads["extra"].any()
         return [
             pa.array(messages, pa.binary()) if self._decoder is None else self._structs(shape, kind, keys, messages),
-            arrays.decimals(np.frombuffer(b"".join(keys), ">u8")),
-            arrays.longs(heads["txid"]),
-            arrays.instants(heads["time"]),
-            arrays.stamps(heads["expiration"]),
-            arrays.constant(shape.topic, len(keys)),
+            arrays.build_decimals(np.frombuffer(b"".join(keys), ">u8")),
+            arrays.build_longs(heads["txid"]),
+            arrays.build_timestamps(heads["time"]),
+            arrays.build_expirations(heads["expiration"]),
+            arrays.build_constant(shape.topic, len(keys)),
             pa.array([one.logical_topic for one in records] if extra else [None] * len(keys), pa.string()),
             pa.array([one.user_key for one in records] if extra else [None] * len(keys), pa.string()),
             pa.array([one.correlation_id for one in records] if extra else [None] * len(keys), pa.string()),
         ]
 
-    def _structs(self, shape: DataShape, kind: MessageType, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
+    def _structs(
+        self, shape: DatasetLayout, kind: MessageType, keys: list[bytes], messages: list[bytes]
+    ) -> pyarrow.Array:
         try:
-            return self._decoder.array(messages, kind)
+            return self._decoder.decode_payloads(messages, kind)
         except Misfit as problem:
             place = f"record {int.from_bytes(keys[problem.row], 'big')} of topic {shape.topic}"
             hint = (
                 "to read mismatched values as null, declare the fields with --fields; without fields, "
                 "messages are bytes"
             )
-            raise misfit_error(problem, place, hint) from None
+            raise build_misfit_error(problem, place, hint) from None

@@ -2,7 +2,8 @@
 
 Called by what writes data sets and stores, and by the job that loads. Where Hadoop knows the scheme of a URL, Spark
 reads and writes there as ever. Elsewhere tasks write data sets through the door to URLs
-(:mod:`sowctl.spark.jobs.outputs.sending`), and a store is made by the driver and sent. ``sowctl-pipeline(1)``, OUTPUT.
+(:mod:`sowctl.spark.jobs.outputs.remote_datasets`), and a store is made by the driver and sent. ``sowctl-pipeline(1)``,
+OUTPUT.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import StorageError, UsageError
-from sowctl.remote import opening
-from sowctl.remote.place import is_file_url, is_url, local_path, url_of
-from sowctl.spark.jobs.outputs.lakes import LAKES
-from sowctl.spark.jobs.outputs.sending import require_free
-from sowctl.spark.jobs.tasks import attempt, run
+from sowctl.remote import remote_files
+from sowctl.remote.place import is_file_url, is_url, parse_local_path, parse_url
+from sowctl.spark.jobs.outputs.lakes import LAKE_PACKAGES
+from sowctl.spark.jobs.outputs.remote_datasets import require_free
+from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
 from sowctl.spark.jvm.masters import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sowctl.engine.bulk.staging import Area
-    from sowctl.spark.jobs.outputs.place import Output
+    from sowctl.engine.bulk.staging import StagingArea
+    from sowctl.spark.jobs.outputs.output_spec import Output
 
 
-def hadoop_knows(spark: SparkSession, url: str) -> bool:
-    """Whether a file system of Hadoop takes a URL, in the session's virtual machine."""
+def hadoop_supports(spark: SparkSession, url: str) -> bool:
+    """Return whether a file system of Hadoop takes a URL, in the session's virtual machine."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     scheme = url.partition("://")[0]
@@ -44,47 +45,47 @@ def hadoop_knows(spark: SparkSession, url: str) -> bool:
     return True
 
 
-def is_beyond(spark: SparkSession, output: Output) -> bool:
-    """Whether a data set lies at a URL that Spark's writers do not reach."""
-    return is_url(output.path) and not hadoop_knows(spark, output.path)
+def is_unreachable(spark: SparkSession, output: Output) -> bool:
+    """Return whether a data set lies at a URL that Spark's writers do not reach."""
+    return is_url(output.path) and not hadoop_supports(spark, output.path)
 
 
-def require_reached(output: Output) -> None:
+def require_reachable(output: Output) -> None:
     """Raise UsageError ``SOW-SPK-140`` for a table of a lake where Spark's writers do not reach."""
-    if output.kind in LAKES:
+    if output.kind in LAKE_PACKAGES:
         raise UsageError(
             "SOW-SPK-140",
             f"{output.kind} tables are committed through Hadoop, which has no file system for this "
-            f"URL: {url_of(output.path)}",
+            f"URL: {parse_url(output.path)}",
             hint="give Spark the jars for the scheme, such as hadoop-aws for s3a; or write parquet, "
             "which does not require them",
         )
 
 
-def spark_path(output: Output) -> str:
+def format_spark_path(output: Output) -> str:
     """The path of an output for Spark's writers."""
     # Hadoop takes percent signs as they are.
-    return f"file://{local_path(output.path)}" if is_file_url(output.path) else output.path
+    return f"file://{parse_local_path(output.path)}" if is_file_url(output.path) else output.path
 
 
 @contextmanager
-def delivered(output: Output) -> Iterator[Path]:
-    """Where to make a store in the block: its own path, or one of this machine that is sent to its URL at the end.
+def deliver_store(output: Output) -> Iterator[Path]:
+    """Yield the path for a store: its own, or one of this machine that is sent to its URL at the end.
 
     Raises RefusedError ``SOW-SPK-064`` where something is there, and what writing at a URL raises.
     """
     if not is_url(output.path):
-        yield local_path(output.path)
+        yield parse_local_path(output.path)
         return
-    target = url_of(output.path)
+    target = parse_url(output.path)
     require_free(target, force=output.force)
     with _scratch(output.staging) as directory:
         made = directory / (target.name or "output")
         yield made
-        if opening.size_of(target) is None and opening.exists(target):
+        if remote_files.find_size(target) is None and remote_files.place_exists(target):
             # A data set. A file is replaced when the new one is whole.
-            opening.delete_all(target)
-        opening.send(made, target)
+            remote_files.delete_directory(target)
+        remote_files.upload_file(made, target)
 
 
 @contextmanager
@@ -107,13 +108,13 @@ def _scratch(root: str | None) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def brought(spark: SparkSession, files: Sequence[str], area: Area) -> list[str]:
+def fetch_files(spark: SparkSession, files: Sequence[str], area: StagingArea) -> list[str]:
     """Files at URLs as files of a staging directory, which Spark reads; in the same order, local ones as they are.
 
     Raises UsageError ``SOW-SPK-159`` where executors share no directory.
     """
     if area.shared is not None and not is_local(spark.sparkContext.master or ""):
-        url = next(str(url_of(file)) for file in files if is_url(file))
+        url = next(str(parse_url(file)) for file in files if is_url(file))
         raise UsageError(
             "SOW-SPK-159",
             "Spark has no file system for this URL, and with staging at a URL there is no "
@@ -123,7 +124,9 @@ def brought(spark: SparkSession, files: Sequence[str], area: Area) -> list[str]:
         )
     fetch = _Fetch(str(area.directory))
     wanted = [(number, file) for number, file in enumerate(files) if is_url(file)]
-    here = dict(zip((number for number, _ in wanted), run(spark, wanted, fetch, what="fetch the input"), strict=True))
+    here = dict(
+        zip((number for number, _ in wanted), run_tasks(spark, wanted, fetch, what="fetch the input"), strict=True)
+    )
     return [here.get(number, file) for number, file in enumerate(files)]
 
 
@@ -135,8 +138,8 @@ class _Fetch:
 
     def __call__(self, item: tuple[int, str]) -> str:
         number, url = item
-        place = url_of(url)
+        place = parse_url(url)
         # The ending stays: it tells Spark how the file is packed.
-        path = Path(self.directory) / f"input-{number}-{attempt()}-{place.name}"
-        opening.fetch(place, path)
+        path = Path(self.directory) / f"input-{number}-{format_attempt_name()}-{place.name}"
+        remote_files.download_file(place, path)
         return str(path)

@@ -10,19 +10,19 @@ from sowctl.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LAKES = {"delta": "io.delta:delta-spark_2.13", "iceberg": "org.apache.iceberg:iceberg-spark-runtime_2.13"}
+LAKE_PACKAGES = {"delta": "io.delta:delta-spark_2.13", "iceberg": "org.apache.iceberg:iceberg-spark-runtime_2.13"}
 """Formats, and the package of each, without the versions of Spark and of its own that their names also have."""
-_TABLE = re.compile(r"\w+(?:\.\w+)+")
+_TABLE_PATTERN = re.compile(r"\w+(?:\.\w+)+")
 
 
 def is_table(kind: str | None, path: str) -> bool:
-    """Whether an output is a table by its name, ``catalog.schema.table``: Iceberg's usual form."""
-    return kind == "iceberg" and _TABLE.fullmatch(path) is not None
+    """Return whether an output is a table by its name, ``catalog.schema.table``: Iceberg's usual form."""
+    return kind == "iceberg" and _TABLE_PATTERN.fullmatch(path) is not None
 
 
 def require_lake(spark: SparkSession, kind: str) -> None:
     """Raise UsageError ``SOW-SPK-114`` where the session has no such format; others than these it always has."""
-    package = LAKES.get(kind)
+    package = LAKE_PACKAGES.get(kind)
     if package is None:
         return
     machine = spark._jvm

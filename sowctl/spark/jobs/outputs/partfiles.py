@@ -1,9 +1,10 @@
 """Part files of data sets as tasks write them without Spark's writers: Parquet, ORC and lines of text.
 
 Called where Spark has no file system for an output, so that its writers cannot reach it
-(:mod:`sowctl.spark.jobs.outputs.sending`). The driver reads settings and options once, into a :class:`PartFormat`; each
-task opens files by it. Names, types and compression are those of Spark's writers, so that a data set is the same
-whoever wrote its files; an option that would make another file than Spark does is refused, not passed over.
+(:mod:`sowctl.spark.jobs.outputs.remote_datasets`). The driver reads settings and options once, into a
+:class:`PartFormat`; each task opens files by it. Names, types and compression are those of Spark's writers, so that a
+data set is the same whoever wrote its files; an option that would make another file than Spark does is refused, not
+passed over.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from collections.abc import Mapping
 from datetime import date
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from sowctl.described import DescribedStruct
 from sowctl.errors import UsageError
+from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-HELD_BYTES = 64 << 20
+ROW_GROUP_BYTES = 64 << 20
 """Bytes of columns that a task holds, as Arrow has them, before they become a row group: what a reader takes at a time.
 
 Spark's own bound is 128 MiB of encoded columns, in Java's memory; a Python worker has what is left beside that."""
-_PARQUET = {
+_PARQUET_CODECS = {
     "none": ("none", ""),
     "uncompressed": ("none", ""),
     "snappy": ("snappy", ".snappy"),
@@ -34,7 +35,7 @@ _PARQUET = {
     "zstd": ("zstd", ".zstd"),
     "lz4_raw": ("lz4", ".lz4raw"),
 }
-_ORC = {
+_ORC_CODECS = {
     "none": ("uncompressed", ""),
     "uncompressed": ("uncompressed", ""),
     "zlib": ("zlib", ".zlib"),
@@ -42,7 +43,7 @@ _ORC = {
     "lz4": ("lz4", ".lz4"),
     "zstd": ("zstd", ".zstd"),
 }
-_LINES = {
+_LINE_CODECS = {
     "none": ("", ""),
     "uncompressed": ("", ""),
     "gzip": ("gzip", ".gz"),
@@ -53,9 +54,9 @@ _LINES = {
 }
 """What Spark calls a compression, what Arrow calls it, and what stands in the names of files. Of Spark's, LZO,
 Brotli and Parquet's old LZ4 lack: Arrow does not write them, or Spark itself reads them with other packages alone."""
-_TIMES = {"INT96": "int96", "TIMESTAMP_MILLIS": "ms"}
+_PARQUET_TIME_FORMS = {"INT96": "int96", "TIMESTAMP_MILLIS": "ms"}
 """How Spark's setting calls the forms of an instant in Parquet; else microseconds."""
-_MOST = "spark.sql.files.maxRecordsPerFile"
+_MAX_RECORDS_SETTING = "spark.sql.files.maxRecordsPerFile"
 _ENCODINGS = {
     "UTF-8": ("utf-8", b""),
     "US-ASCII": ("ascii", b""),
@@ -66,13 +67,13 @@ _ENCODINGS = {
     "UTF-32": ("utf-32-be", b""),
 }
 """The encodings of Spark's CSV, as Java writes them: Python's name, and what stands at the beginning of a file."""
-_GREGORIAN = date(1582, 10, 15)
-_PACKED_BYTES = 64 << 10
+_GREGORIAN_START = date(1582, 10, 15)
+_PACK_CHUNK_BYTES = 64 << 10
 """Bytes that Hadoop's Snappy and LZ4 pack at a time; its readers have room for 256 KiB."""
 
 
 class PartFormat(DescribedStruct, frozen=True):
-    """How the part files of one data set are written.
+    """Format of the part files of one data set.
 
     ``kind`` is ``parquet``, ``orc`` or ``lines``; ``codec`` the compression as Arrow calls it; ``suffix`` the end of a
     file's name. ``schema`` are the columns of columnar files. ``most`` rows go into a file, 0: all. ``held`` bytes of
@@ -85,7 +86,7 @@ class PartFormat(DescribedStruct, frozen=True):
     suffix: str
     schema: pyarrow.Schema
     most: int = 0
-    held: int = HELD_BYTES
+    held: int = ROW_GROUP_BYTES
     times: str = "us"
     encoding: str = "utf-8"
     begin: bytes = b""
@@ -110,29 +111,29 @@ class PartFile(Protocol):
         ...
 
 
-class WriterChoice:
+class WriterOptions:
     """The options that a user has given for Spark's writer, by the names that Spark takes, whatever their case."""
 
     def __init__(self, kind: str, given: Mapping[str, str]) -> None:
         self.kind = kind
         self._left = {name.lower(): value for name, value in given.items()}
 
-    def take(self, *names: str, default: str = "") -> str:
+    def take_text(self, *names: str, default: str = "") -> str:
         """The first of these options that is given."""
         found = [self._left.pop(name) for name in names if name in self._left]
         return found[0] if found else default
 
-    def number(self, *names: str, default: int = 0) -> int:
+    def take_number(self, *names: str, default: int = 0) -> int:
         """The same, as a number. Raises UsageError ``SOW-SPK-168``."""
-        text = self.take(*names, default=str(default))
+        text = self.take_text(*names, default=str(default))
         try:
             return int(text)
         except ValueError:
             raise UsageError("SOW-SPK-168", f"option {names[0]} of the writer must be a number, not {text!r}") from None
 
-    def codec(self, known: Mapping[str, tuple[str, str]], *names: str, default: str) -> tuple[str, str]:
+    def take_codec(self, known: Mapping[str, tuple[str, str]], *names: str, default: str) -> tuple[str, str]:
         """The compression, and how it ends names. Raises UsageError ``SOW-SPK-168``."""
-        text = self.take(*names, default=default)
+        text = self.take_text(*names, default=default)
         if text.lower() not in known:
             raise UsageError(
                 "SOW-SPK-168",
@@ -141,7 +142,7 @@ class WriterChoice:
             )
         return known[text.lower()]
 
-    def end(self, *known: str) -> None:
+    def require_empty(self, *known: str) -> None:
         """Raise UsageError ``SOW-SPK-168`` where an option is left that nothing has taken."""
         for name in self._left:
             raise UsageError(
@@ -151,32 +152,32 @@ class WriterChoice:
             )
 
 
-def part_format(
+def build_part_format(
     spark: SparkSession, kind: str, given: Mapping[str, str], schema: StructType, header: str | None = None
 ) -> PartFormat:
-    """How the files of a data set are written: from the session's settings, the writer's options by names in lower
-    case, and the columns, which are one of finished lines for ``ndjson`` and ``csv``. ``header`` begins files of CSV.
+    """Build the part format from session settings, options by lower-case names, and columns (of lines: one). ``header``
+    begins files of CSV.
 
     Raises UsageError ``SOW-SPK-168`` for an option that cannot have its effect.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     made = to_arrow_schema(schema, timezone="UTC")
-    chosen = WriterChoice(kind, given)
-    most = max(0, chosen.number("maxrecordsperfile", default=int(spark.conf.get(_MOST) or 0)))
+    chosen = WriterOptions(kind, given)
+    most = max(0, chosen.take_number("maxrecordsperfile", default=int(spark.conf.get(_MAX_RECORDS_SETTING) or 0)))
     if kind in ("ndjson", "csv"):
         return _lines_format(chosen, made, most, header)
     setting = str(spark.conf.get(f"spark.sql.{kind}.compression.codec"))
     # Readers of Spark take dates before 1582 as they are where they know who has written them.
     told = {"org.apache.spark.version": spark.version}
     if kind == "orc":
-        codec, mark = chosen.codec(_ORC, "compression", "orc.compress", default=setting)
-        chosen.end("compression", "maxRecordsPerFile")
+        codec, mark = chosen.take_codec(_ORC_CODECS, "compression", "orc.compress", default=setting)
+        chosen.require_empty("compression", "maxRecordsPerFile")
         return PartFormat(kind, codec, f"{mark}.orc", _with_spark_types(made).with_metadata(told), most)
-    codec, mark = chosen.codec(_PARQUET, "compression", "parquet.compression", default=setting)
-    held = chosen.number("parquet.block.size", default=HELD_BYTES)
-    chosen.end("compression", "maxRecordsPerFile", "parquet.block.size")
-    times = _TIMES.get(str(spark.conf.get("spark.sql.parquet.outputTimestampType")), "us")
+    codec, mark = chosen.take_codec(_PARQUET_CODECS, "compression", "parquet.compression", default=setting)
+    held = chosen.take_number("parquet.block.size", default=ROW_GROUP_BYTES)
+    chosen.require_empty("compression", "maxRecordsPerFile", "parquet.block.size")
+    times = _PARQUET_TIME_FORMS.get(str(spark.conf.get("spark.sql.parquet.outputTimestampType")), "us")
     if times == "int96" and any(_has_local_times(one.type) for one in made):
         # Arrow has INT96 for all times of a file or for none, and in that form Spark reads no times without a zone.
         times = "us"
@@ -185,14 +186,14 @@ def part_format(
     return PartFormat(kind, codec, f"{mark}.parquet", made.with_metadata(told), most, held, times)
 
 
-def _lines_format(chosen: WriterChoice, schema: pyarrow.Schema, most: int, header: str | None) -> PartFormat:
-    codec, mark = chosen.codec(_LINES, "compression", "codec", default="none")
-    end = chosen.take("linesep", default="\n")
+def _lines_format(chosen: WriterOptions, schema: pyarrow.Schema, most: int, header: str | None) -> PartFormat:
+    codec, mark = chosen.take_codec(_LINE_CODECS, "compression", "codec", default="none")
+    end = chosen.take_text("linesep", default="\n")
     if chosen.kind == "ndjson":
-        chosen.end("compression", "lineSep", "maxRecordsPerFile")
+        chosen.require_empty("compression", "lineSep", "maxRecordsPerFile")
         # The ending is that of Spark's writer of text.
         return PartFormat("lines", codec, f".txt{mark}", schema, most, end=end.encode())
-    named = chosen.take("encoding", "charset", default="UTF-8").upper()
+    named = chosen.take_text("encoding", "charset", default="UTF-8").upper()
     if named not in _ENCODINGS:
         raise UsageError("SOW-SPK-168", f"unknown CSV encoding {named!r}", hint="one of " + ", ".join(_ENCODINGS))
     encoding, begin = _ENCODINGS[named]
@@ -316,7 +317,7 @@ def _require_orc_times(values: pyarrow.Array, name: str) -> None:
     elif t.is_map(kind):
         _require_orc_times(values.items, name)
     elif t.is_date(kind) or t.is_timestamp(kind):
-        wrong = pc.less(values, pa.scalar(_GREGORIAN, pa.date32()).cast(kind))
+        wrong = pc.less(values, pa.scalar(_GREGORIAN_START, pa.date32()).cast(kind))
         if t.is_timestamp(kind):
             micros = values.cast(pa.int64())
             rest = pc.subtract(micros, pc.multiply(pc.divide(micros, 1_000_000), 1_000_000))
@@ -335,7 +336,7 @@ class _Lines:
 
     def __init__(self, form: PartFormat, file: IO[bytes]) -> None:
         self._form = form
-        self._sink = _packed(form.codec, file)
+        self._sink = _open_compressor(form.codec, file)
         if form.begin:
             self._sink.write(form.begin)
 
@@ -361,8 +362,8 @@ class _Lines:
         self._sink.close()
 
 
-def _packed(codec: str, file: IO[bytes]) -> Any:
-    """What takes the bytes of lines and writes them compressed. Closing it writes the end."""
+def _open_compressor(codec: str, file: IO[bytes]) -> Any:
+    """Open a writer that compresses the bytes of lines. Closing it writes the end."""
     import pyarrow as pa
 
     if not codec:
@@ -370,11 +371,11 @@ def _packed(codec: str, file: IO[bytes]) -> Any:
     if codec in ("snappy", "lz4_raw"):
         return _Blocks(pa.Codec(codec), file)
     if codec == "deflate":
-        return _Deflated(file)
+        return _DeflateStream(file)
     return pa.CompressedOutputStream(file, codec)
 
 
-class _Deflated:
+class _DeflateStream:
     """Hadoop's deflate: one stream of zlib."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -397,8 +398,8 @@ class _Blocks:
 
     def write(self, content: Any) -> None:
         whole = memoryview(content)
-        for start in range(0, len(whole), _PACKED_BYTES):
-            part = bytes(whole[start : start + _PACKED_BYTES])
+        for start in range(0, len(whole), _PACK_CHUNK_BYTES):
+            part = bytes(whole[start : start + _PACK_CHUNK_BYTES])
             packed = self._codec.compress(part, asbytes=True)
             self._file.write(struct.pack(">II", len(part), len(packed)) + packed)
 

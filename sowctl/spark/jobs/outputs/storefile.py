@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.fold.folding import append_sorted
+from sowctl.engine.fold.journal_fold import append_sorted
 from sowctl.engine.instance import Instance
 from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
-from sowctl.spark.jobs.outputs.delivery import delivered
-from sowctl.spark.jobs.outputs.place import Output, Part, Written
-from sowctl.spark.jobs.tasks import attempt, run
-from sowctl.store.builder import build
-from sowctl.store.codec import stamps
+from sowctl.spark.jobs.outputs.delivery import deliver_store
+from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
+from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
+from sowctl.store.builder import build_store
+from sowctl.store.codec import read_stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,12 +40,12 @@ class _File(Struct, frozen=True):
 
 def write_store(
     spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Place
-) -> Written:
+) -> WriteTotals:
     """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
-    files = run(spark, list(parts), _Sorted(place), what=f"gather {output.shown}")
+    files = run_tasks(spark, list(parts), _PairFileWriter(place), what=f"gather {output.label}")
     with (
-        delivered(output) as path,
-        build(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder,
+        deliver_store(output) as path,
+        build_store(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder,
     ):
         for file in files:
             append_sorted(builder, read_pairs(file.place))
@@ -53,31 +53,31 @@ def write_store(
         def position(txn: WriteTxn) -> None:
             # A lineage of zeros: the file follows no journal, so no entries are ever applied to it, and its txids
             # stay as they were.
-            txn.set_applied(bytes(16), max((file.last_txid for file in files), default=0))
+            txn.set_applied_position(bytes(16), max((file.last_txid for file in files), default=0))
             txn.raise_last_time(max((file.last_time for file in files), default=0))
 
         builder.flush()
-        builder.change(position)
-        builder.put_in_place(wait=instance.lock_wait)
+        builder.run_transaction(position)
+        builder.install(wait=instance.lock_wait)
         meta = builder.meta
-    return Written(meta.records, meta.payload_bytes, len(parts))
+    return WriteTotals(meta.records, meta.payload_bytes, len(parts))
 
 
-class _Sorted:
+class _PairFileWriter:
     """Leaves the records of a part in a file, on an executor."""
 
     def __init__(self, directory: Place) -> None:
         self.directory = directory
 
     def __call__(self, part: Part) -> _File:
-        place = self.directory / f"part-{attempt()}"
+        place = self.directory / f"part-{format_attempt_name()}"
         txid = time = 0
 
         def watched() -> Iterator[Pairs]:
             nonlocal txid, time
-            for keys, values in part.pairs():
+            for keys, values in part.iterate_pairs():
                 for value in values:
-                    one, at = stamps(value)
+                    one, at = read_stamps(value)
                     # Taken while the records pass: the file's position must not lie below any of them.
                     txid, time = max(txid, one), max(time, at)
                 yield keys, values

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sowctl.store.opening.pages import LEAF, PAGE
-from sowctl.store.opening.proof.page import NODE_HEAD
+from sowctl.store.opening.meta_pages import LEAF_FLAG, PAGE_LAYOUT
+from sowctl.store.opening.proof.page import NODE_WORD_LAYOUT
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-_HEAD_SIZE, _NODE_SIZE = PAGE.size, NODE_HEAD.size
+_HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size
 _NODE_OFFSET_BYTES = 2
 """Bytes of the place of a node in its page."""
 _WORD_BYTES = 8
@@ -36,8 +36,7 @@ class LeafColumns(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Where the entries beside keys that are absent begin and end in the file, key and value in a row; and the keys
-    which would be the first or the last one of a page."""
+    """The bounds in the file of the entries beside absent keys, and the keys at an end of a page."""
 
     starts: list[int]
     stops: list[int]
@@ -59,7 +58,7 @@ class _Nodes(NamedTuple):
 
 
 def probe_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> dict[int, int]:
-    """How many entries those of ``pages`` have that :func:`~sowctl.store.opening.proof.page.probe_leaf` proves.
+    """Count the entries of those of ``pages`` that are proven as single leaves are.
 
     All of ``pages`` lie in the file.
     """
@@ -168,7 +167,7 @@ def _as_longs(data: mmap.mmap) -> Array:
 
 
 def _keys_ascend(longs: Array, keys: Array, key_size: int) -> Array:
-    """Whether each key, at a place of ``keys``, is greater than the one before it."""
+    """Return whether each key, at a place of ``keys``, is greater than the one before it."""
     greater = np.zeros(len(keys) - 1, bool)
     equal = np.ones(len(keys) - 1, bool)
     for at in range(0, key_size, _WORD_BYTES):
@@ -187,7 +186,7 @@ def _read_nodes(data: mmap.mmap, page_size: int, pages: Array) -> _Nodes:
     heads = longs[bases + _WORD_BYTES]
     lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
     uppers = (heads >> np.uint64(48)).astype(np.int64)
-    sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == LEAF)
+    sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == LEAF_FLAG)
     sound &= (
         (lowers >= _NODE_OFFSET_BYTES) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
     )

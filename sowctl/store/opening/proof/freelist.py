@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from sowctl.store.opening.pages import BIG_DATA, NO_PAGE, PAGE, MetaPage
-from sowctl.store.opening.proof.page import PAGE_NUMBER
+from sowctl.store.opening.meta_pages import BIG_DATA_FLAG, NO_PAGE, PAGE_LAYOUT, MetaPage
+from sowctl.store.opening.proof.page import PAGE_NUMBER_LAYOUT
 from sowctl.store.opening.proof.tree import PageFile
 
-_PAGE_NUMBER_BYTES = PAGE_NUMBER.size
+_PAGE_NUMBER_BYTES = PAGE_NUMBER_LAYOUT.size
 
 
 class _Leaf(NamedTuple):
@@ -47,18 +47,18 @@ class FreePages:
             if known is None or known.data != file.read(number) or known.runs:
                 known = _read_leaf(file, meta, number)
             if not before < known.first <= known.last <= meta.txnid:
-                raise file.fault(number, "it is not a list of free pages")
+                raise file.page_error(number, "it is not a list of free pages")
             before = known.last
             leaves[number] = known
             lists.update(known.lists)
         self._mark(file, meta, numbers[0] if numbers else 0, lists)
         for number in (*branches, *numbers):
             if self.marks[number]:
-                raise file.free_fault(number)
+                raise file.free_page_error(number)
         for number, leaf in leaves.items():
             for first, pages in leaf.runs:
                 if any(self.marks[first : first + pages]):
-                    raise file.free_fault(number)
+                    raise file.free_page_error(number)
         self._leaves, self._lists = leaves, lists
 
     def _mark(self, file: PageFile, meta: MetaPage, page: int, lists: dict[int, bytes]) -> None:
@@ -73,7 +73,7 @@ class FreePages:
             if known.get(freed_by) != data:
                 free = _read_numbers(file, meta, page, data)
                 if any(map(marks.__getitem__, free)) or len(set(free)) != len(free):
-                    raise file.fault(page, "a page is listed as free twice")
+                    raise file.page_error(page, "a page is listed as free twice")
                 for number in free:
                     marks[number] = 1
 
@@ -83,7 +83,7 @@ def verify_free_list(file: PageFile, meta: MetaPage) -> None:
 
     It may be as long as the store was; what is written to it later, LMDB makes of what was proven.
     """
-    if not file.is_list_proven:
+    if not file.has_proven_free_list:
         find_free_pages(file, meta)
 
 
@@ -107,28 +107,28 @@ def _find_leaves(file: PageFile, meta: MetaPage) -> tuple[list[int], list[int]]:
     # Their keys are in another order than others: only where they lead to is asked for.
     for _ in range(meta.free_depth - 1):
         branches += pages
-        pages = [child for number in pages for child in file.branch(number).children]
+        pages = [child for number in pages for child in file.read_branch(number).children]
         if not min(pages) >= 2 or max(pages) > meta.last_page or len(pages) > meta.last_page:
-            raise file.fault(meta.free_root, "it refers to a page that does not exist")
+            raise file.page_error(meta.free_root, "it refers to a page that does not exist")
     return pages, branches
 
 
 def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
-    data, page = file.leaf(number)
+    data, page = file.read_leaf(number)
     lists: dict[int, bytes] = {}
     runs: list[tuple[int, int]] = []
     before = -1
     for key, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
         freed_by = int.from_bytes(key, sys.byteorder) if len(key) == _PAGE_NUMBER_BYTES else -1
-        if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA):
-            raise file.fault(number, "it is not a list of free pages")
+        if not before < freed_by <= meta.txnid or flags not in (0, BIG_DATA_FLAG):
+            raise file.page_error(number, "it is not a list of free pages")
         before = freed_by
-        if flags == BIG_DATA:
-            first = PAGE_NUMBER.unpack_from(data, place)[0]
+        if flags == BIG_DATA_FLAG:
+            first = PAGE_NUMBER_LAYOUT.unpack_from(data, place)[0]
             file.verify_run(number, first, size, meta.last_page)
-            pages = -(-(PAGE.size + size) // file.page_size)
+            pages = -(-(PAGE_LAYOUT.size + size) // file.page_size)
             runs.append((first, pages))
-            lists[freed_by] = file.read(first, pages)[PAGE.size : PAGE.size + size]
+            lists[freed_by] = file.read(first, pages)[PAGE_LAYOUT.size : PAGE_LAYOUT.size + size]
         else:
             lists[freed_by] = data[place : place + size]
     return _Leaf(data, min(lists), before, runs, lists)
@@ -138,10 +138,10 @@ def _read_numbers(file: PageFile, meta: MetaPage, page: int, data: bytes) -> lis
     """The numbers of a list: it has its length before it, and they descend."""
     words = memoryview(data).cast("Q") if len(data) % _PAGE_NUMBER_BYTES == 0 and data else None
     if words is None or words[0] != len(words) - 1:
-        raise file.fault(page, "the length of a list of free pages is wrong")
+        raise file.page_error(page, "the length of a list of free pages is wrong")
     numbers = words[1:].tolist()
     if numbers and (numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True)):
-        raise file.fault(page, "a list of free pages has an invalid page number")
+        raise file.page_error(page, "a list of free pages has an invalid page number")
     return numbers
 
 

@@ -1,4 +1,5 @@
-"""How much is proven at once, and kept. The figures, each with what was measured, stand together in :class:`Limits`.
+"""The limits of what is proven at once, and kept. The figures, each with what was measured, stand together in
+:class:`Limits`.
 
 An open file (:class:`~sowctl.store.opening.proof.tree.PageFile`) has the ones that it was opened with.
 """

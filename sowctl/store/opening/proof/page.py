@@ -1,4 +1,4 @@
-"""One page of LMDB, proven by itself. Format: LMDB 0.9, in the byte order of the machine, as in ``opening/pages``.
+"""One page of LMDB, proven by itself. Format: LMDB 0.9, in the byte order of the machine, as in ``opening/meta_pages``.
 
 Every number in a page is proven to lie within it before it is followed. LMDB keeps the nodes of a page close together,
 from the end of the page on: what overlaps or leaves a gap was not written by it.
@@ -14,24 +14,24 @@ from functools import cache
 from operator import add
 from typing import NamedTuple
 
-from sowctl.store.opening.pages import BIG_DATA, BRANCH, LEAF, PAGE
+from sowctl.store.opening.meta_pages import BIG_DATA_FLAG, BRANCH_FLAG, LEAF_FLAG, PAGE_LAYOUT
 
-OVERFLOW = 0x04
-SUB_TREE = 0x02
-NODE_HEAD = struct.Struct("=Q")
+OVERFLOW_FLAG = 0x04
+SUB_TREE_FLAG = 0x02
+NODE_WORD_LAYOUT = struct.Struct("=Q")
 """The head of a node as one number: from the lowest bits on, the size of the value or the lower part of a page number
 (32 bits), flags or its upper part (16), the size of the key (16)."""
-OVERFLOW_HEAD = struct.Struct("=QHHI")
+OVERFLOW_LAYOUT = struct.Struct("=QHHI")
 """The head of the first of a run of overflow pages: its number, padding, flags, how many pages the run has."""
-_HEAD_SIZE = PAGE.size
-_NODE_SIZE = NODE_HEAD.size
+_HEAD_SIZE = PAGE_LAYOUT.size
+_NODE_SIZE = NODE_WORD_LAYOUT.size
 _CHILD_BITS = (1 << 48) - 1
 _SIZE_BITS = (1 << 32) - 1
 _NODE_PLACE = struct.Struct("=H")
 _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 """The offsets of the nodes of a page, by their number."""
 
-PAGE_NUMBER = struct.Struct("=Q")
+PAGE_NUMBER_LAYOUT = struct.Struct("=Q")
 """What a node holds of a value that has overflow pages: the number of the first one."""
 
 
@@ -57,8 +57,8 @@ class LeafPage(NamedTuple):
 
 
 def _read_pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int]:
-    """Where the nodes of a page begin, and where the first of them in the page does."""
-    found, _, flags, lower, upper = PAGE.unpack_from(data)
+    """Read where the nodes of a page begin, and the lowest of these places."""
+    found, _, flags, lower, upper = PAGE_LAYOUT.unpack_from(data)
     if found != number:
         raise PageFault(f"it has the number {found}")
     if flags != kind:
@@ -86,11 +86,11 @@ def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
 
 
 def probe_leaf(data: bytes, number: int) -> int | None:
-    """How many entries a leaf page has; None where one of its values lies elsewhere, or its keys differ in length.
+    """Count a leaf page's entries; None where one of its values lies elsewhere, or its keys differ in length.
 
     Only what reading takes is proven: its head, and that each entry lies within it. Raises :class:`PageFault`.
     """
-    pointers, _ = _read_pointers(data, number, LEAF)
+    pointers, _ = _read_pointers(data, number, LEAF_FLAG)
     heads = memoryview(b"".join([data[place : place + _NODE_SIZE] for place in pointers])).cast("Q").tolist()
     # Flags and size of the key are the upper half of a head: where the least and the greatest agree, all do.
     kind = min(heads) >> 32
@@ -117,18 +117,18 @@ def read_entries(
     """
     keys: list[bytes] = []
     values: list[bytes] = []
-    head_of, take, layout = PAGE.unpack_from, None, _pointer_layout
+    head_of, take, layout = PAGE_LAYOUT.unpack_from, None, _pointer_layout
     for number in pages:
         # One copy of the page, from which entries are cut faster than from the map.
         page = data[number * page_size : (number + 1) * page_size]
         found, _, flags, lower, upper = head_of(page)
-        if found != number or flags != LEAF or lower & 1 or not _HEAD_SIZE < lower <= upper <= page_size:
+        if found != number or flags != LEAF_FLAG or lower & 1 or not _HEAD_SIZE < lower <= upper <= page_size:
             return None
         places = layout(lower - _HEAD_SIZE >> 1).unpack_from(page, _HEAD_SIZE)
         if take is None:
             if places[0] > page_size - _NODE_SIZE:
                 return None
-            least = NODE_HEAD.unpack_from(page, places[0])[0] >> 48 << 48
+            least = NODE_WORD_LAYOUT.unpack_from(page, places[0])[0] >> 48 << 48
             body = _NODE_SIZE + (least >> 48)
             # From the place of a node on, less what its head says of the key.
             ahead, last = least - body, page_size - body
@@ -150,7 +150,7 @@ def read_entries(
 
 @cache
 def _entry_layout(key_size: int) -> Callable[[bytes, int], tuple[int, bytes]]:
-    """What takes head and key of a node out of a page."""
+    """Return a function that takes head and key of a node out of a page."""
     return struct.Struct(f"=Q{key_size}s").unpack_from
 
 
@@ -159,7 +159,7 @@ def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None,
 
     Of the page only what the search meets is looked at. Raises :class:`PageFault`, struct.error.
     """
-    count = _count_nodes(page, number, BRANCH)
+    count = _count_nodes(page, number, BRANCH_FLAG)
     index = bisect_right(range(1, count), key, key=lambda at: _read_node(page, at)[1])
     head, low, _ = _read_node(page, index)
     return head & _CHILD_BITS, low if index else None, _read_node(page, index + 1)[1] if index + 1 < count else None
@@ -170,7 +170,7 @@ def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | N
 
     As :func:`find_child`.
     """
-    count = _count_nodes(page, number, LEAF)
+    count = _count_nodes(page, number, LEAF_FLAG)
     index = bisect_left(range(count), key, key=lambda at: _read_node(page, at)[1])
     if index == count:
         return None
@@ -179,7 +179,7 @@ def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | N
 
 
 def _count_nodes(page: bytes, number: int, kind: int) -> int:
-    found, _, flags, lower, _ = PAGE.unpack_from(page)
+    found, _, flags, lower, _ = PAGE_LAYOUT.unpack_from(page)
     if found != number or flags != kind or lower <= _HEAD_SIZE:
         raise PageFault("it is another page")
     return int(lower - _HEAD_SIZE >> 1)
@@ -188,18 +188,18 @@ def _count_nodes(page: bytes, number: int, kind: int) -> int:
 def _read_node(page: bytes, index: int) -> tuple[int, bytes, int]:
     """Head, key and place of the body of a node."""
     place = _NODE_PLACE.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
-    head = NODE_HEAD.unpack_from(page, place)[0]
+    head = NODE_WORD_LAYOUT.unpack_from(page, place)[0]
     body = place + _NODE_SIZE + (head >> 48)
     return head, page[place + _NODE_SIZE : body], body
 
 
 def read_branch(data: bytes, number: int) -> BranchPage:
     """The children of branch page ``number``. Raises :class:`PageFault`."""
-    pointers, upper = _read_pointers(data, number, BRANCH)
+    pointers, upper = _read_pointers(data, number, BRANCH_FLAG)
     plain = _plain_branch(data, pointers, upper)
     if plain is not None:
         return plain
-    unpack = NODE_HEAD.unpack_from
+    unpack = NODE_WORD_LAYOUT.unpack_from
     starts, children, spans = [], [], []
     for place in pointers:
         head = unpack(data, place)[0]
@@ -215,18 +215,18 @@ def read_branch(data: bytes, number: int) -> BranchPage:
 
 def read_leaf(data: bytes, number: int) -> LeafPage:
     """The entries of leaf page ``number``. Their order is not asked for. Raises :class:`PageFault`."""
-    pointers, upper = _read_pointers(data, number, LEAF)
+    pointers, upper = _read_pointers(data, number, LEAF_FLAG)
     plain = _plain_leaf(data, pointers, upper)
     if plain is not None:
         return plain
-    unpack = NODE_HEAD.unpack_from
+    unpack = NODE_WORD_LAYOUT.unpack_from
     keys, kinds, sizes, places, spans = [], [], [], [], []
     for place in pointers:
         head = unpack(data, place)[0]
         start = place + _NODE_SIZE
         body = start + (head >> 48)
         flags, size = head >> 32 & 0xFFFF, head & _SIZE_BITS
-        end = body + (_NODE_SIZE if flags == BIG_DATA else size)
+        end = body + (_NODE_SIZE if flags == BIG_DATA_FLAG else size)
         keys.append(data[start:body])
         kinds.append(flags)
         sizes.append(size)
@@ -266,7 +266,7 @@ def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage 
 
 def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchPage | None:
     """The children of a branch with keys of 8 bytes, as :func:`_plain_leaf`; None where it is another one."""
-    size, first = len(data), NODE_HEAD.unpack_from(data, pointers[0])[0]
+    size, first = len(data), NODE_WORD_LAYOUT.unpack_from(data, pointers[0])[0]
     if max(pointers) > size - _PLAIN_NODE and max(pointers[1:], default=0) > size - _PLAIN_NODE:
         return None
     rest = pointers[1:]
@@ -288,11 +288,11 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
 
 
 __all__ = [
-    "NODE_HEAD",
-    "OVERFLOW",
-    "OVERFLOW_HEAD",
-    "PAGE_NUMBER",
-    "SUB_TREE",
+    "NODE_WORD_LAYOUT",
+    "OVERFLOW_FLAG",
+    "OVERFLOW_LAYOUT",
+    "PAGE_NUMBER_LAYOUT",
+    "SUB_TREE_FLAG",
     "BranchPage",
     "LeafPage",
     "PageFault",

@@ -23,21 +23,21 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import CRC_RESIDUE
 from sowctl.store.lmdberrors import REBUILD_HINT
-from sowctl.store.opening.pages import NO_PAGE, MetaPage
+from sowctl.store.opening.meta_pages import NO_PAGE, MetaPage
 from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
-from sowctl.store.opening.proof.page import PAGE_NUMBER
-from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, sub_databases
+from sowctl.store.opening.proof.page import PAGE_NUMBER_LAYOUT
+from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, read_sub_databases
 
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.0005
-_MANY_LEAVES = 256
+_MAX_NEIGHBOUR_LEAVES = 256
 _WORD_BYTES = 8
 _MAX_PROOF_PARTS = 64
 """Parts of a reading whose leaves are proven together."""
-_FEW_KEYS = 4
+_MAX_SINGLE_KEYS = 4
 """Up to this number of keys, searching each costs less than proving every branch page on the way."""
-_LEAST_CHILDREN = 2
+_MIN_CHILDREN = 2
 """With fewer children a branch page takes some of the one beside it, or is merged with it."""
 
 
@@ -56,27 +56,27 @@ class ProvenTree:
         self._written: set[int] = set()
         self._is_mixed = False
 
-    def verify_reading(self, keys: Iterable[bytes]) -> None:
+    def verify_reads(self, keys: Iterable[bytes]) -> None:
         """Before ``keys``, in order, are looked up, each of which proves itself where it is there."""
-        self._tree.visit(keys, whole=False)
+        self._tree.verify_leaves(keys, whole=False)
 
-    def verify_writing(self, keys: Iterable[bytes]) -> None:
+    def verify_writes(self, keys: Iterable[bytes]) -> None:
         """Before ``keys``, in order, are looked up and written."""
-        self._tree.visit(keys, whole=True)
+        self._tree.verify_leaves(keys, whole=True)
 
-    def verify_setting(self, keys: Iterable[bytes]) -> None:
+    def verify_puts(self, keys: Iterable[bytes]) -> None:
         """Before values are set under ``keys``, in order."""
         # Half of a page that is divided is soon too empty, and so is one whose values became shorter.
-        self._written.update(self._tree.visit(keys, whole=True))
+        self._written.update(self._tree.verify_leaves(keys, whole=True))
         if self._deletions:
             self._is_mixed = True
 
     def verify_places(self, keys: Iterable[bytes], length: int | None) -> None:
         """Prove the leaves in which ``keys`` would be, without the values that stand there."""
         tree = self._tree
-        for leaf, is_last in tree.edges(sorted(keys), length):
-            if (beside := tree.beside(leaf, forward=is_last)) is not None:
-                tree.ends(beside)
+        for leaf, is_last in tree.find_edge_leaves(sorted(keys), length):
+            if (beside := tree.find_adjacent_leaf(leaf, forward=is_last)) is not None:
+                tree.verify_end_keys(beside)
 
     def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
         """Prove that those of ``keys`` that a search does not find are not there.
@@ -88,22 +88,22 @@ class ProvenTree:
         """
         tree = self._tree
         keys = sorted(keys)
-        if len(keys) <= _FEW_KEYS and all(self._is_absent_within(key, length, covered) for key in keys):
+        if len(keys) <= _MAX_SINGLE_KEYS and all(self._is_absent_within(key, length, covered) for key in keys):
             return
-        numbers = tree.visit(keys, whole=True)
+        numbers = tree.verify_leaves(keys, whole=True)
         if length == covered == _WORD_BYTES:
-            entries, edges = tree.gaps(keys, numbers)
+            entries, edges = tree.read_gap_entries(keys, numbers)
             # Which of many is damaged is told by looking at them one by one.
             if not set(map(crc32, entries)) - {CRC_RESIDUE}:
                 keys = list(edges)
         leaf, proven, count = None, -1, 0
         for key in keys:
-            if leaf is None or not leaf.holds(key):
-                leaf = tree.find(key)
+            if leaf is None or not leaf.covers_key(key):
+                leaf = tree.find_leaf(key)
                 if leaf is None:
                     return
                 proven = -1
-            index, count = tree.search(leaf, key)
+            index, count = tree.search_leaf(leaf, key)
             # Keys in the same gap are answered by one look at its two ends.
             if index == proven:
                 continue
@@ -111,21 +111,21 @@ class ProvenTree:
             for place in (index - 1, index):
                 if 0 <= place < count:
                     self._verify_entry(leaf, place, length, covered)
-                elif (beside := tree.beside(leaf, forward=place > 0)) is not None:
+                elif (beside := tree.find_adjacent_leaf(leaf, forward=place > 0)) is not None:
                     self._verify_entry(beside, 0 if place > 0 else -1, length, covered)
 
     def _find_gap(self, key: bytes) -> tuple[LeafPlace, int] | None:
         """A leaf, and the index of the entry before which ``key`` would be; None where it is there, or would be at an
         end of the leaf."""
-        leaf = self._tree.reach(key)
+        leaf = self._tree.find_known_leaf(key)
         if leaf is None:
             return None
-        index, count = self._tree.search(leaf, key)
+        index, count = self._tree.search_leaf(leaf, key)
         is_inner = 0 < index < count and self._tree.read_entry(leaf, index)[0] != key
         return (leaf, index) if is_inner else None
 
     def _is_absent_within(self, key: bytes, length: int | None, covered: int | None) -> bool:
-        """Whether a key is shown to be absent by its own leaf alone."""
+        """Return whether a key is shown to be absent by its own leaf alone."""
         gap = self._find_gap(key)
         if gap is not None:
             for place in (gap[1] - 1, gap[1]):
@@ -138,22 +138,22 @@ class ProvenTree:
             value = self._txn.get(key, b"", self._database)
         if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != CRC_RESIDUE:
             reason = f"record {int.from_bytes(key[:8], 'big')}, next to the requested one, has a wrong checksum"
-            raise self._tree.fault(leaf.number, reason)
+            raise self._tree.page_error(leaf.number, reason)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
         """Before a search for the first entry from ``key`` on, or the last one before it."""
-        leaf = self._tree.find(key)
+        leaf = self._tree.find_leaf(key)
         if leaf is not None:
-            first, last = self._tree.ends(leaf)
+            first, last = self._tree.verify_end_keys(leaf)
             if self.is_changed or not (key <= last if forward else first < key):
                 self._prove_living_neighbours(leaf, forward=forward)
 
     def verify_end(self, *, last: bool) -> None:
         """Before a search for the first or the last entry."""
-        leaf = self._tree.end(last=last)
+        leaf = self._tree.find_end_leaf(last=last)
         if leaf is not None:
-            self._tree.ends(leaf)
-            if self.is_changed and self._living_key(leaf, forward=not last) is None:
+            self._tree.verify_end_keys(leaf)
+            if self.is_changed and self._find_living_key(leaf, forward=not last) is None:
                 self._prove_living_neighbours(leaf, forward=not last)
 
     def verify_all(self) -> None:
@@ -162,10 +162,10 @@ class ProvenTree:
 
     def verify_deletion(self, key: bytes) -> None:
         """Before the entry of ``key`` is removed."""
-        leaf = self._tree.find(key)
+        leaf = self._tree.find_leaf(key)
         if leaf is None:
             return
-        self._tree.ends(leaf)
+        self._tree.verify_end_keys(leaf)
         if self._is_whole:
             return
         deletions = self._deletions
@@ -173,7 +173,7 @@ class ProvenTree:
         bearing = self._bearing.get(leaf.number)
         if bearing is None:
             # What is merged with it takes some of its entries.
-            bearing = self._bearing[leaf.number] = self._tree.bearing(leaf) // 2
+            bearing = self._bearing[leaf.number] = self._tree.count_safe_deletions(leaf) // 2
         if self._is_mixed or leaf.number in self._written:
             bearing = 0
         if count > max(bearing, self._reach.get(leaf.number, 0)):
@@ -184,58 +184,58 @@ class ProvenTree:
         for level in range(1, len(leaf.steps)):
             branch = leaf.steps[level][0]
             deletions[branch.number] = count = deletions.get(branch.number, 0) + 1
-            if len(branch.page.children) - count < _LEAST_CHILDREN and count > self._reach.get(branch.number, 0):
+            if len(branch.page.children) - count < _MIN_CHILDREN and count > self._reach.get(branch.number, 0):
                 self._reach[branch.number] = 2 * count
                 self._tree.verify_siblings(leaf.steps, level, 2 * count + 1)
 
     def _prove_deletion_range(self, leaf: LeafPlace, *, forward: bool) -> None:
         """Prove as many leaves beside one as deletions can reach, with those of the leaves that they reach."""
         left, steps = self._reach[leaf.number], 0
-        beside = self._tree.beside(leaf, forward=forward)
+        beside = self._tree.find_adjacent_leaf(leaf, forward=forward)
         while beside is not None and not self._is_whole:
             steps += 1
-            if steps > _MANY_LEAVES:
+            if steps > _MAX_NEIGHBOUR_LEAVES:
                 # Nearly all is removed: everything is proven once instead of much of it again and again.
                 self._tree.verify_all()
                 self._is_whole = True
-            self._tree.ends(beside)
+            self._tree.verify_end_keys(beside)
             left += self._reach.get(beside.number, 0) - 1
             if left <= 0:
                 return
-            beside = self._tree.beside(beside, forward=forward)
+            beside = self._tree.find_adjacent_leaf(beside, forward=forward)
 
-    def _living_key(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
+    def _find_living_key(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
         """The key of an entry of a leaf that is still there; None where there is none."""
         if not self.is_changed:
-            return self._tree.ends(leaf)[not forward]
-        keys = self._tree.entries(leaf.number).keys
+            return self._tree.verify_end_keys(leaf)[not forward]
+        keys = self._tree.read_leaf(leaf.number).keys
         there = (key for key in (keys if forward else reversed(keys)) if self._txn.get(key, None, self._database))
         return next(there, None)
 
     def _prove_living_neighbours(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
         """Prove the leaves beside one, up to one with an entry that is still there: its key, None at the end."""
-        beside = self._tree.beside(leaf, forward=forward)
+        beside = self._tree.find_adjacent_leaf(leaf, forward=forward)
         while beside is not None:
-            self._tree.ends(beside)
-            key = self._living_key(beside, forward=forward)
+            self._tree.verify_end_keys(beside)
+            key = self._find_living_key(beside, forward=forward)
             if key is not None:
                 return key
-            beside = self._tree.beside(beside, forward=forward)
+            beside = self._tree.find_adjacent_leaf(beside, forward=forward)
         return None
 
-    def horizon(self, key: bytes, *, forward: bool) -> bytes | None:
+    def find_proven_limit(self, key: bytes, *, forward: bool) -> bytes | None:
         """The key up to which a cursor at ``key`` may go on; None: to the end."""
-        leaf = self._tree.find(key)
+        leaf = self._tree.find_leaf(key)
         return None if leaf is None else self._prove_living_neighbours(leaf, forward=forward)
 
     def walk_from(self, start: bytes | None, *, tiled: bool) -> Iterator[Entries]:
         """Keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
         tree = self._tree
-        leaf = tree.end(last=False) if start is None else tree.find(start)
+        leaf = tree.find_end_leaf(last=False) if start is None else tree.find_leaf(start)
         if leaf is None:
             return
-        tree.ends(leaf)
-        entries = self._hold_entries(tree.walk(leaf, forward=True, tiled=tiled))
+        tree.verify_end_keys(leaf)
+        entries = self._hold_entries(tree.walk_entries(leaf, forward=True, tiled=tiled))
         if start is not None:
             keys, values = next(entries)
             index = bisect_left(keys, start)
@@ -244,10 +244,10 @@ class ProvenTree:
 
     def walk_on(self, key: bytes, *, forward: bool) -> Iterator[Entries]:
         """Keys and values of the entries from that of ``key``, which is there, on."""
-        leaf = self._tree.find(key)
+        leaf = self._tree.find_leaf(key)
         if leaf is None:
             return
-        entries = self._hold_entries(self._tree.walk(leaf, forward=forward, tiled=True))
+        entries = self._hold_entries(self._tree.walk_entries(leaf, forward=forward, tiled=True))
         keys, values = next(entries)
         index = keys.index(key)
         yield keys[index:], values[index:]
@@ -312,15 +312,19 @@ class ProvenCursor:
     def getmulti(self, keys: Sequence[bytes]) -> Any:
         """Keys and values of those ``keys`` that are there; what is there proves itself, what is not may be there."""
         # What a writer looks up it is going to write.
-        (self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading)(keys)
+        (self._tree.verify_writes if self._owner.is_writing else self._tree.verify_reads)(keys)
         return self._cursor.getmulti(keys)
 
     def read_parts(self, keys: Sequence[bytes], size: int) -> Iterator[tuple[Sequence[bytes], Any]]:
         """``size`` of ``keys`` at a time, and keys and values of those that are there, as :meth:`getmulti`."""
-        if len(keys) <= _FEW_KEYS and not self._owner.is_writing and (found := self._tree.look_up(keys)) is not None:
+        if (
+            len(keys) <= _MAX_SINGLE_KEYS
+            and not self._owner.is_writing
+            and (found := self._tree.look_up(keys)) is not None
+        ):
             yield keys, found
             return
-        verify = self._tree.verify_writing if self._owner.is_writing else self._tree.verify_reading
+        verify = self._tree.verify_writes if self._owner.is_writing else self._tree.verify_reads
         for start in range(0, len(keys), size):
             # Proven for many parts ahead, as many leaves are proven faster together.
             if start % (_MAX_PROOF_PARTS * size) == 0:
@@ -342,13 +346,13 @@ class ProvenCursor:
         if append:
             self._tree.verify_end(last=True)
         else:
-            self._tree.verify_setting(map(_FIRST, pairs))
+            self._tree.verify_puts(map(_FIRST, pairs))
         self._owner.begin_change(self._tree)
         return self._cursor.putmulti(pairs, append=append)
 
     def put(self, key: bytes, value: bytes) -> bool:
         """Set a value."""
-        self._tree.verify_setting((key,))
+        self._tree.verify_puts((key,))
         self._owner.begin_change(self._tree)
         return bool(self._cursor.put(key, value))
 
@@ -405,12 +409,12 @@ class ProvenCursor:
 
     def _step_cursor(self, steps: Iterator[Any], *, forward: bool) -> Iterator[Any]:
         key = self._cursor.key()
-        horizon = self._tree.horizon(key, forward=forward)
+        horizon = self._tree.find_proven_limit(key, forward=forward)
         for step in steps:
             yield step
             key = self._cursor.key()
             if horizon is not None and (key >= horizon if forward else key <= horizon):
-                horizon = self._tree.horizon(key, forward=forward)
+                horizon = self._tree.find_proven_limit(key, forward=forward)
 
 
 class ProvenTransaction:
@@ -422,7 +426,7 @@ class ProvenTransaction:
         self.is_writing = is_writing
         self._file = file
         self._meta = meta
-        self._trees = sub_databases(file, meta)
+        self._trees = read_sub_databases(file, meta)
         self._proven: dict[Any, ProvenTree] = {}
         self._names: dict[Any, bytes] = {}
         self._free: bytearray | None = None
@@ -440,7 +444,7 @@ class ProvenTransaction:
             # One that was made in this transaction has no page in the state yet.
             tree = self._trees.get(name) or Tree(self._file, NO_PAGE, 0, self._meta.last_page)
             if self.is_writing:
-                tree = tree.for_writing(self._find_free_pages())
+                tree = tree.copy_for_writing(self._find_free_pages())
             known = self._proven[database] = ProvenTree(tree, self.raw, database)
         return known
 
@@ -455,9 +459,9 @@ class ProvenTransaction:
             self._free = find_free_pages(self._file, self._meta)
             assert self._file.main is not None
             for page in self._file.main[1]:
-                number = PAGE_NUMBER.unpack_from(page)[0]
+                number = PAGE_NUMBER_LAYOUT.unpack_from(page)[0]
                 if self._free[number]:
-                    raise self._file.free_fault(number)
+                    raise self._file.free_page_error(number)
         return self._free
 
     def verify_free_list(self) -> None:
@@ -470,7 +474,7 @@ class ProvenTransaction:
 
     def verify_places(self, keys: Iterable[bytes], db: Any) -> None:
         """Prove all of the leaves in which searches for ``keys``, in order, end."""
-        self._get_tree(db).verify_writing(keys)
+        self._get_tree(db).verify_writes(keys)
 
     def verify_all(self) -> None:
         """Prove every page of every sub-database, and the free list."""
@@ -496,7 +500,7 @@ class ProvenTransaction:
     def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
         """The value of ``key`` in the sub-database ``db``."""
         # Whole, as an absent key is to be absent.
-        self._get_tree(db).verify_writing((key,))
+        self._get_tree(db).verify_writes((key,))
         return self.raw.get(key, default, db)
 
     def read(self, key: bytes, db: Any) -> Any:
@@ -507,7 +511,7 @@ class ProvenTransaction:
     def put(self, key: bytes, value: bytes, *, db: Any) -> bool:
         """Set a value."""
         tree = self._get_tree(db)
-        tree.verify_setting((key,))
+        tree.verify_puts((key,))
         self.begin_change(tree)
         return bool(self.raw.put(key, value, db=db))
 
@@ -516,7 +520,7 @@ class ProvenTransaction:
         tree, keys, delete = self._get_tree(db), list(keys), self.raw.delete
         if not keys:
             return
-        tree.verify_writing(keys)
+        tree.verify_writes(keys)
         self.begin_change(tree)
         for key in keys:
             tree.verify_deletion(key)
@@ -530,13 +534,13 @@ class ProvenTransaction:
         self.raw.drop(database, delete=False)
 
 
-def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> ProvenTransaction:
+def begin_proven_transaction(begin: Callable[[], Any], file: PageFile, *, write: bool) -> ProvenTransaction:
     """A transaction that ``begin`` begins. Raises what it raises, DamageError, StorageError."""
     for attempt in range(_ATTEMPTS):
         raw = begin()
         try:
             # A writer stands on the state before its own number.
-            meta = file.state(int(raw.id()) - write)
+            meta = file.find_meta_page(int(raw.id()) - write)
             if meta is not None:
                 return ProvenTransaction(raw, file, meta, is_writing=write)
         except BaseException:
@@ -553,4 +557,4 @@ def begin_proven(begin: Callable[[], Any], file: PageFile, *, write: bool) -> Pr
     )
 
 
-__all__ = ["ProvenCursor", "ProvenTransaction", "ProvenTree", "begin_proven"]
+__all__ = ["ProvenCursor", "ProvenTransaction", "ProvenTree", "begin_proven_transaction"]

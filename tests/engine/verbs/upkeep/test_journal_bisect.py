@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect
+from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 from sowctl.errors import MissingError, NegativeError, SowError
 from sowctl.values.times import format_time
 from tests.engine.conftest import MakeLab
@@ -24,9 +24,9 @@ def filled(make_lab: MakeLab) -> Lab:
 
 
 def test_the_entry_its_client_and_the_counts_are_said(filled: Lab) -> None:
-    found = bisect(filled.open(), "t", BisectOptions(filter="/n = 1"))
+    found = bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1"))
     at = format_time(START + 20 * SECOND)
-    assert found.row == {
+    assert found.values == {
         "topic": "t",
         "txid": 21,
         "time": at,
@@ -41,28 +41,28 @@ def test_the_entry_its_client_and_the_counts_are_said(filled: Lab) -> None:
     # The whole of it once, and then halves of what is left.
     assert found.folded <= 2 * 40
     words = f"txid 21, written at {at} by late: 0 records matched before it, 1 after it"
-    assert found.words.startswith(words)
+    assert found.summary.startswith(words)
 
 
 def test_one_record(filled: Lab) -> None:
-    assert bisect(filled.open(), "t", BisectOptions(filter="/n = 1", keys=("5",))).after.txid == 25
-    (record,) = bisect(filled.open(), "t", BisectOptions(keys=("7",))).entry.records
+    assert bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1", keys=("5",))).after.txid == 25
+    (record,) = bisect_journal(filled.open(), "t", BisectOptions(keys=("7",))).entry.records
     assert record.txid == 7
     key = str(record.sow_key)
-    assert bisect(filled.open(), "t", BisectOptions(filter="/n = 1", sow_keys=(key,))).after.txid == 27
+    assert bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1", sow_keys=(key,))).after.txid == 27
 
 
 def test_times_bound_it(filled: Lab) -> None:
     options = BisectOptions(filter="/n = 1", count=">= 3", from_time=START + 19 * SECOND, to_time=START + 30 * SECOND)
-    assert bisect(filled.open(), "t", options).after.txid == 23
+    assert bisect_journal(filled.open(), "t", options).after.txid == 23
     with pytest.raises(NegativeError) as caught:
-        bisect(filled.open(), "t", BisectOptions(filter="/n = 1", to_time=START + 19 * SECOND))
+        bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1", to_time=START + 19 * SECOND))
     assert "after txid 20" in caught.value.message
     with pytest.raises(NegativeError) as caught:
-        bisect(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 25 * SECOND))
+        bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 25 * SECOND))
     assert "after txid 26, where 6 records match" in caught.value.message
     with pytest.raises(NegativeError) as caught:
-        bisect(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 20 * SECOND))
+        bisect_journal(filled.open(), "t", BisectOptions(filter="/n = 1", from_time=START + 20 * SECOND))
     assert caught.value.message.endswith("where 1 record matches")
 
 
@@ -78,7 +78,7 @@ def test_times_bound_it(filled: Lab) -> None:
 )
 def test_refusals(filled: Lab, topic: str | None, options: BisectOptions, code: str) -> None:
     with pytest.raises(SowError) as caught:
-        bisect(filled.open(), topic, options)
+        bisect_journal(filled.open(), topic, options)
     assert caught.value.code == code
 
 
@@ -89,5 +89,5 @@ def test_a_journal_whose_beginning_is_gone_is_refused(make_lab: MakeLab) -> None
         lab.publish("t", message(id=number, text="x" * 60))
     lab.journals()[0].unlink()
     with pytest.raises(MissingError) as caught:
-        bisect(lab.open(), None, BisectOptions())
+        bisect_journal(lab.open(), None, BisectOptions())
     assert caught.value.code == "SOW-UPK-041"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from sowctl.engine.verbs.upkeep.journal_check import journal_check
+from sowctl.engine.verbs.upkeep.journal_check import check_journal
 from sowctl.errors import MissingError
 from sowctl.findings import Level
 from sowctl.journal.reader import Journal
@@ -37,7 +37,7 @@ def test_all_files_are_read_wherever_they_lie(rolled: Lab) -> None:
     packed = second.with_name(f"{second.name}.zst")
     packed.write_bytes(zstandard.ZstdCompressor().compress(second.read_bytes()))
     second.unlink()
-    run = journal_check(rolled.open())
+    run = check_journal(rolled.open())
     assert list(run) == []
     report = run.report
     assert (report.files, report.compressed, report.archived) == (len(rest) + 2, 1, 1)
@@ -52,11 +52,11 @@ def test_all_files_are_read_wherever_they_lie(rolled: Lab) -> None:
 def test_damage_is_found_and_said_not_to_be_read(rolled: Lab) -> None:
     path = rolled.journals()[1]
     with Journal.open(path.parent, "test") as log:
-        block = next(block for block in log.blocks() if block.path == path)
+        block = next(block for block in log.iter_blocks() if block.path == path)
     content = bytearray(path.read_bytes())
     content[block.end.offset - 3] ^= 1
     path.write_bytes(content)
-    run = journal_check(rolled.open())
+    run = check_journal(rolled.open())
     (finding,) = run
     assert (finding.id, finding.level, finding.place.offset) == ("SOW-JRN-010", Level.ERROR, block.start.offset)
     size = block.end.offset - block.start.offset
@@ -68,7 +68,7 @@ def test_damage_is_found_and_said_not_to_be_read(rolled: Lab) -> None:
 def test_a_file_that_cannot_be_opened_is_said(rolled: Lab) -> None:
     path = rolled.journals()[1]
     path.write_bytes(b"nothing of a journal" * 10)
-    run = journal_check(rolled.open())
+    run = check_journal(rolled.open())
     assert "SOW-JRN-002" in {finding.id for finding in run}
     assert any(part.startswith(f"{path.name}: the file is not a journal file") for part in run.report.not_verified)
 
@@ -80,11 +80,11 @@ def test_what_stores_prove_to_be_missing_is_found_and_not_so_of_another_director
     whole = rolled.journals()[-1]
     whole.unlink()
     (copy / whole.name).unlink()
-    (finding,) = journal_check(rolled.open())
+    (finding,) = check_journal(rolled.open())
     assert finding.id == "SOW-JRN-013"
-    assert list(journal_check(rolled.open(), copy)) == []
+    assert list(check_journal(rolled.open(), copy)) == []
 
 
 def test_no_journal_is_an_error(lab: Lab) -> None:
     with pytest.raises(MissingError):
-        list(journal_check(lab.open()))
+        list(check_journal(lab.open()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sowctl.journal.group as group_module
-from sowctl.engine.verbs.upkeep.journal_search import Search, SearchOptions, search
+from sowctl.engine.verbs.upkeep.journal_search import JournalSearch, SearchOptions, search_journal
 from sowctl.errors import DamageError, MissingError, UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.journal.files import BlockRef
@@ -17,7 +17,7 @@ from tests.support.instances import SECOND, START, Lab, config_xml, message, top
 @pytest.fixture
 def filled(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Ten blocks of four entries: five of topic t by client a, five of topic u by client b, ten seconds apart."""
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + topic_xml("own", key=None), ("t", "u", "own")))
     for number in range(10):
         topic, client = ("t", "a") if number < 5 else ("u", "b")
@@ -27,8 +27,8 @@ def filled(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return lab
 
 
-def found(lab: Lab, **wanted: object) -> tuple[list[int], Search]:
-    one = search(lab.open(), SearchOptions(**wanted))  # type: ignore[arg-type]
+def found(lab: Lab, **wanted: object) -> tuple[list[int], JournalSearch]:
+    one = search_journal(lab.open(), SearchOptions(**wanted))  # type: ignore[arg-type]
     return [record.txid for batch in one for record in batch.records], one
 
 
@@ -67,7 +67,7 @@ def test_keys_of_fields_of_publishers_and_as_numbers(filled: Lab) -> None:
     assert found(filled, keys=("abc",))[0] == [41]
     assert found(filled, keys=("abc", "3", "def"))[0] == [4, 41, 42]
     with Journal.open(filled.directory / "journal", "test") as log:
-        key = next(log.blocks()).entries()
+        key = next(log.iter_blocks()).iter_entries()
         number = int.from_bytes(next(key).key, "big")
     assert found(filled, sow_keys=(str(number),))[0] == [1]
     assert found(filled, sow_keys=(str(number),), keys=("abc",))[0] == [1, 41]
@@ -82,10 +82,10 @@ def test_texts_that_mean_nothing_are_refused_at_once(filled: Lab) -> None:
         ({"pattern": ""}, "SOW-CLI-085"),
     ):
         with pytest.raises(UsageError) as caught:
-            search(filled.open(), SearchOptions(**wanted))  # type: ignore[arg-type]
+            search_journal(filled.open(), SearchOptions(**wanted))  # type: ignore[arg-type]
         assert caught.value.code == code
     with pytest.raises(ExpressionError):
-        search(filled.open(), SearchOptions(filter="/n ="))
+        search_journal(filled.open(), SearchOptions(filter="/n ="))
     with pytest.raises(MissingError):
         found(filled, topics=("nope",))
     with pytest.raises(UsageError) as caught:
@@ -112,7 +112,7 @@ def test_what_is_no_message_of_its_type_matches_no_filter(make_lab: MakeLab) -> 
 def test_damage_is_not_passed_over(filled: Lab) -> None:
     (path,) = filled.journals()
     with Journal.open(path.parent, "test") as log:
-        second = list(log.blocks())[1]
+        second = list(log.iter_blocks())[1]
     content = bytearray(path.read_bytes())
     good = bytes(content)
     # A wrong bit in the columns of a block that the search looks at.

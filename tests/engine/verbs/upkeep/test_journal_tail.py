@@ -9,8 +9,8 @@ import zstandard
 
 import sowctl.engine.verbs.upkeep.journal_tail as tail_module
 import sowctl.journal.group as group_module
-from sowctl.engine.verbs.journal import EntryFilter, dump
-from sowctl.engine.verbs.upkeep.journal_tail import journal_follow, journal_tail
+from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 from sowctl.errors import ConfigError, DamageError, MissingError
 from tests.engine.conftest import MakeLab
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -21,13 +21,13 @@ XML = config_xml(topic_xml("t") + topic_xml("u") + topic_xml("all", "<Pattern>^n
 @pytest.fixture
 def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
     """A hundred entries of three topics and two logical ones, in several files and small blocks."""
-    monkeypatch.setattr(group_module, "BLOCK_ENTRIES", 4)
-    monkeypatch.setattr(tail_module, "FIRST", 8)
+    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(tail_module, "FIRST_STRETCH_TXIDS", 8)
     lab = make_lab(XML)
     lab.journal_size = 3000
     rng = random.Random(seed)
     lab.publish("u", message(id=0))
-    while sum(1 for batch in dump(lab.open(), EntryFilter()) for _ in batch.records) < 100:
+    while sum(1 for batch in dump_entries(lab.open(), EntryFilter()) for _ in batch.records) < 100:
         name = rng.choice(["t", "t", "t", "news/a", "news/b"])
         lab.publish(name, *(message(id=rng.randrange(9)) for _ in range(rng.randrange(1, 9))))
     return lab
@@ -35,7 +35,7 @@ def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
 
 def everything(lab: Lab, *topics: str) -> list[int]:
     """The txids of the entries of topics, physical or logical, as a dump has them."""
-    records = [record for batch in dump(lab.open(), EntryFilter()) for record in batch.records]
+    records = [record for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
     names = {topic.encode() for topic in topics}
     return [
         record.txid
@@ -45,7 +45,7 @@ def everything(lab: Lab, *topics: str) -> list[int]:
 
 
 def tailed(lab: Lab, *topics: str, count: int) -> list[int]:
-    return [record.txid for batch in journal_tail(lab.open(), topics, count) for record in batch.records]
+    return [record.txid for batch in read_journal_tail(lab.open(), topics, count) for record in batch.records]
 
 
 def test_the_last_entries_are_those_of_a_dump(mixed: Lab) -> None:
@@ -66,7 +66,7 @@ def test_no_journal_and_no_topic_are_errors(make_lab: MakeLab) -> None:
     with pytest.raises(MissingError):
         tailed(lab, "nope", count=1)
     with pytest.raises(ConfigError):
-        list(journal_follow(make_lab(config_xml(topic_xml("t"), ()), "unlogged").open(), (), 1))
+        list(follow_journal(make_lab(config_xml(topic_xml("t"), ()), "unlogged").open(), (), 1))
 
 
 class Enough(Exception):
@@ -90,7 +90,7 @@ def test_what_is_appended_is_followed(mixed: Lab) -> None:
     files = len(mixed.journals())
     found: list[int] = []
     with pytest.raises(Enough):
-        for batch in journal_follow(mixed.open(), ("t",), 5, waiting=waiting):
+        for batch in follow_journal(mixed.open(), ("t",), 5, waiting=waiting):
             found += [record.txid for record in batch.records]
     whole = everything(mixed, "t")
     assert found == whole[len(before) - 5 :]
@@ -109,7 +109,7 @@ def test_a_journal_that_begins_later_is_followed(make_lab: MakeLab) -> None:
 
     found: list[int] = []
     with pytest.raises(Enough):
-        for batch in journal_follow(lab.open(), (), 5, waiting=waiting):
+        for batch in follow_journal(lab.open(), (), 5, waiting=waiting):
             found += [record.txid for record in batch.records]
     assert found == [1, 2]
 
@@ -133,4 +133,4 @@ def test_another_journal_in_its_place_ends_it(make_lab: MakeLab) -> None:
             (lab.directory / "journal" / path.name).write_bytes(path.read_bytes())
 
     with pytest.raises(DamageError):
-        list(journal_follow(lab.open(), (), 1, waiting=waiting))
+        list(follow_journal(lab.open(), (), 1, waiting=waiting))

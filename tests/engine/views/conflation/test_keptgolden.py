@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import json as msgjson
 
-from sowctl.engine.verbs.conflate import conflate
-from sowctl.engine.views.conflation.kept import PENDING, SEEN, pending_of, read_kept
+from sowctl.engine.verbs.conflate import advance_conflated
+from sowctl.engine.views.conflation.state_tables import PENDING_TABLE, SEEN_TABLE, read_pending, read_state
 from sowctl.store.env import Store
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
@@ -27,13 +27,13 @@ def write_sample(directory: Path) -> Path:
     """A message that is shown, one whose change is pending, one that will go, one that is pending alone."""
     lab = Lab(directory, XML)
     lab.publish("t", *(message(id=n, v=0) for n in range(3)))
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     lab.clock.tick(5)
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     lab.clock.tick(1)
     lab.publish("t", message(id=1, v=1), message(id=3, v=3))
     lab.open().topic("t").delete(filter="/id = 2")
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     return directory / "sow" / "t.json.sow-views" / "c.json.sow"
 
 
@@ -42,11 +42,11 @@ def test_the_file_of_version_1(tmp_path: Path) -> None:
     place = lab.directory / "sow" / "t.json.sow-views" / "c.json.sow"
     place.parent.mkdir(parents=True)
     shutil.copy(GOLDEN, place)
-    with Store.open(place, write=False) as store, store.snapshot() as snapshot:
-        kept, pending = read_kept(snapshot), pending_of(snapshot)
-        seen = snapshot.table(SEEN)
+    with Store.open(place, write=False) as store, store.open_snapshot() as snapshot:
+        kept, pending = read_state(snapshot), read_pending(snapshot)
+        seen = snapshot.open_table(SEEN_TABLE)
         assert seen is not None
-        assert (len(seen), snapshot.table(PENDING) is not None) == (3, True)
+        assert (len(seen), snapshot.open_table(PENDING_TABLE) is not None) == (3, True)
     assert kept is not None
     assert msgjson.decode(msgjson.encode(kept)) == {
         "version": 1,
@@ -64,7 +64,7 @@ def test_the_file_of_version_1(tmp_path: Path) -> None:
     # It goes on where this was written.
     lab.publish("t", message(id=0, v=0), message(id=1, v=1), message(id=3, v=3))
     lab.clock.tick(5)
-    list(conflate(lab.open()))
+    list(advance_conflated(lab.open()))
     assert {1: 1, 3: 3}.items() <= {one["id"]: one["v"] for one in map(json.loads, lab.query("c"))}.items()
 
 
@@ -76,5 +76,5 @@ def test_the_writer_of_today_writes_the_same(tmp_path: Path) -> None:
 
 
 def _content(path: Path) -> tuple[object, ...]:
-    with Store.open(path, write=False) as store, store.snapshot() as snapshot:
-        return pending_of(snapshot), snapshot.meta.digest, read_kept(snapshot)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        return read_pending(snapshot), snapshot.meta.digest, read_state(snapshot)

@@ -1,0 +1,168 @@
+"""Blocks of messages into a file of columns, in bounded memory, whatever types their fields turn out to have.
+
+The first messages say which types the columns have, and all are written so. Where one does not fit them, the rest is
+looked at, and writing begins anew with types that hold all that was seen (:mod:`sowctl.arrow.field_types`). Types only
+become wider, so this ends; nearly always the first pass is the last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+
+from sowctl.arrow import metadata
+from sowctl.arrow.field_types import FieldTypes
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.arrow.files import ColumnWriter
+
+SAMPLE_MESSAGES = 10_000
+"""Messages that are looked at in full before the first pass: 4 us each."""
+
+
+class MessageBlock(DescribedStruct, frozen=True):
+    """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
+
+    views: Sequence[bytes]
+    facts: Sequence[Mapping[str, Any]] | None = None
+
+
+class ColumnsWritten(Struct, frozen=True):
+    """The number of rows written, ``hidden`` metadata without a column, and ``single``: scalar fields of one kind."""
+
+    rows: int
+    hidden: tuple[str, ...] = ()
+    single: frozenset[str] = frozenset()
+
+
+def write_columns(
+    blocks: Callable[[], Iterable[MessageBlock]],
+    make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter],
+    out: BinaryIO,
+    *,
+    names: Collection[str] | None = None,
+    facts: Sequence[str] = metadata.DEFAULT_COLUMNS,
+) -> ColumnsWritten:
+    """Write what ``blocks`` yields, each time that it is called, with the writer that ``make`` gives.
+
+    ``names``: only members with these names, in lower case. ``facts``: the metadata that have columns at any rate.
+
+    Nothing goes to ``out`` before all is written. Raises what reading and writing raise, and LimitError
+    ``SOW-SPK-083`` for more fields than can be columns.
+    """
+    columns = _PassColumns(names, facts)
+    while True:
+        with tempfile.TemporaryFile() as file:
+            found = _write_pass(blocks(), columns, make, file)
+            if found is not None:
+                file.seek(0)
+                shutil.copyfileobj(file, out, 1 << 20)
+                out.flush()
+                return found
+
+
+class _PassColumns:
+    """Fields and metadata that have columns."""
+
+    def __init__(self, names: Collection[str] | None, facts: Sequence[str]) -> None:
+        self._fields = FieldTypes(names)
+        self._usual = dict.fromkeys(facts)
+        self._more: dict[str, None] = {}
+
+    def observe_block(self, block: MessageBlock) -> None:
+        self._fields.observe_values(block.views)
+        self._note_metadata(block)
+
+    def build_schema(self) -> pyarrow.Schema:
+        import pyarrow as pa
+
+        self.names = [field.name for field in self._fields.struct]
+        facts = [(name, metadata.find_column_type(name)) for name in self._more if name not in self.names]
+        return pa.schema([*self._fields.struct, *facts])
+
+    def list_hidden(self) -> tuple[str, ...]:
+        return tuple(name for name in self._more if name in self.names)
+
+    def find_scalar_fields(self) -> frozenset[str]:
+        return self._fields.scalar_fields
+
+    def build_batch(self, block: MessageBlock) -> pyarrow.RecordBatch | None:
+        """The columns of a block; None where it needs others."""
+        import pyarrow as pa
+
+        more = self._note_metadata(block)
+        array = self._fields.build_array(block.views)
+        if array is None or more:
+            return None
+        fields = list(self._fields.struct)
+        columns = array.flatten()[: len(fields)]
+        if block.facts is not None:
+            names = [name for name in self._more if name not in self.names]
+            columns += metadata.build_columns(names, block.facts)
+            fields += [pa.field(name, metadata.find_column_type(name)) for name in names]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(array), pa.struct([])))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _note_metadata(self, block: MessageBlock) -> bool:
+        """Take over the names of metadata; whether there were new ones."""
+        if block.facts is None:
+            return False
+        before = len(self._more)
+        self._more.update(self._usual)
+        for row in block.facts:
+            for name in row:
+                if name not in self._more and row[name] is not None:
+                    self._more[name] = None
+        return len(self._more) > before
+
+
+def _write_pass(
+    blocks: Iterable[MessageBlock],
+    columns: _PassColumns,
+    make: Callable[[Any, pyarrow.Schema], ColumnWriter],
+    file: Any,
+) -> ColumnsWritten | None:
+    """One pass; None where columns have become wider meanwhile."""
+    rest = iter(blocks)
+    sample = list(_read_sample(rest))
+    for block in sample:
+        columns.observe_block(block)
+    writer = make(file, columns.build_schema())
+    rows = 0
+    fits = True
+    with ExitStack() as held:
+        # An interrupt, an error, a message that does not fit: the writer ends before its file does.
+        held.callback(writer.abandon)
+        for block in chain(sample, rest):
+            batch = columns.build_batch(block)
+            if batch is None:
+                # The rest is looked at all the same, so that the next pass is the last one, unless others write
+                # meanwhile.
+                fits = False
+            elif fits:
+                writer.write(batch)
+                rows += len(batch)
+        if not fits:
+            return None
+        held.pop_all()
+    writer.close()
+    return ColumnsWritten(rows, columns.list_hidden(), columns.find_scalar_fields())
+
+
+def _read_sample(blocks: Iterator[MessageBlock]) -> Iterator[MessageBlock]:
+    seen = 0
+    for block in blocks:
+        yield block
+        seen += len(block.views)
+        if seen >= SAMPLE_MESSAGES:
+            return

@@ -1,0 +1,310 @@
+"""Rows of a file as a source of messages: what ``publish --from`` reads.
+
+A row that makes no message is refused with its line, or its row number in files of columns, and the column; the others
+pass. Columns of our own exports that are no fields are passed over: in files of columns what begins with an underscore
+as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts in front.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from sowctl.arrow.columnfiles import ColumnFile, open_columns, open_frame
+from sowctl.arrow.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
+from sowctl.arrow.message_encoder import MessageEncoder
+from sowctl.arrow.metadata import DEFAULT_COLUMNS
+from sowctl.arrow.rowmessages import (
+    MessageMaker,
+    TextCell,
+    build_struct_array,
+    build_text_reader,
+    refuse_repeated_names,
+)
+from sowctl.arrow.rows import Dialect, Row, RowRefused, build_converter, find_separator, read_delimited_rows
+from sowctl.errors import InputError, SowError, UsageError
+from sowctl.messages.framing.chunks import Chunk, RefusedFrame
+from sowctl.messages.framing.envelope import Envelope
+from sowctl.messages.native_values import Form
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.messages.base import MessageType
+
+CHUNK_ROWS = 1000
+REFUSED_ROW_CODE = "SOW-EXC-011"
+PAYLOAD_COLUMN = "payload"
+METADATA_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
+"""Columns of our own files that are no fields of a message."""
+MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
+"""Those by which a file of ours is known: each with metadata has one of them."""
+FRONT_COLUMNS = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
+"""The columns that CSV and TSV have in front with --meta."""
+_CONTROLS_PATTERN = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+
+
+class RowTarget:
+    """The messages of ``kind`` that a topic's rows become. ``by_user``: publishers choose its keys."""
+
+    def __init__(self, kind: MessageType, root: str | None, *, by_user: bool) -> None:
+        self.kind = kind
+        self.root = root
+        self.by_user = by_user
+
+
+class TableSource:
+    """A source of messages (``MessageSource`` of the engine), made of chunks."""
+
+    blocking = True
+    descriptor: int | None = None
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self.ended = False
+        self._chunks = chunks
+
+    def poll(self, timeout: float | None = None) -> Chunk | None:
+        """The next rows. Raises what reading the file raises."""
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            self.ended = True
+            return None
+        except SowError:
+            self.ended = True
+            raise
+
+
+def open_delimited_source(
+    name: str, stream: BinaryIO, made: RowTarget, types: Mapping[str, str], dialect: Dialect, *, guesses: bool = True
+) -> TableSource:
+    """The rows of CSV or TSV.
+
+    Raises InputError ``SOW-EXC-012`` for a heading that names no columns, or, with ``guesses``, one that another
+    separator divides; UsageError ``SOW-EXC-010`` for a type of a column that is not there.
+    """
+    rows = read_delimited_rows(name, stream, dialect)
+    heading = next(rows, None)
+    if heading is None:
+        return TableSource(iter(()))
+    if _CONTROLS_PATTERN.search(heading.raw) is not None:
+        raise InputError(
+            "SOW-EXC-012",
+            "the heading cannot be read: it has control characters, as files have that are no text",
+            place=name,
+            hint="the ending of the name says how rows are written: .parquet and .arrow are read, too",
+        )
+    # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
+    if guesses:
+        _refuse_separator(name, heading.raw, dialect)
+    if heading.cells is None or (None in heading.cells and dialect.quotes):
+        why = heading.problem or "a column has no name"
+        raise InputError("SOW-EXC-012", f"cannot read the header: {why}", place=name)
+    names = [cell or "" for cell in heading.cells]
+    skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
+    # A field called like metadata has a slash in front of it.
+    fields = [one.removeprefix("/") for one in names[skipped:]]
+    twice = next((one for one in fields if fields.count(one) > 1), None)
+    if twice is not None:
+        raise InputError("SOW-EXC-012", f"duplicate column {twice!r} in the header", place=name)
+    unknown = next((one for one in types if one not in fields), None)
+    if unknown is not None:
+        hint = "its columns: " + ", ".join(fields)
+        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r} for --type", hint=hint)
+    if "json" in types.values() and not made.kind.json_text:
+        raise UsageError(
+            "SOW-EXC-010", f"messages of type {made.kind.name} have no JSON values, so no column can have type json"
+        )
+    encoder = MessageEncoder(made.kind, fields, made.root)
+    cells = [build_converter(types.get(one, "text"), encoder.decimal) for one in fields]
+    key_at = FRONT_COLUMNS.index("sow_key") if skipped and made.by_user else None
+
+    def message(row: Row) -> tuple[bytes, Envelope | None]:
+        if row.cells is None:
+            raise ValueError(row.problem)
+        if len(row.cells) != len(names):
+            raise ValueError(f"it has {len(row.cells)} cells, but the header has {len(names)}")
+        members: dict[str, Any] = {}
+        for field, cell, text in zip(fields, cells, row.cells[skipped:], strict=True):
+            if text is not None:
+                try:
+                    members[field] = cell(text)
+                except ValueError as problem:
+                    shown = text if len(text) <= 40 else text[:40] + "..."
+                    raise ValueError(f"column {field}: {shown!r} {problem}") from None
+        return encoder.encode(members), None if key_at is None else Envelope(sow_key=row.cells[key_at])
+
+    return TableSource(_chunk_messages(((row.line, row.raw, row) for row in rows), message))
+
+
+_SEPARATOR_NAMES = {",": ("comma", "commas"), ";": ("semicolon", "semicolons"), "|": ("bar", "bars")}
+_SEPARATOR_NAMES["\t"] = ("tab", "tabs")
+
+
+def _refuse_separator(name: str, heading: bytes, dialect: Dialect) -> None:
+    found = find_separator(heading, dialect.separator)
+    if found is None:
+        return
+    other, most, own = found
+    one, many = _SEPARATOR_NAMES[dialect.separator]
+    words = f"the heading has {most} {_SEPARATOR_NAMES[other][most > 1]} and {own or 'no'} {one if own == 1 else many}"
+    shown = {"\t": "tab"}
+    hint = (
+        f"--delimiter '{shown.get(other, other)}' if these separate the columns, "
+        f"--delimiter '{shown.get(dialect.separator, dialect.separator)}' if not"
+    )
+    raise InputError("SOW-EXC-012", words, place=name, hint=hint)
+
+
+def open_column_source(name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool) -> TableSource:
+    """The rows of a Parquet or Arrow file, of the types that it has."""
+
+    def chunks() -> Iterator[Chunk]:
+        yield from _column_chunks(name, open_columns(name, stream, parquet=parquet), made)
+
+    return TableSource(chunks())
+
+
+def open_frame_source(name: str, frame: object, made: RowTarget) -> TableSource:
+    """The rows of a data frame or table, of the types that it has: of what has ``__arrow_c_stream__`` or
+    ``__arrow_c_array__``, as those of pandas, polars and pyarrow have.
+
+    Raises TypeError for what has no columns, such as a single column.
+    """
+    return TableSource(_column_chunks(name, open_frame(frame), made))
+
+
+def _column_chunks(name: str, file: ColumnFile, made: RowTarget) -> Iterator[Chunk]:
+    refuse_repeated_names(file.schema, name)
+    try:
+        rows_of = _build_row_reader(file, made)
+    except InputError as problem:
+        problem.place = name
+        raise
+    start = 1
+    for batch in file.batches:
+        payloads, envelopes = rows_of(batch)
+        yield _column_chunk(payloads, envelopes, start)
+        start += len(batch)
+
+
+ColumnRows: TypeAlias = "tuple[Sequence[bytes | Exception | None], list[Envelope] | None]"
+
+
+def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Envelope] | None, start: int) -> Chunk:
+    """The messages of a batch, whose first row has the number ``start``."""
+    end = start + len(found)
+    payloads = [one for one in found if isinstance(one, bytes)]
+    if len(payloads) == len(found):
+        return _build_chunk(payloads, range(start, end), envelopes or [], [], end)
+    lines = []
+    kept = []
+    refused = []
+    for place, one in enumerate(found):
+        if isinstance(one, bytes):
+            lines.append(start + place)
+            kept += envelopes[place : place + 1] if envelopes else []
+        else:
+            refused.append(_build_refused_frame(start + place, one or ValueError("its payload is null"), None))
+    return _build_chunk(payloads, lines, kept, refused, end)
+
+
+def _build_refused_frame(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
+    words = problem.message if isinstance(problem, SowError) else str(problem)
+    return RefusedFrame(line, line, REFUSED_ROW_CODE, f"the row cannot be converted to a message: {words}", raw)
+
+
+def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
+    """Return the function that makes messages and their envelopes of a batch."""
+    schema = file.schema
+    # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
+    is_ours = not MARKER_COLUMNS.isdisjoint(schema.names)
+    fields = [field for field in schema if not (is_ours and field.name in METADATA_COLUMNS)]
+    names = [field.name for field in fields]
+    leaves = group_leaves(schema, file.leaves)
+    payloads = _build_payload_reader(fields, made, list(chain.from_iterable(leaves[name] for name in names)))
+    texts: dict[str, Callable[[pyarrow.Array], list[TextCell]]] = {}
+    for name in [*(("_user_key", "_sow_key") if made.by_user else ()), *(("_correlation_id",) if is_ours else ())]:
+        if name in schema.names:
+            texts[name] = build_text_reader(schema.field(name), leaves[name])
+
+    def rows(batch: pyarrow.RecordBatch) -> ColumnRows:
+        messages = payloads(batch)
+        if not texts:
+            return messages, None
+        columns = {name: read(batch.column(name)) for name, read in texts.items()}
+        nothing: list[TextCell] = [None] * len(batch)
+        keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
+        pairs = list(map(_wrap_message, messages, *keys))
+        return [message for message, _ in pairs], [envelope for _, envelope in pairs]
+
+    return rows
+
+
+def _build_payload_reader(
+    fields: Sequence[pyarrow.Field], made: RowTarget, leaves: Sequence[str | None]
+) -> Callable[[pyarrow.RecordBatch], Sequence[bytes | Exception | None]]:
+    """Return the function that makes the message of each row of a batch. Raises UsageError ``SOW-EXC-010``."""
+    names = [field.name for field in fields]
+    if names != [PAYLOAD_COLUMN] or is_nested(fields[0].type):
+        maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)
+        return lambda batch: maker.encode_rows(build_struct_array(batch, names))
+    if not is_text(fields[0].type):
+        raise UsageError("SOW-EXC-010", "its column payload is neither bytes nor a string")
+    read = build_value_reader(fields[0], ReaderContext(Form(lambda value: value, str), False, leaves=iter(leaves)))
+
+    def payloads(batch: pyarrow.RecordBatch) -> Sequence[bytes | Exception | None]:
+        values, refused = read(batch.column(PAYLOAD_COLUMN))
+        found = [one.encode() if isinstance(one, str) else one for one in values]
+        for row, one in refused.items():
+            found[row] = RowRefused(f"column {PAYLOAD_COLUMN}{one.path}: {one.why}")
+        return found
+
+    return payloads
+
+
+def _wrap_message(
+    message: bytes | Exception | None, user_key: TextCell, sow_key: TextCell, correlation_id: TextCell
+) -> tuple[bytes | Exception | None, Envelope]:
+    if isinstance(user_key, Exception):
+        return user_key, Envelope()
+    if isinstance(sow_key, Exception):
+        return sow_key, Envelope()
+    if isinstance(correlation_id, Exception):
+        return correlation_id, Envelope()
+    return message, Envelope(sow_key=user_key or sow_key, correlation_id=correlation_id)
+
+
+def _chunk_messages(
+    rows: Iterable[tuple[int, bytes | None, Any]], message: Callable[[Any], tuple[bytes, Envelope | None]]
+) -> Iterator[Chunk]:
+    """Chunks of the messages of numbered rows; offsets are those numbers."""
+    payloads: list[bytes] = []
+    lines: list[int] = []
+    envelopes: list[Envelope] = []
+    refused: list[RefusedFrame] = []
+    end = 0
+    for line, raw, row in rows:
+        end = line + 1
+        try:
+            payload, envelope = message(row)
+        except (SowError, ValueError, TypeError, KeyError, OverflowError) as problem:
+            refused.append(_build_refused_frame(line, problem, raw))
+        else:
+            payloads.append(payload)
+            lines.append(line)
+            if envelope is not None:
+                envelopes.append(envelope)
+        if len(payloads) + len(refused) >= CHUNK_ROWS:
+            yield _build_chunk(payloads, lines, envelopes, refused, end)
+            payloads, lines, envelopes, refused = [], [], [], []
+    if payloads or refused:
+        yield _build_chunk(payloads, lines, envelopes, refused, end)
+
+
+def _build_chunk(
+    payloads: list[bytes], lines: Sequence[int], envelopes: list[Envelope], refused: list[RefusedFrame], end: int
+) -> Chunk:
+    return Chunk(payloads, lambda: (lines, lines), end, refused, envelopes=envelopes or None)

@@ -1,0 +1,322 @@
+"""Batches of JSON messages by their shapes, the rest of them by the decoder.
+
+Where all messages of a batch are of one shape that is known, one pattern reads them where they lie
+(:mod:`sowctl.arrow.rewrite_pattern`); else they are cut apart and read line by line
+(:mod:`sowctl.messages.json.template_match`). Called by :mod:`sowctl.arrow.struct_decoder`, which makes the same structs
+with it and without it. A shape is taken into use when it has read its own first message as the decoder does. Where a
+type holds what no shape can promise (an array, a number in a column of another type), the decoder reads all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column
+from sowctl.arrow.rewrite_pattern import RewritePattern
+from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
+from sowctl.messages.json.template_match import (
+    LINE_END,
+    MAX_KNOWN_TEMPLATES,
+    MAX_SKIPPED_TEXTS,
+    MessageLines,
+    SlotData,
+    TemplateBuilder,
+    TemplateCache,
+    TemplateMatcher,
+    TemplateResult,
+)
+from sowctl.messages.template_columns import WORD_VALUES
+
+if TYPE_CHECKING:
+    import numpy
+    import pyarrow
+
+    from sowctl.messages.json.template_match import NumberForm
+
+    Numbers = numpy.ndarray[Any, Any]
+    SlotValues = dict[int, SlotData] | dict[int, SlotData | pyarrow.Array]
+    ColumnBuilder = Callable[[int, SlotValues, bytes], pyarrow.Array]
+
+MIN_BATCH_MESSAGES = 64
+"""Messages below which a batch is decoded in less time than arrays are made."""
+
+
+class DecodedBatch(NamedTuple):
+    """A batch: its structs, and which of its messages (ascending) no shape has read, but the decoder."""
+
+    structs: pyarrow.Array
+    rows: Sequence[int] = ()
+    messages: Sequence[bytes] = ()
+
+
+class _UniformReader(NamedTuple):
+    """Reader of batches of one shape at once."""
+
+    shape: TemplateMatcher
+    pattern: RewritePattern
+    build: ColumnBuilder
+
+    def build_structs(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
+        """The structs of messages that all have this shape; None where one has another. Raises Unshaped."""
+        values = self.pattern.read_values(parts, lengths)
+        return None if values is None else self.build(len(lengths), values, b"")
+
+
+class TemplateDecoder:
+    """Reads batches of messages as structs of ``kind``, and knows the shapes that were of use.
+
+    ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
+    :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no shape reads a message that has a value of
+    another type than its field, or beyond that type, which would be lost.
+    """
+
+    def __init__(
+        self,
+        kind: pyarrow.StructType,
+        views: Callable[[Sequence[bytes | None]], pyarrow.Array],
+        *,
+        strict: bool = False,
+        partial: bool = False,
+        lossless: bool = False,
+    ) -> None:
+        self._kind = kind
+        self._views = views
+        self._strict = strict
+        self._partial = partial
+        self._lossless = lossless
+        self._shapes: TemplateCache[pyarrow.Array] = TemplateCache(self._learn_template)
+        self._wholes: list[_UniformReader] = []
+        self._pause = self._resting = 0
+
+    def decode(self, parts: Sequence[Any], lengths: Numbers) -> DecodedBatch | None:
+        """The messages that lie back to back in ``parts``; None where decoding them is as good."""
+        if self._shapes.skips_next() or len(lengths) < MIN_BATCH_MESSAGES:
+            return None
+        try:
+            if (whole := self._decode_uniform(parts, lengths)) is not None:
+                return DecodedBatch(whole)
+            text = MessageLines.from_parts(parts, lengths)
+        except NoTemplateError:
+            self._shapes.pause()
+            return None
+        known = self._shapes.match_lines(text)
+        if known is None:
+            return None
+        found, left = known
+        if len(found) == 1 and found[0].rows is None:
+            return DecodedBatch(found[0].made)
+        return self._decode_joined(text, found, left)
+
+    def decode_present(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> DecodedBatch | None:
+        """As :meth:`decode`, where only some messages are ``present``: the others are NULL and have no bytes."""
+        import numpy as np
+        import pyarrow as pa
+
+        if present.all():
+            return self.decode(parts, lengths)
+        if not present.any():
+            return None
+        try:
+            # What is not present has no bytes: the others lie back to back as well.
+            found = self.decode(parts, lengths[present])
+        except Misfit as problem:
+            problem.row = int(np.flatnonzero(present)[problem.row])
+            raise
+        if found is None:
+            return None
+        # One row for each place again, NULL where there is no message.
+        structs = found.structs.take(pa.array(np.cumsum(present) - 1, mask=~present))
+        rows = np.flatnonzero(present)[np.array(found.rows, "i8")].tolist()
+        return DecodedBatch(structs, rows, found.messages)
+
+    def _decode_uniform(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
+        """The structs, where all messages of the batch have the shape that most messages have had so far; else None."""
+        if self._resting or not self._wholes:
+            self._resting = max(self._resting - 1, 0)
+            return None
+        best = max(self._wholes, key=lambda one: one.shape.hits)
+        found = best.build_structs(parts, lengths)
+        if found is None:
+            # Batches of several shapes are tried more and more seldom.
+            self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
+            return None
+        best.shape.hits += len(lengths)
+        self._pause = 0
+        return found
+
+    def _learn_template(self, message: bytes) -> TemplateBuilder[pyarrow.Array]:
+        """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
+        import numpy as np
+
+        template = Template(message)
+        wanted: dict[int, NumberForm] = {}
+        columns = _ColumnBuilders(template, wanted, strict=self._strict, lossless=self._lossless)
+        build = columns.struct_builder(template.tree, self._kind, partial=self._partial)
+        shape = TemplateMatcher(template, wanted)
+        alone = shape.match(MessageLines(message + LINE_END, [message]), None)
+        try:
+            expected = self._views([message]).to_pylist()
+            same = alone.size and build(*alone[1:]).to_pylist() == expected
+        except Misfit:
+            same = False
+        if not same:
+            raise NoTemplateError
+        # What counts is of how many messages it was of use; this one was a trial.
+        shape.hits = 0
+        # Without a pattern for whole batches the shape is still of use line by line.
+        with suppress(NoTemplateError):
+            whole = _UniformReader(shape, RewritePattern(template, wanted), build)
+            structs = whole.build_structs([message], np.array([len(message)]))
+            if structs is not None and structs.to_pylist() == expected:
+                known = sorted(self._wholes, key=lambda one: one.shape.hits, reverse=True)
+                self._wholes = [*known[: MAX_KNOWN_TEMPLATES - 1], whole]
+        return TemplateBuilder(shape, lambda match: build(*match[1:]))
+
+    def _decode_joined(
+        self, text: MessageLines, found: Sequence[TemplateResult[pyarrow.Array]], left: Numbers
+    ) -> DecodedBatch:
+        import numpy as np
+        import pyarrow as pa
+
+        made = [one.made for one in found]
+        places = [one.rows for one in found if one.rows is not None]
+        rows = left.tolist()
+        messages = [text.read_message(place) for place in rows]
+        if rows:
+            try:
+                made.append(self._views(messages))
+            except Misfit as problem:
+                problem.row = rows[problem.row]
+                raise
+            places.append(left)
+        order = np.empty(len(text), "i8")
+        order[np.concatenate(places)] = np.arange(len(text))
+        return DecodedBatch(pa.concat_arrays(made).take(pa.array(order)), rows, messages)
+
+
+class _ColumnBuilders:
+    """Makes builders of columns, and notes in ``wanted`` the slots that they need.
+
+    What ``strict`` or ``lossless`` forbids raises Unshaped: when builders are made where the type tells, else when they
+    meet the value.
+    """
+
+    def __init__(self, template: Template, wanted: dict[int, NumberForm], *, strict: bool, lossless: bool) -> None:
+        self._template = template
+        self._wanted = wanted
+        self._strict = strict
+        self._lossless = lossless
+
+    def struct_builder(
+        self, members: dict[str, Any], kind: pyarrow.StructType, *, partial: bool = False
+    ) -> ColumnBuilder:
+        """Return the builder of structs of ``kind`` from objects with these members. Raises Unshaped."""
+        import pyarrow as pa
+
+        fields = list(kind)
+        if not fields or (self._strict and not partial and members.keys() - {field.name for field in fields}):
+            raise NoTemplateError
+        builds = [self._column_builder(members.get(field.name), field.type) for field in fields]
+        return lambda count, values, raw: pa.StructArray.from_arrays(
+            [build(count, values, raw) for build in builds], fields=fields
+        )
+
+    def _column_builder(self, node: Any, kind: pyarrow.DataType) -> ColumnBuilder:
+        """Return the builder of a declared type's column from the node of messages in its place (None: nothing)."""
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        if node is None:
+            return lambda count, values, raw: pa.nulls(count, kind)
+        if isinstance(node, dict) and t.is_struct(kind):
+            return self.struct_builder(node, kind)
+        if isinstance(node, dict) or node is ARRAY_MARKER:
+            raise NoTemplateError
+        slot = self._template.slots[node]
+        if slot.kind == "word":
+            return self._word_builder(node, kind)
+        if slot.kind == "number":
+            return self._number_builder(node, kind)
+        return self._string_builder(node, kind)
+
+    def _word_builder(self, place: int, kind: pyarrow.DataType) -> ColumnBuilder:
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        self._wanted[place] = "whole"
+        coerce = build_coercion(kind)
+        made = [coerce(word) for word in WORD_VALUES]
+        known = build_column(made, kind)
+        # Of an inferred type, only the decoder says what does not fit, and where.
+        loses = (self._strict and not t.is_boolean(kind)) or (self._lossless and None in made[1:])
+
+        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
+            codes: Any = values[place].data
+            if loses and codes.any():
+                raise NoTemplateError
+            return known.take(pa.array(codes))
+
+        return build
+
+    def _number_builder(self, place: int, kind: pyarrow.DataType) -> ColumnBuilder:
+        import pyarrow as pa
+        import pyarrow.types as t
+
+        if t.is_floating(kind):
+            self._wanted[place] = "any"
+            # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
+            return lambda count, values, raw: pa.array(values[place].data, pa.float64()).cast(kind, safe=False)
+        if str(kind) not in INTEGER_BITS or not self._template.slots[place].whole:
+            raise NoTemplateError
+        self._wanted[place] = "whole"
+        bound = 1 << INTEGER_BITS[str(kind)]
+
+        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
+            numbers: Any = values[place].data
+            if bound < 1 << 63:
+                fits = (numbers >= -bound) & (numbers < bound)
+                if not fits.all():
+                    if self._strict or self._lossless:
+                        raise NoTemplateError
+                    return pa.array(numbers, mask=~fits).cast(kind, safe=False)
+            return pa.array(numbers).cast(kind, safe=False)
+
+        return build
+
+    def _string_builder(self, place: int, kind: pyarrow.DataType) -> ColumnBuilder:
+        import pyarrow.types as t
+
+        self._wanted[place] = "whole"
+        if t.is_string(kind):
+            return lambda count, values, raw: _slot_strings(values[place], raw)
+        if self._strict:
+            raise NoTemplateError
+        coerce, lossless = build_coercion(kind), self._lossless
+
+        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
+            made = list(map(coerce, _slot_strings(values[place], raw).to_pylist()))
+            if lossless and None in made:
+                raise NoTemplateError
+            return build_column(made, kind)
+
+        return build
+
+
+def _slot_strings(found: Any, raw: bytes) -> pyarrow.Array:
+    """STRING of what a slot holds: places in a text, or an array already."""
+    return build_strings(raw, *found.places) if isinstance(found, SlotData) else found
+
+
+def build_strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:
+    """STRING of stretches of a text, in ascending order."""
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(begins)
+    offsets = np.empty(2 * count, "<i4")
+    offsets[::2], offsets[1::2] = begins, ends
+    # Every second one is what lies between two stretches.
+    pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype="i4")))

@@ -1,0 +1,144 @@
+"""Shared code of ``schema`` and ``stats``: the choice of records, and the rows that are shown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.errors import UsageError
+from sowctl.output.reports import as_dict
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.profile.sample import SampleShare
+    from sowctl.engine.topics.targets import Target
+    from sowctl.engine.verbs.inspect.schema import PathFacts, SchemaReport
+    from sowctl.engine.verbs.inspect.stats import StatsReport
+    from sowctl.engine.verbs.query import QueryResult
+    from sowctl.messages.base import MessageType
+
+
+class RecordOptions(Struct, frozen=True):
+    """The choice of records as given on the command line; ``paths``, joined by commas, are fields of them."""
+
+    target: str
+    filter: str | None = None
+    at: str | None = None
+    message_type: str | None = None
+    literal: bool = False
+    fresh: bool = False
+    fix_names: bool = False
+    paths: str | None = None
+    strict: bool = False
+
+
+Ask = Callable[[], AbstractContextManager["QueryResult"]]
+Look = Callable[[Ask, str, "MessageType"], Any]
+
+
+def inspect_topics(invocation: Invocation, wanted: RecordOptions, look: Look) -> list[Any]:
+    """Call ``look`` for each topic with a function that opens its records, its name and its type.
+
+    Of several topics those without records yet are left out, as in a query.
+    """
+    from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.cli.parsing.queryoptions import apply_unknown
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.topics.targets import resolve_targets, select_readable_targets
+    from sowctl.engine.verbs.query import report_unknown_fields, start_query
+    from sowctl.engine.views.openers import has_known_state
+
+    when = parse_at_option(invocation, wanted.at)
+    with invocation.open_instance(wanted.target, fix_names=wanted.fix_names) as instance:
+        targets = resolve_targets(instance, wanted.target, wanted.message_type, literal=wanted.literal, derived=True)
+        options = QueryOptions(filter=wanted.filter, at=when.resolve_time(instance), fresh=wanted.fresh)
+        report_unknown_fields(instance, targets, apply_unknown(invocation, options, wanted.paths, strict=wanted.strict))
+        # Every pass over the records sees the same clock: none expires between two of them.
+        now = instance.now
+        instance = replace(instance, clock=lambda: now)
+        found = []
+        for target in select_readable_targets(instance, targets, has_known_state):
+            ask = partial(_open_query, start_query, instance, target, options)
+            found.append(look(ask, *_find_name(instance, target)))
+        return found
+
+
+def _open_query(
+    query: Callable[[Instance, Sequence[Target], QueryOptions], QueryResult],
+    instance: Instance,
+    target: Target,
+    options: QueryOptions,
+) -> AbstractContextManager[QueryResult]:
+    return closing(query(instance, [target], options))
+
+
+def _find_name(instance: Instance, target: Target) -> tuple[str, MessageType]:
+    """Name and message type of a target; those of a bare file stand in it."""
+    from sowctl.engine.sources.opener import open_source
+
+    if target.topic is not None:
+        return target.topic.label, instance.find_message_type(target.topic.message_type)
+    with closing(open_source(instance, target, None)) as source:
+        return source.topic, instance.find_message_type(source.message_type)
+
+
+def parse_sample(text: str | None) -> SampleShare:
+    """Parse ``--sample``: all records without it. Raises UsageError ``SOW-STA-002``."""
+    from sowctl.engine.profile.sample import SampleShare
+    from sowctl.values.units import parse_whole_number
+
+    if text is None:
+        return SampleShare()
+    part = text.strip().removesuffix("%")
+    try:
+        if part != text.strip():
+            share = float(part) / 100
+            if 0 < share <= 1:
+                return SampleShare(part=share)
+        elif most := parse_whole_number(part):
+            return SampleShare(most=most)
+    except ValueError:
+        pass
+    raise UsageError(
+        "SOW-STA-002", f"--sample {text!r} is neither a number nor a percentage", hint="use for example 10000 or 5%"
+    )
+
+
+def note_coverage(invocation: Invocation, report: SchemaReport | StatsReport) -> None:
+    """Say how many records were looked at, and what is not in the answer."""
+    counted = f"{report.records:,} records" if report.records != 1 else "1 record"
+    words = f"{report.topic}: {counted}"
+    if report.looked_at != report.records:
+        words = f"{report.topic}: a sample of {report.looked_at:,} of {counted}"
+    invocation.note(words)
+    if report.unreadable:
+        invocation.warn(f"{report.topic}: {report.unreadable:,} invalid messages are not included")
+
+
+def build_path_row(report: SchemaReport, facts: PathFacts, *, brief: bool) -> dict[str, Any]:
+    """One path of a schema; ``brief``: what fits a line, for people."""
+    if not brief:
+        return {"topic": report.topic, "message_type": report.message_type, **as_dict(facts)}
+    types = [name if len(facts.types) == 1 else f"{name} {count:,}" for name, count in facts.types.items()]
+    if facts.items is not None and facts.items[1]:
+        low, high = facts.items
+        types.append(f"of {low:,} to {high:,}" if low != high else f"of {low:,}")
+    return {
+        "path": facts.path,
+        "types": ", ".join(types),
+        "null": facts.null + facts.empty,
+        "missing": facts.missing,
+        "distinct": facts.distinct if facts.distinct_error is None else f"~{facts.distinct}",
+        "examples": ", ".join(map(_format_example, facts.examples)),
+    }
+
+
+def _format_example(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

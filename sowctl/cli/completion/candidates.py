@@ -1,0 +1,256 @@
+"""From the words of a command line to what completes the one that is being written.
+
+The scripts of bash, zsh and fish ask here (``sowctl completion SHELL -- WORDS``), and so does the shell of this
+program. Nothing is run, and nothing raised: where something cannot be found out, it is not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sowctl.cli.completion import filters
+from sowctl.cli.completion.instance_values import InstanceValues
+from sowctl.cli.parsing.declarations import COMPLETED_KINDS, STORE_COMPLETIONS, Argument, Option, Parameter
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, LEADING_VALUE_OPTIONS
+from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES, Command, find_command, list_members
+
+if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation, Settings
+
+_FILTER_METAVARS = ("FILTER", "EXPR")
+_FIELD_METAVARS = ("LIST", "PATH")
+_HELP_OPTIONS = (("--help", "Show full help."), ("-h", "Show short help."))
+
+
+class Candidate(Struct, frozen=True):
+    """A word, and what it is."""
+
+    text: str
+    help: str = ""
+
+
+class Candidates(Struct, frozen=True):
+    """Candidates: ``words``, ``paths`` (file, directory, store) behind ``front``; ``unfinished``: only beginnings."""
+
+    words: tuple[Candidate, ...] = ()
+    paths: str = ""
+    front: str = ""
+    unfinished: bool = False
+
+
+class _CommandLine(Struct):
+    """A command line as far as it is written: the option that waits for its value, and what has been given."""
+
+    command: Command | None = None
+    parameters: tuple[Parameter, ...] = GLOBAL_PARAMETERS
+    prefix: str = ""
+    waiting: Parameter | str | None = None
+    literal: bool = False
+    unknown: bool = False
+    operands: list[str] = field(default_factory=list)
+    given: dict[str, str] = field(default_factory=dict)
+
+
+def find_candidates(
+    invocation: Invocation, words: Sequence[str], current: str, seen: dict[Settings, InstanceValues] | None = None
+) -> Candidates:
+    """Find what completes ``current`` behind ``words``. ``seen`` keeps what was found out for the next question."""
+    line = _read_line(words)
+    # The configuration is the one that the line itself names.
+    named = {name: line.given[name] for name in ("config", "root") if name in line.given}
+    asking = copy(invocation)
+    asking.settings = replace(invocation.settings, quiet=True, **named)
+    seen = {} if seen is None else seen
+    known = seen.setdefault(asking.settings, InstanceValues(asking))
+    if line.unknown:
+        return Candidates()
+    if line.waiting is not None:
+        if isinstance(line.waiting, str):
+            return _select_words(current, FORMATS)
+        return _complete_value(line.waiting, line, current, known)
+    if current.startswith("-") and not line.literal:
+        name, equals, value = current.partition("=")
+        if not equals:
+            return _complete_options(line, current)
+        parameter = _find_option(line, name)
+        if parameter is None or not parameter.takes_value:
+            return Candidates()
+        found = _complete_value(parameter, line, value, known)
+        front = f"{name}="
+        return replace(found, words=tuple(Candidate(front + one.text, one.help) for one in found.words), front=front)
+    if line.command is None:
+        return _complete_commands(line.prefix, current)
+    operands = [one for one in line.parameters if isinstance(one.declared, Argument)]
+    place = min(len(line.operands), len(operands) - 1)
+    if place < 0 or (len(line.operands) > place and operands[place].shape != "texts"):
+        return Candidates()
+    return _complete_value(operands[place], line, current, known)
+
+
+def _read_line(words: Sequence[str]) -> _CommandLine:
+    line = _CommandLine()
+    for word in words:
+        if line.waiting is not None:
+            if isinstance(line.waiting, Parameter):
+                line.given[line.waiting.name] = word
+            line.waiting = None
+        elif line.literal:
+            line.operands.append(word)
+        elif word == "--":
+            line.literal = line.command is not None
+        elif word.startswith("-") and word != "-":
+            _read_option(line, word)
+        elif line.command is not None:
+            line.operands.append(word)
+        elif not line.prefix and word in PREFIXES:
+            line.prefix = word
+        elif line.prefix or word != "help":
+            line.command = find_command((line.prefix, word) if line.prefix else (word,))
+            if line.command is None:
+                line.unknown = True
+                return line
+            line.parameters = load_command(line.command).parameters
+    return line
+
+
+def _read_option(line: _CommandLine, word: str) -> None:
+    name, equals, value = word.partition("=")
+    parameter = _find_option(line, name)
+    if parameter is None:
+        # It may stand in front of the command, and has a value there, too.
+        line.waiting = name if line.command is None and name in LEADING_VALUE_OPTIONS and not equals else None
+    elif parameter.takes_value and not equals:
+        line.waiting = parameter
+    elif equals:
+        line.given[parameter.name] = value
+
+
+def _find_option(line: _CommandLine, name: str) -> Parameter | None:
+    for parameter in line.parameters:
+        if isinstance(parameter.declared, Option) and name in parameter.declared.names:
+            return parameter
+    return None
+
+
+def _complete_commands(prefix: str, current: str) -> Candidates:
+    if prefix:
+        found = [Candidate(command.words[1], command.summary) for command in list_members(prefix)]
+    else:
+        found = [Candidate(command.name, command.summary) for command in COMMANDS if len(command.words) == 1]
+        found += [Candidate(word, about) for word, about in PREFIXES.items()]
+    return Candidates(tuple(one for one in found if one.text.startswith(current)))
+
+
+def _complete_options(line: _CommandLine, current: str) -> Candidates:
+    found = [
+        Candidate(name, parameter.declared.help)
+        for parameter in line.parameters
+        if isinstance(parameter.declared, Option)
+        for name in parameter.declared.names
+    ]
+    found += [Candidate(*one) for one in _HELP_OPTIONS]
+    if line.command is None and not line.prefix:
+        found.append(Candidate("--version", "show the version"))
+    return Candidates(tuple(one for one in found if one.text.startswith(current)))
+
+
+def _select_words(current: str, words: Iterable[str], *, unfinished: bool = False) -> Candidates:
+    return Candidates(tuple(Candidate(one) for one in words if one.startswith(current)), unfinished=unfinished)
+
+
+def _complete_value(parameter: Parameter, line: _CommandLine, current: str, known: InstanceValues) -> Candidates:
+    """Find what completes the value of an option, or an operand."""
+    declared = parameter.declared
+    kind = declared.complete
+    if declared.choices:
+        return _select_words(current, declared.choices)
+    if kind in COMPLETED_KINDS:
+        names = tuple(Candidate(name, what) for name, what in known.list_names(kind) if name.startswith(current))
+        return Candidates(names, paths="store" if kind in STORE_COMPLETIONS else "")
+    if kind in ("file", "directory", "store"):
+        return Candidates(paths=kind)
+    if kind:
+        return _select_words(current, _list_words(kind))
+    target = _find_target(line)
+    if parameter.name == "options":
+        return _select_words(current, filters.complete_options(current, _list_option_names()), unfinished=True)
+    if declared.metavar in _FILTER_METAVARS:
+        written = filters.complete_filter(
+            current, known.sample_values(target) if target else {}, _list_words("function")
+        )
+        return _select_words(current, _keep_written(current, written), unfinished=True)
+    if parameter.name == "paths" and target:
+        # One path to a word, so that the next one begins behind a blank.
+        return _select_words(current, known.sample_values(target))
+    if declared.metavar in _FIELD_METAVARS and target:
+        paths = [*known.sample_values(target), *(_list_column_names() if parameter.name == "columns" else ())]
+        return _select_words(
+            current, filters.complete_list(current, paths, order=parameter.name == "order_by"), unfinished=True
+        )
+    if parameter.name == "keys" and target:
+        return _select_words(current, known.sample_keys(target))
+    return Candidates()
+
+
+def _keep_written(current: str, found: Iterable[str]) -> list[str]:
+    """The same with what is written as it is written: names of functions are found in any letter case."""
+    return [current + one[len(current) :] for one in found]
+
+
+def _find_target(line: _CommandLine) -> str:
+    """The topic or view that the line names; empty where it names none."""
+    operands = [one for one in line.parameters if isinstance(one.declared, Argument)]
+    for parameter, word in zip(operands, line.operands, strict=False):
+        if parameter.declared.complete in COMPLETED_KINDS:
+            return word
+    return ""
+
+
+def _list_words(kind: str) -> tuple[str, ...]:
+    """The words of a table."""
+    if kind == "page":
+        # A page is named by its command, too, as help texts do.
+        commands = (command.words[0] for command in COMMANDS if len(command.words) == 1)
+        return (*commands, *(command.page for command in COMMANDS), *PAGES)
+    if kind == "function":
+        from sowctl.expressions.functions.table import FUNCTION_TABLE
+
+        return tuple(entry.name for entry in FUNCTION_TABLE)
+    if kind == "code":
+        from sowctl.cli.parsing.codes import list_codes
+
+        return tuple(list_codes())
+    if kind == "message type":
+        from sowctl.messages.types import list_type_names
+
+        return tuple(list_type_names())
+    return ()
+
+
+def _list_option_names() -> list[str]:
+    from sowctl.engine.search.optiontext import (
+        BOOKMARK,
+        IGNORED_OPTIONS,
+        LIST_OPTIONS,
+        LITERAL,
+        NUMBER_OPTIONS,
+        TEXT_OPTIONS,
+    )
+
+    return [
+        *(f"{name}=" for name in (*NUMBER_OPTIONS, *LIST_OPTIONS, *TEXT_OPTIONS, BOOKMARK)),
+        LITERAL,
+        *IGNORED_OPTIONS,
+    ]
+
+
+def _list_column_names() -> tuple[str, ...]:
+    from sowctl.output.options import COLUMN_NAMES
+
+    return COLUMN_NAMES

@@ -1,0 +1,216 @@
+"""Sides of ``diff`` from its words: targets at instants, ranges of the journal, whole instances.
+
+``[INSTANCE:]TARGET[@WHEN]``, where INSTANCE is a configuration or the directory of one, WHEN an instant as ``query
+--at`` takes it or ``WHEN..WHEN``. What is an exact topic's name or a file's path is never taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.parsing.option_values import parse_at_option
+from sowctl.config.default_config import CONFIG_NAMES
+from sowctl.engine.topics.targets import Target, resolve_targets, split_target
+from sowctl.engine.verbs.inspect.diff import DiffSide
+from sowctl.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+RANGE_MARK = ".."
+
+
+class SideParts(Struct, frozen=True):
+    """The parts of one word: the file of a configuration (None: the command's own), a target (None: the whole
+    instance), the instant (None: now), and the one behind which a range begins."""
+
+    text: str
+    config: Path | None
+    target: str | None
+    at: str | None = None
+    after: str | None = None
+
+    @property
+    def front(self) -> str:
+        """The word up to the instant."""
+        return self.text if self.at is None and self.after is None else self.text.rpartition("@")[0]
+
+
+def pair_sides(
+    invocation: Invocation, words: Sequence[str], topics: Sequence[str], message_type: str | None, stack: ExitStack
+) -> list[tuple[DiffSide, DiffSide]]:
+    """The sides that are to be compared, topic by topic; ``stack`` closes the instances.
+
+    One word is compared with its own present, a range alone at its two ends. ``topics`` are those of whole instances.
+    Raises UsageError ``SOW-DIF-005`` for words that do not go together, and what opening and resolving raise.
+    """
+    opener = _SideOpener(invocation, stack)
+    first = opener.parse_parts(words[0])
+    if len(words) == 1:
+        if first.at is None and first.after is None:
+            raise UsageError("SOW-DIF-005", "nothing to compare with", hint=f"use for example {words[0]}@-1h")
+        front = first.front
+        one = SideParts(f"{front}@{first.after or first.at}", first.config, first.target, first.after or first.at)
+        two = SideParts(
+            f"{front}@{first.at}" if first.after and first.at else front,
+            first.config,
+            first.target,
+            first.at if first.after is not None else None,
+        )
+    else:
+        one, two = first, opener.parse_parts(words[1])
+    if (one.target is None) is not (two.target is None):
+        raise UsageError(
+            "SOW-DIF-005",
+            f"{one.text} and {two.text} cannot be compared: only one is an instance",
+            hint="INSTANCE:TARGET names one topic of an instance",
+        )
+    if topics and one.target is not None:
+        raise UsageError("SOW-DIF-005", "--topic selects topics of instances")
+    return _pair_by_topic(opener.build_sides(one, topics, message_type), opener.build_sides(two, topics, message_type))
+
+
+def _pair_by_topic(old: list[DiffSide], new: list[DiffSide]) -> list[tuple[DiffSide, DiffSide]]:
+    """Sides of one topic beside each other; a topic that one instance alone has is compared with none."""
+    if len(old) == len(new) == 1 and not old[0].absent:
+        return [(old[0], new[0])]
+    there = {_topic_key(side): side for side in new}
+    found = [
+        (side, there.pop(_topic_key(side)) if _topic_key(side) in there else _make_absent_side(side, new))
+        for side in old
+    ]
+    return found + [(_make_absent_side(side, old), side) for side in there.values()]
+
+
+def _make_absent_side(side: DiffSide, others: list[DiffSide]) -> DiffSide:
+    instance = others[0].instance if others else side.instance
+    return DiffSide(instance, None, f"nothing of {_topic_key(side)[0]}", absent=True)
+
+
+def _topic_key(side: DiffSide) -> tuple[str, str]:
+    topic = side.target.topic if side.target is not None else None
+    return (topic.label, topic.message_type) if topic is not None else (side.name, "")
+
+
+class _SideOpener:
+    """Opens each instance once."""
+
+    def __init__(self, invocation: Invocation, stack: ExitStack) -> None:
+        self._invocation = invocation
+        self._stack = stack
+        self._open: dict[Path | None, Instance] = {}
+
+    def open_instance(self, named: SideParts) -> Instance:
+        place = named.config.resolve() if named.config is not None else None
+        if (
+            place is not None
+            and self._invocation.has_config()
+            and place == self._invocation.find_config_path().resolve()
+        ):
+            place = None
+        if place not in self._open:
+            if place is None:
+                made = self._invocation.open_instance(*(() if named.target is None else (named.target,)))
+            else:
+                assert named.config is not None
+                made = self._invocation.open_other_instance(named.config)
+            self._open[place] = self._stack.enter_context(made)
+        return self._open[place]
+
+    def build_sides(self, named: SideParts, topics: Sequence[str], message_type: str | None) -> list[DiffSide]:
+        """The sides that one word means."""
+        instance = self.open_instance(named)
+        whole = named.target is None
+        if named.target is not None:
+            targets = resolve_targets(instance, named.target, message_type, derived=True)
+        elif topics:
+            targets = [target for text in topics for target in self._resolve_existing(instance, text, message_type)]
+        else:
+            targets = [Target(topic=topic) for topic in instance.topics]
+        at = parse_at_option(self._invocation, named.at).resolve_time(instance)
+        after = None if named.after is None else parse_at_option(self._invocation, named.after).resolve_time(instance)
+        several = whole or len(targets) > 1
+        made = []
+        for target in targets:
+            if after is not None and (target.topic is None or target.topic.derived is not None):
+                raise UsageError("SOW-DIF-005", f"{named.text}: only topics have a journal", hint="give one instant")
+            name = named.text
+            if several and target.topic is not None:
+                when = named.text[len(named.front) :]
+                name = f"{named.front}:{target.topic.label}{when}" if whole else f"{target.topic.label}{when}"
+            made.append(DiffSide(instance, target, name, at, after, several))
+        return made
+
+    def _resolve_existing(self, instance: Instance, text: str, message_type: str | None) -> list[Target]:
+        """Resolve a name in an instance that may not have it; no targets where it has not."""
+        try:
+            return resolve_targets(instance, text, message_type, derived=True)
+        except MissingError:
+            return []
+
+    def parse_parts(self, text: str) -> SideParts:
+        """The parts of a word."""
+        config, rest = _split_instance(text)
+        if config is not None and rest is None:
+            return SideParts(text, config, None)
+        front, at, when = (text if rest is None else rest).rpartition("@")
+        if config is not None and rest is not None and rest.startswith("@"):
+            return _with_instant(SideParts(text, config, None), rest[1:])
+        whole = text if rest is None else rest
+        if not at or self._is_exact(SideParts(text, config, whole)):
+            return SideParts(text, config, whole)
+        return _with_instant(SideParts(text, config, front), when)
+
+    def _is_exact(self, named: SideParts) -> bool:
+        """True where the whole word is a file's path or the name of a topic that is configured."""
+        assert named.target is not None
+        if Path(named.target).is_file():
+            return True
+        if named.config is None and not self._invocation.has_config():
+            return False
+        name, _ = split_target(named.target)
+        config = self.open_instance(SideParts(named.text, named.config, None)).config
+        return config is not None and any(entry.name == name for entry in config.sow)
+
+
+def _with_instant(named: SideParts, when: str) -> SideParts:
+    since, dots, until = when.partition(RANGE_MARK)
+    if not dots:
+        return SideParts(named.text, named.config, named.target, when)
+    return SideParts(named.text, named.config, named.target, until or None, since or "EPOCH")
+
+
+def _split_instance(text: str) -> tuple[Path | None, str | None]:
+    """The configuration that a word begins with, and the rest of it: ``TARGET``, ``@WHEN``, or nothing."""
+    if (found := _find_configuration(text)) is not None:
+        return found, None
+    for sign in (":", "@"):
+        place = text.find(sign)
+        while place > 0:
+            if (found := _find_configuration(text[:place])) is not None:
+                return found, text[place:] if sign == "@" else text[place + 1 :]
+            place = text.find(sign, place + 1)
+    return None, None
+
+
+def _find_configuration(text: str) -> Path | None:
+    """The configuration that a path names: a file that ends in .xml, or the directory of one.
+
+    Raises UsageError ``SOW-CLI-004`` for a directory with several.
+    """
+    path = Path(text)
+    if text.endswith(".xml") and path.is_file():
+        return path
+    if not path.is_dir():
+        return None
+    found = [path / name for name in CONFIG_NAMES if (path / name).is_file()]
+    if len(found) > 1:
+        names = ", ".join(str(one) for one in found)
+        raise UsageError("SOW-CLI-004", f"several configurations here: {names}", hint="name one of them")
+    return found[0] if found else None

@@ -1,0 +1,94 @@
+"""``--output FILE``: the file appears complete or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from sowctl.errors import RefusedError
+from sowctl.seam import Seam
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked."""
+    if not force and path.is_file():
+        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="use --force to replace it")
+
+
+@contextmanager
+def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
+    """A stream whose content becomes ``path`` when the block ends well.
+
+    Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
+    raises. A symbolic link stays: the file that it leads to is written. What exists and is no regular file (a pipe,
+    ``/dev/null``) is written to directly. Raises
+    :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
+    """
+    refuse_existing(path, force=force)
+    # Renaming would put a file in the place of the link, whether its target exists or not.
+    if path.is_symlink():
+        path = _find_target(path)
+    # The same of a pipe or device.
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    # In the directory of the file, because a rename cannot go from one file system to another.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _name_errors(path, temporary):
+        descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                if path.exists():
+                    # Who may read the file that is replaced may read the new one.
+                    os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
+                yield stream
+                # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
+                stream.flush()
+                seam.call("file.sync", os.fsync, stream.fileno())
+            _install_file(temporary, path, force=force, seam=seam)
+        finally:
+            temporary.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        # The name is an entry of the directory, and lasts only when that is synced.
+        seam.call("dir.sync", os.fsync, directory)
+    finally:
+        os.close(directory)
+
+
+def _find_target(link: Path) -> Path:
+    """The file that a symbolic link leads to. Raises OSError where links lead to each other."""
+    target = Path(os.path.realpath(link))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(link))
+    return target
+
+
+@contextmanager
+def _name_errors(path: Path, temporary: Path) -> Iterator[None]:
+    """Let an OSError about ``temporary``, a name that is gone when it is read, speak of ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or os.fspath(error.filename) != os.fspath(temporary):
+            raise
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _install_file(temporary: Path, path: Path, *, force: bool, seam: Seam) -> None:
+    # Without --force a link, because it fails where another process made the file meanwhile; a rename would replace it.
+    if not force:
+        try:
+            os.link(temporary, path)
+            return
+        except FileExistsError:
+            refuse_existing(path, force=False)
+        except OSError:  # a file system without links
+            refuse_existing(path, force=False)
+    seam.call("file.rename", os.replace, temporary, path)

@@ -1,0 +1,299 @@
+"""Output of records by commands: options checked first, then every batch to its format and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.cli.context import Invocation
+from sowctl.cli.io.output_file import open_whole_file, refuse_existing
+from sowctl.cli.streams import is_terminal
+from sowctl.errors import UsageError
+from sowctl.output import formats
+from sowctl.output.display import escape_surrogates
+from sowctl.output.exports import FileFormat, find_file_format, open_compressed, refuse_compressed, refuse_mixed_topics
+from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
+from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.values.paths import Path as FieldPath
+from sowctl.values.paths import Step
+
+if TYPE_CHECKING:
+    from sowctl.engine.topics.targets import Target
+    from sowctl.output.facts import Fact
+
+TABLE_FORMATS = frozenset({"parquet", "arrow", "csv", "tsv", "sqlite"})
+"""Formats of rows, in which nothing but a column tells topics apart."""
+
+
+MAX_ROWS_TOGETHER = 1000
+"""Rows in memory that are written at once: 500,000 rows of ``blame`` as csv took 25 s of CPU one by one."""
+
+
+class OutputChoice(Struct, frozen=True):
+    """The output options of a command as given. ``facts``: they are for rows that are no records."""
+
+    format: str | None = None
+    meta: bool = False
+    columns: str | None = None
+    delimiter: str | None = None
+    null: bool = False
+    length_prefix: bool = False
+    template: str | None = None
+    output: str | None = None
+    force: bool = False
+    no_headers: bool = False
+    facts: bool = False
+
+
+class Sink:
+    """Output of records of a command. Made before a store is opened, so that a wrong option costs nothing.
+
+    ``front`` names the columns of metadata, if not the usual ones.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for options that exclude each other and what
+    ``output.options`` and ``output.formats`` raise; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
+    """
+
+    def __init__(self, invocation: Invocation, choice: OutputChoice, front: tuple[str, ...] | None = None) -> None:
+        self.invocation = invocation
+        self.path = Path(choice.output) if choice.output not in (None, "-") else None
+        self.force = choice.force
+        if self.path is not None:
+            # Asked now, and again when the file is put in place: a query may take long, and another program may be
+            # faster.
+            refuse_existing(self.path, force=choice.force)
+        streams = invocation.streams
+        shown = self.path is None and is_terminal(streams.stdout)
+        delimiter = _choose_delimiter(choice)
+        self._file = find_file_format(str(self.path)) if self.path is not None else FileFormat(None, None)
+        named = self._file.ending.format if self._file.ending is not None else None
+        self.format = formats.choose_format(
+            choice.format, terminal=shown, given=_list_shaping_options(choice), ending=named
+        )
+        # With --format, too: the name of the file tells an Arrow file from an Arrow stream.
+        self._by_name = named is not None and named == self.format
+        if self._file.packing is not None and self.format in formats.BINARY_FORMATS:
+            refuse_compressed(str(self.path), self.format)
+        if named is not None and named != self.format:
+            if choice.format is None and named in formats.BINARY_FORMATS:
+                _refuse_shaping(str(self.path), named, _list_shaping_options(choice))
+            invocation.note(
+                f"{escape_surrogates(str(self.path))} is written as {self.format}, which its name does not say"
+            )
+        # Nothing but a terminal has widths and colours: what goes into a pipe never depends on them.
+        terminal = (
+            Terminal(streams.measure_columns(), streams.find_encoding(), streams.shows_color(streams.stdout))
+            if shown
+            else None
+        )
+        self.options = OutputOptions(
+            meta=choice.meta,
+            columns=parse_columns(choice.columns, facts=choice.facts) if choice.columns is not None else (),
+            delimiter=delimiter,
+            length_prefix=choice.length_prefix,
+            template=choice.template,
+            headers=not choice.no_headers,
+            terminal=terminal,
+        )
+        if front is not None:
+            self.options = replace(self.options, front=front)
+        self.renderer = self.make_renderer(self.options)
+        self._shaped = choice.format is not None or bool(_list_shaping_options(choice))
+
+    @property
+    def is_arrow_file(self) -> bool:
+        """True where the output is a file of Arrow's, not a stream."""
+        ending = self._file.ending
+        return self._by_name and ending is not None and ending.renderer == "FeatherRenderer"
+
+    def make_renderer(self, options: OutputOptions, table: str = "records") -> formats.Renderer:
+        """A renderer of the chosen format; ``table`` is the name of the table of a database."""
+        return (
+            self._file.make_renderer(options, table) if self._by_name else formats.make_renderer(self.format, options)
+        )
+
+    @contextmanager
+    def open_file(self) -> Iterator[BinaryIO]:
+        """A stream whose content becomes the file of ``--output``, packed where its name says so."""
+        assert self.path is not None
+        with (
+            open_whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream,
+            open_compressed(stream, self._file.packing) as inner,
+        ):
+            yield inner
+
+    @property
+    def is_for_person(self) -> bool:
+        """True where the output is a table on a terminal."""
+        return self.options.terminal is not None and self.format == "table"
+
+    def write_single_batch(self, batch: Batch) -> None:
+        """Write a batch as :meth:`write`; one record on a terminal, where no format was chosen, in lines."""
+        terminal = self.options.terminal
+        if not self.is_for_person or terminal is None or self._shaped or len(batch.payloads) != 1:
+            self.write([batch])
+            return
+        from sowctl.output.onerecord import write_record
+
+        self.invocation.start_paging()
+        write_record(batch, terminal, self.invocation.streams.stdout, meta=self.options.meta)
+
+    def write(self, batches: Iterable[Batch], targets: Sequence[Target] = (), fit: TableFit = NO_FIT) -> int:
+        """Write all batches; returns the number of records. ``targets``: what they are of. ``fit``: what gives way on a
+        terminal.
+
+        Raises UsageError ``SOW-EXC-013`` for several topics in one table that has no column for the topic.
+        """
+        if len(targets) > 1 and self.format in TABLE_FORMATS and not self.options.meta and not self.options.columns:
+            refuse_mixed_topics(targets)
+        if fit is not NO_FIT:
+            self.renderer = self.make_renderer(replace(self.options, fit=fit))
+        if self.format == "sqlite" and len(targets) == 1 and targets[0].topic is not None:
+            self.renderer = self.make_renderer(self.options, targets[0].topic.label)
+        if self.path is None:
+            if self.options.terminal is not None:
+                batches = self._end_progress(batches)
+            if self.format == "table":
+                self.invocation.start_paging()
+            streams = self.invocation.streams
+            # A table has colours and the terminal's encoding; each of its cells is made safe by itself.
+            out = streams.painted_stdout if self.format == "table" else streams.stdout
+            rendered = self.renderer.write(batches, out)
+        else:
+            with self.open_file() as stream:
+                rendered = self.renderer.write(batches, stream)
+        for note in rendered.notes:
+            self.invocation.note(note)
+        return rendered.records
+
+    def _end_progress(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches, with no line of progress on the terminal from the first one on."""
+        for batch in batches:
+            if self.invocation.meter is not None:
+                self.invocation.meter.end()
+            yield batch
+
+    @property
+    def named_format(self) -> str | None:
+        """The format that the name of the file says, if any."""
+        return self._file.ending.format if self._file.ending is not None else None
+
+    def write_text(self, text: str) -> None:
+        """Write what is no format of records."""
+        with nullcontext(self.invocation.streams.stdout) if self.path is None else self.open_file() as stream:
+            stream.write(text.encode())
+
+    def write_rows(
+        self, rows: Iterable[Mapping[str, Any] | bytes], fit: TableFit = NO_FIT, *, together: int = 1
+    ) -> int:
+        """Write facts about the instance - not records of it - in the same formats; returns their number.
+
+        A row in bytes is a JSON object, such as one whose numbers have the digits of a message. Columns that no row has
+        are told: they would be empty, as fields are that have no value. ``fit``: what gives way on a terminal.
+        ``together``: rows that are written at once, more than one where none of them has to be waited for.
+        """
+        # Facts are no records: their members may be called like metadata without meaning it.
+        columns = tuple(FieldPath((Step(one),)) if isinstance(one, str) else one for one in self.options.columns)
+        self.renderer = self.make_renderer(replace(self.options, columns=columns, facts=True, fit=fit))
+        members: dict[str, None] = {}
+        written = self.write(_row_batches(_note_members(rows, members) if columns else rows, together))
+        for column in columns if members else ():
+            if column.names[0] not in members:
+                self._note_unknown(column, list(members))
+        return written
+
+    def _note_unknown(self, column: FieldPath, members: list[str]) -> None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(column.names[0], members, n=1)
+        meant = f"did you mean /{near[0]}?" if near else "columns: " + ", ".join(f"/{name}" for name in members)
+        self.invocation.note(f"no row has a column {column}; {meant}")
+
+
+def show_facts(invocation: Invocation, facts: Sequence[Fact]) -> None:
+    """Write facts to standard output, a terminal, in lines that fit it."""
+    from sowctl.output.facts import format_facts
+
+    streams = invocation.streams
+    invocation.start_paging()
+    paint = {"paint": streams.paint_text} if streams.shows_color(streams.stdout) else {}
+    text = "\n".join(format_facts(facts, streams.measure_columns(), **paint)) + "\n"
+    out = streams.painted_stdout
+    out.write(text.encode(streams.find_encoding(), "backslashreplace"))
+    out.flush()
+
+
+def show_list(invocation: Invocation, lines: Iterable[str]) -> None:
+    """Write the lines of a list to standard output; on a terminal through the pager, in lines that fit it."""
+    streams = invocation.streams
+    if is_terminal(streams.stdout):
+        from sowctl.output.facts import wrap_list_line
+
+        invocation.start_paging()
+        columns = streams.measure_columns()
+        lines = (part for line in lines for part in wrap_list_line(line, columns))
+    streams.stdout.write("".join(line + "\n" for line in lines).encode())
+    streams.stdout.flush()
+
+
+def _note_members(
+    rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]
+) -> Iterator[Mapping[str, Any] | bytes]:
+    """The rows as they are; the names of their members are added to ``members``."""
+    from msgspec.json import decode
+
+    for row in rows:
+        members.update(dict.fromkeys(decode(row) if isinstance(row, bytes) else row))
+        yield row
+
+
+def _row_batches(rows: Iterable[Mapping[str, Any] | bytes], together: int) -> Iterator[Batch]:
+    waiting = iter(rows)
+    while some := [OutputRecord(_row_payload(row)) for row in islice(waiting, together)]:
+        yield OutputBatch("", "json", lambda payload: payload, some)
+
+
+def _row_payload(row: Mapping[str, Any] | bytes) -> bytes:
+    if isinstance(row, bytes):
+        return row
+    import json
+
+    return escape_surrogates(json.dumps(dict(row), ensure_ascii=False, default=str, separators=(",", ":"))).encode()
+
+
+def _list_shaping_options(choice: OutputChoice) -> list[str]:
+    """The options given that only some formats take."""
+    options = (
+        ("--delimiter", choice.delimiter is not None),
+        ("--null", choice.null),
+        ("--length-prefix", choice.length_prefix),
+        ("--template", choice.template is not None),
+        ("--columns", choice.columns is not None),
+        ("--no-headers", choice.no_headers),
+    )
+    return [name for name, given in options if given]
+
+
+def _refuse_shaping(name: str, format: str, given: Sequence[str]) -> None:
+    """Refuse options that the format of a binary file does not take. Raises UsageError ``SOW-OUT-012``."""
+    foreign = next(option for option in given if option not in formats.options_by_format()[format])
+    hint = "leave it out, or give the file another ending"
+    if foreign == "--no-headers":
+        hint = "leave it out, or give the file a name that ends in .csv"
+    raise UsageError("SOW-OUT-012", f"{foreign} cannot be used with format {format}", place=name, hint=hint)
+
+
+def _choose_delimiter(choice: OutputChoice) -> bytes:
+    """Return the bytes that end a record. Raises UsageError ``SOW-CLI-012`` where that is said twice."""
+    chosen = [name for name in _list_shaping_options(choice) if name in ("--delimiter", "--null", "--length-prefix")]
+    if len(chosen) > 1:
+        raise UsageError("SOW-CLI-012", f"{' and '.join(chosen)} exclude each other", hint="give one of them")
+    if choice.null:
+        return b"\0"
+    return parse_delimiter(choice.delimiter) if choice.delimiter is not None else b"\n"

@@ -1,0 +1,205 @@
+"""Reports of commands: findings to standard output with their count, reports to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sowctl.cli.context import Invocation
+from sowctl.errors import UsageError
+from sowctl.findings import Finding, Level
+from sowctl.values.jsonline import format_json_line
+
+if TYPE_CHECKING:
+    from sowctl.cli.io.output_sink import Sink
+    from sowctl.engine.reports import Rejected
+    from sowctl.output.linting.plain import FindingCounter
+
+MAX_WARNINGS = 10
+"""Refused messages of a run that are said one by one."""
+
+
+def show_findings(
+    invocation: Invocation,
+    findings: Iterable[Finding],
+    *,
+    as_json: bool,
+    status: int,
+    clean: str,
+    level: Level = Level.ERROR,
+) -> int:
+    """Write ``findings`` as they come, then their count; ``status`` where one is at least as bad as ``level``, else 0.
+
+    ``clean`` is said where there was no finding at all.
+    """
+    tally = write_findings(invocation, findings, "json" if as_json else "text")
+    invocation.note(str(tally) if tally.counts else clean)
+    return status if any(found >= level for found in tally.counts) else 0
+
+
+class Examination(Protocol):
+    """A check that goes on while its findings are taken; ``report`` and ``coverage`` say in the end what was read."""
+
+    def __iter__(self) -> Iterator[Finding]: ...
+    @property
+    def report(self) -> Any: ...
+    @property
+    def coverage(self) -> str: ...
+
+
+def show_examination(invocation: Invocation, examined: Examination, *, as_json: bool, summary: str | None) -> int:
+    """Write what a check finds, and then how much it has read; 5 where it found damage, else 0.
+
+    Of findings as JSON each line of standard output is one, so how much was read follows as a line of JSON on standard
+    error, unless ``summary`` says otherwise.
+    """
+
+    from sowctl.output.linting.plain import FindingCounter
+    from sowctl.output.reports import as_dict
+
+    tally = FindingCounter()
+    if not as_json:
+        status = show_findings(
+            invocation, tally.count_findings(examined), as_json=False, status=5, clean="no damage found"
+        )
+        show_words(invocation, examined.coverage, as_dict(examined.report) | tally.count_by_name(), summary)
+        return status
+    write_findings(invocation, tally.count_findings(examined), "json")
+    row = as_dict(examined.report) | tally.count_by_name()
+    show_words(invocation, examined.coverage if summary == "text" else format_json_line(row), row, summary)
+    return 5 if any(found >= Level.ERROR for found in tally.counts) else 0
+
+
+def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> FindingCounter:
+    """Write ``findings`` to standard output in a format of ``output/linting/formats.py``; their count."""
+    from sowctl.output.linting.formats import make_renderer
+    from sowctl.output.linting.plain import FindingCounter
+
+    streams = invocation.streams
+    tally = FindingCounter()
+    colored = streams.shows_color(streams.stdout)
+    show = make_renderer(format, lambda kind, words: streams.paint_text(kind, words) if colored else words)
+    # Text has colours; the formats of programs have none, and a terminal shows them with nothing that commands it.
+    out = streams.painted_stdout if format == "text" else streams.stdout
+    for text in show(tally.count_findings(findings)):
+        out.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    # In front of the count on standard error, so that a terminal shows the two in order.
+    out.flush()
+    return tally
+
+
+class RefusedWarnings:
+    """A warning for each refused message, of the first :data:`MAX_WARNINGS` of a run, and in the end how many more
+    there were; with --verbose for every one. A context manager. ``kept``: how to keep them all, for the last words."""
+
+    def __init__(self, invocation: Invocation, kept: str = "--verbose prints all messages") -> None:
+        self.count = 0
+        self._invocation = invocation
+        self._kept = kept
+
+    def warn(self, refused: Rejected, hint: str | None = None) -> None:
+        """Count it, and say it where it is among the first."""
+        self.count += 1
+        # An input of the wrong kind has all of its messages refused, and the first ten say as much as all.
+        if self.count <= MAX_WARNINGS or self._invocation.settings.verbose:
+            place = {"file": refused.source, "line": refused.line, "column": refused.column, "byte": refused.offset}
+            self._invocation.warn(refused.message, code=refused.code, place=refused.place, hint=hint, **place)
+
+    def __enter__(self) -> RefusedWarnings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        more = self.count - MAX_WARNINGS
+        if more > 0 and not self._invocation.settings.verbose:
+            words = "one more message was" if more == 1 else f"{more:,} more messages were"
+            self._invocation.warn(f"{words} rejected", hint=self._kept, refused=self.count)
+
+
+def show_report(invocation: Invocation, report: object, summary: str | None) -> None:
+    """Say what was done: one line of JSON on standard output with ``--summary json``, else words on standard error."""
+    from sowctl.output import reports
+
+    if summary == "json":
+        invocation.streams.stdout.write(reports.encode_report(report).encode() + b"\n")
+    elif summary == "text":
+        _write_requested(invocation, reports.format_report(report))
+    else:
+        invocation.note(*reports.format_report(report).split("\n"))
+
+
+def show_words(invocation: Invocation, words: str, row: Mapping[str, object], summary: str | None) -> None:
+    """As :func:`show_report`, for what was done in ``words`` of the caller's; ``row`` is the same for programs."""
+
+    if summary == "json":
+        invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
+    elif summary == "text":
+        _write_requested(invocation, words)
+    else:
+        invocation.note(*words.split("\n"))
+
+
+def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
+    """Say what was done to each of several topics, and in total where they are more than one.
+
+    With ``--format``: rows on standard output, the total in the last one, without a topic. Else as a single report.
+    Raises UsageError ``SOW-CLI-012`` as :func:`check_report_options` does.
+    """
+    from sowctl.output import reports as rendering
+
+    rows = _build_report_rows(reports)
+    if format is not None:
+        from sowctl.cli.io.output_sink import OutputChoice, Sink
+
+        Sink(invocation, OutputChoice(format)).write_rows(rows)
+    elif summary == "json":
+        for row in rows:
+            invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
+    else:
+        for text in rendering.format_reports(reports):
+            if summary == "text":
+                _write_requested(invocation, text)
+            else:
+                invocation.note(*text.split("\n"))
+
+
+def check_report_options(summary: str | None, format: str | None) -> None:
+    """Raises UsageError ``SOW-CLI-012`` for two ways to write one report, before anything is done."""
+    if summary is not None and format is not None:
+        raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
+
+
+def _build_report_rows(reports: Sequence[object]) -> list[dict[str, Any]]:
+    from sowctl.output import reports as rendering
+
+    total = rendering.sum_reports(reports)
+    return [rendering.as_dict(report) for report in reports] + ([total] if total is not None else [])
+
+
+def show_statistics(
+    invocation: Invocation,
+    statistics: Sequence[object],
+    format: str | None = None,
+    *,
+    said: bool = True,
+    sink: Sink | None = None,
+) -> None:
+    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet.
+
+    With ``format`` the same as rows on standard output or to ``sink``, the total last; ``said`` false: only these.
+    """
+    from sowctl.output import reports
+
+    if sink is not None and format is not None:
+        sink.write_rows(_build_report_rows(statistics))
+    elif format is not None:
+        show_reports(invocation, statistics, None, format)
+    if not said:
+        return
+    for line in statistics if isinstance(statistics, Iterable) else [statistics]:
+        _write_requested(invocation, reports.format_report(line))
+
+
+def _write_requested(invocation: Invocation, words: str) -> None:
+    """Say what was asked for, and is therefore said with --quiet, too."""
+    streams = invocation.streams
+    streams.write_stderr(*streams.fold_lines(words.split("\n")))

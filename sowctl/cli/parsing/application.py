@@ -1,0 +1,138 @@
+"""The Typer application of one command: error messages, and every command line that is not plain.
+
+The only importer of Typer. An application holds exactly one command, built from that command's declarations, and is
+run with ``standalone_mode=False``: it answers with values or raises; it never ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from sowctl.cli.parsing.declarations import Argument, Option, Parameter, parse_number
+from sowctl.cli.parsing.synonyms import COMMAND_OPTION_SYNONYMS, OPTION_SYNONYMS, VALUE_SYNONYMS, find_near
+from sowctl.errors import UsageError
+
+_EXTRA_PATTERN = re.compile(r"got unexpected extra argument", re.IGNORECASE)
+_UNKNOWN_PATTERN = re.compile(r"no such option: (?P<name>[^ ]+)", re.IGNORECASE)
+
+
+def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
+    """The values of all ``parameters`` by name, or None where help is asked for.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-003`` for what Typer refuses.
+    """
+    answer: dict[str, Any] = {}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(context_settings={"help_option_names": ["-h", "--help"]})(_build_collector(parameters, answer))
+    # Typer puts its own in place and leaves it there; a program that calls this one keeps its own.
+    hook = sys.excepthook
+    try:
+        # Typer's own help text is not shown; helptext.py writes it from the same declarations.
+        with contextlib.redirect_stdout(io.StringIO()):
+            app(list(words), prog_name=name, standalone_mode=False)
+    except typer.TyperException as error:
+        raise _build_usage_error(name, error.format_message(), parameters) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    finally:
+        sys.excepthook = hook
+    return answer or None
+
+
+def _build_collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:
+    def collect(**values: Any) -> None:
+        answer.update(values)
+
+    signature = [
+        inspect.Parameter(
+            parameter.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if parameter.required else parameter.default,
+            annotation=Annotated[_choose_type(parameter), _build_declaration(parameter)],
+        )
+        for parameter in parameters
+    ]
+    # Typer makes its options of a function's signature, so one is made of the declarations.
+    collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what Typer reads
+    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
+    return collect
+
+
+def _choose_type(parameter: Parameter) -> Any:
+    return {"flag": bool, "count": int, "number": int, "text": str, "texts": list[str]}[parameter.shape]
+
+
+def _build_declaration(parameter: Parameter) -> Any:
+    declared, parser = parameter.declared, _choose_parser(parameter)
+    if isinstance(declared, Argument):
+        return typer.Argument(help=declared.help, metavar=declared.metavar, parser=parser)
+    return typer.Option(
+        *declared.names,
+        help=declared.help,
+        metavar=declared.metavar if parameter.takes_value else None,
+        count=declared.counted,
+        parser=parser,
+    )
+
+
+def _choose_parser(parameter: Parameter) -> Callable[[str], Any] | None:
+    """Return the parser of one value, whose errors are this program's; None where every text will do."""
+    declared = parameter.declared
+    if declared.choices:
+        choices = declared.choices
+
+        def choose(text: str) -> str:
+            if text in choices:
+                return text
+            # What another tool calls so comes before a word that is spelled alike: jsonl is ndjson, and not json.
+            told = VALUE_SYNONYMS.get(text.lower())
+            meant = [told] if told in choices else get_close_matches(text, choices, n=1)
+            known = f"did you mean {meant[0]}?" if meant else f"use one of {', '.join(choices)}"
+            raise typer.BadParameter(f"'{text}'; {known}")
+
+        return choose
+    if parameter.shape != "number":
+        return None
+
+    def number(text: str | int) -> int:
+        # Typer hands a default over as it is, and texts as they stand on the command line.
+        if isinstance(text, int):
+            return text
+        try:
+            return parse_number(declared, text)
+        except ValueError as problem:
+            raise typer.BadParameter(str(problem)) from None
+
+    return number
+
+
+def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) -> UsageError:
+    hint = f"{name} --help lists the options"
+    declared = [parameter.declared for parameter in parameters]
+    places = {one.metavar for one in declared if isinstance(one, Argument)}
+    words = [word for one in declared if isinstance(one, Option) for word in one.names]
+    if _EXTRA_PATTERN.match(text) and "--filter" in words and "FILTER" not in places:
+        hint = f"give a filter with --filter; {hint}"
+    if _EXTRA_PATTERN.match(text) and name == "sowctl shell":
+        hint = "pass commands on standard input: sowctl shell < FILE"
+    if match := _UNKNOWN_PATTERN.match(text):
+        # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
+        text = text[: match.end("name")]
+        if meant := find_near(
+            match["name"], words, {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(name.removeprefix("sowctl "), {})}
+        ):
+            hint = f"did you mean {' or '.join(meant)}?"
+        elif not match["name"].lstrip("-")[:1].isalpha():
+            # Such as the expression -5 % 3: no option has such a name.
+            hint = f"give an argument that begins with - after the word --; {hint}"
+    text = text.strip().rstrip(".")
+    return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

@@ -1,0 +1,162 @@
+"""From argv to a command's function: finds the word, imports that one module, reads its options, calls it."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.parsing import arguments, declarations, table
+from sowctl.cli.parsing.loader import LoadedCommand, load_command
+from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES, LEADING_VALUE_OPTIONS, read_environment
+from sowctl.cli.streams import is_terminal
+from sowctl.errors import UsageError
+
+
+class SplitLine(Struct, frozen=True):
+    """argv taken apart: the global options before the command's word, that word and what follows it."""
+
+    leading: list[str]
+    word: str | None
+    rest: list[str]
+
+
+def dispatch_command(invocation: Invocation, argv: Sequence[str]) -> int:
+    """Run the command that ``argv`` names and return its exit status."""
+    parts = split_argv(argv)
+    leading, word, rest = parts.leading, parts.word, parts.rest
+    if word is None or word == "help":
+        return _show_overview(invocation, leading, rest, asked=word == "help")
+    if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
+        from sowctl.cli.parsing import overview
+
+        _show_help(invocation, functools.partial(overview.format_prefix, word), paged=True)
+        return 0
+    command, rest = _find_command(word, rest)
+    loaded = load_command(command)
+    values = _read_options(loaded, [*leading, *rest], invocation)
+    if values is None:
+        return 0
+    values = {parameter.name: _decode_text(parameter, values[parameter.name]) for parameter in loaded.parameters}
+    values = declarations.fold_flags(loaded.parameters, values)
+    chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBAL_PARAMETERS}
+    invocation.command = command.name
+    # Behind the reading, because only then it is known which words are options and which are values.
+    invocation.apply_settings(Settings(**chosen))
+    return loaded.run(invocation, **values) or 0
+
+
+def _decode_text(parameter: declarations.Parameter, value: Any) -> Any:
+    """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
+    if isinstance(value, list):
+        return [_decode_text(parameter, item) for item in value]
+    if not isinstance(value, str) or value.isascii() or parameter.declared.complete in ("file", "directory"):
+        return value
+    if not any("\udc80" <= character <= "\udcff" for character in value):
+        return value
+    return os.fsencode(value).decode("utf-8", "surrogateescape")
+
+
+def split_argv(argv: Sequence[str]) -> SplitLine:
+    """Find the command's word behind the global options."""
+    leading: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        option = rest.pop(0)
+        leading.append(option)
+        # A short option may have its value attached, and then takes no further word.
+        name = option[:2] if option[1:2] != "-" and option[:2] in LEADING_VALUE_OPTIONS and len(option) > 2 else option
+        # Without this the value of an option in front would be taken for the command's word.
+        if option in LEADING_VALUE_OPTIONS and name == option and rest:
+            leading.append(rest.pop(0))
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return SplitLine(leading, rest[0] if rest else None, rest[1:])
+
+
+def _read_options(loaded: LoadedCommand, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
+    parameters = loaded.parameters
+    if any(name in invocation.environ for name in GLOBAL_VARIABLES.values()):
+        # what the environment says stands in the place of the defaults, so both readers know nothing of it
+        parameters = (*parameters[: -len(GLOBAL_PARAMETERS)], *read_environment(invocation.environ))
+    # Tried first, because it is cheap; Typer is imported where this reader is not certain.
+    values = arguments.read_plain(parameters, words)
+    if values is not None:
+        return values
+    from sowctl.cli.parsing import application, helptext
+
+    values = application.read_with_typer(f"sowctl {loaded.command.name}", parameters, words)
+    if values is None:
+        compose = helptext.format_help if "--help" in words else helptext.format_short_help
+        _show_help(invocation, functools.partial(compose, loaded), paged="--no-pager" not in words)
+    return values
+
+
+def _show_help(invocation: Invocation, compose: Callable[..., str], *, paged: bool) -> None:
+    """Print a help text for the terminal; a long one through the pager."""
+    from sowctl.cli.pager import open_pager
+    from sowctl.cli.parsing import helptext
+
+    streams = invocation.streams
+    colored, columns = streams.shows_color(streams.stdout), helptext.choose_columns(streams)
+    shown = is_terminal(streams.stdout)
+    if paged and shown:
+        streams.start_paging(lambda stream: open_pager(stream, invocation.environ))
+    streams.painted_stdout.write(compose(colored=colored, columns=columns, folds=shown).encode())
+
+
+def _find_command(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
+    if word in table.PREFIXES:
+        names = [command.words[1] for command in table.list_members(word)]
+        if not rest or rest[0].startswith("-"):
+            raise UsageError("SOW-CLI-002", f"{word} requires one of: {', '.join(names)}", hint=f"sowctl {word} --help")
+        second, rest = rest[0], rest[1:]
+        found = table.find_command((word, second))
+        if found is None:
+            raise _build_unknown_error(second, names, front=f"{word} ")
+        return found, rest
+    found = table.find_command((word,))
+    if found is None:
+        raise _build_unknown_error(word, ["--version", *(command.words[0] for command in table.COMMANDS)])
+    return found, rest
+
+
+def _build_unknown_error(word: str, known: Sequence[str], front: str = "") -> UsageError:
+    from sowctl.cli.parsing.synonyms import COMMAND_SYNONYMS, find_near
+
+    meant = [front + name for name in find_near(word, tuple(dict.fromkeys(known)), {} if front else COMMAND_SYNONYMS)]
+    if not front and word not in COMMAND_SYNONYMS:
+        # The second word of a command by itself: repair, compact, tail. It is nearer than a word that is spelled alike.
+        meant = [command.name for command in table.COMMANDS if command.words[1:] == (word,)] or meant
+    if meant:
+        hint = f"did you mean {' or '.join(meant)}?"
+    elif front:
+        hint = f"sowctl {front}--help lists its commands"
+    else:
+        # Topics are operands, not commands: a user who types a topic's name alone wants to see its records.
+        hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
+    return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=hint)
+
+
+def _show_overview(invocation: Invocation, leading: list[str], rest: list[str], *, asked: bool) -> int:
+    from sowctl.cli.parsing import overview
+
+    streams = invocation.streams
+    # ``sowctl help query`` asks for what ``sowctl query --help`` prints.
+    if rest:
+        return dispatch_command(invocation, [*rest, "--help"])
+    if "--version" in leading or "-V" in leading:
+        streams.painted_stdout.write(overview.format_versions(as_json="--json" in leading))
+        return 0
+    unknown = [o for o in leading if o.startswith("-") and o.partition("=")[0] not in overview.list_known_options()]
+    if unknown:
+        raise UsageError("SOW-CLI-003", f"no such option: {unknown[0]}", hint="sowctl --help lists the global options")
+    if asked or "--help" in leading:
+        _show_help(invocation, overview.format_overview, paged="--no-pager" not in leading)
+    else:
+        _show_help(invocation, overview.format_short_overview, paged=False)
+    return 0

@@ -1,0 +1,178 @@
+"""A first configuration from a few answers: what ``config init`` writes. It validates and lints clean.
+
+Ruled by ``sow-config(5)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from sowctl.config.topic_patterns import is_pattern
+from sowctl.errors import UsageError
+from sowctl.messages.types import FIELDLESS_TYPES, MESSAGE_TYPES
+from sowctl.messages.xml.tree import escape_text
+from sowctl.values.paths import parse_path
+
+_COMMON_TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
+PREDEFINED_TYPES = (*_COMMON_TYPES, *(name for name in MESSAGE_TYPES if name not in _COMMON_TYPES))
+"""Message types that need no definition, the common ones first."""
+_TOPIC_PATTERN = re.compile(
+    r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?))(?:=(?P<keys>[/\[].*))?", re.DOTALL
+)
+_META_PATTERN = re.compile(r"([.^$*+?()\[\]{}|\\])")
+
+
+class InitialTopic(Struct, frozen=True):
+    """A topic to define; without ``keys`` publishers send a key with each message."""
+
+    name: str
+    message_type: str = "json"
+    keys: tuple[str, ...] = ()
+
+
+class Answers(Struct, frozen=True):
+    """The content of a first configuration; ``journal`` is the directory of the journals, None for none."""
+
+    name: str
+    topics: tuple[InitialTopic, ...]
+    journal: str | None = "./journals"
+
+
+def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
+    """A topic as an option has it: ``NAME``, ``NAME=/key,/key`` or ``[type].[name]=/key``.
+
+    ``message_type`` and ``keys`` are those of a text that says nothing else. Raises UsageError ``SOW-CFG-060``.
+    """
+    match = _TOPIC_PATTERN.fullmatch(text.strip())
+    if match is None:
+        raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="write it like orders=/orderId")
+    own = tuple(key.strip() for key in match["keys"].split(",")) if match["keys"] else tuple(keys)
+    return check_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
+
+
+def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -> tuple[InitialTopic, ...]:
+    """The topics of options, in their order; ``keys`` are those of topics that name none.
+
+    Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, and as
+    :func:`parse_topic` does.
+    """
+    without = [text for text in texts if "=" not in text]
+    if len(set(keys)) > 1 and len(without) > 1:
+        raise UsageError(
+            "SOW-CFG-065",
+            f"the keys {', '.join(keys)} are ambiguous: --key applies to all topics without keys, "
+            f"and these are {', '.join(without)}",
+            hint=f"give the keys with each topic: --topic {without[0]}={keys[0]} --topic {without[1]}={keys[1]}",
+        )
+    return tuple(parse_topic(text, message_type, keys) for text in texts)
+
+
+def check_topic(topic: InitialTopic) -> InitialTopic:
+    """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062``, or that of a path."""
+    check_text("topic", topic.name)
+    if topic.message_type not in PREDEFINED_TYPES:
+        raise UsageError(
+            "SOW-CFG-061",
+            f"{topic.message_type!r} is not a built-in message type",
+            hint=f"use one of {', '.join(PREDEFINED_TYPES)}",
+        )
+    if topic.keys and topic.message_type in FIELDLESS_TYPES:
+        words = f"messages of type {topic.message_type} have no fields"
+        raise UsageError("SOW-CFG-062", words, hint="remove the keys")
+    for key in topic.keys:
+        parse_path(key)
+    return topic
+
+
+def check_text(what: str, text: str) -> str:
+    """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
+    # Control characters have no place in XML, and ``${`` would be taken for a variable.
+    if not text.strip() or not text.isprintable() or "${" in text:
+        raise UsageError("SOW-CFG-060", f"invalid {what} {text!r}", hint="use printable characters")
+    return text
+
+
+def check_name(text: str) -> str:
+    """A name of an instance. Raises UsageError ``SOW-CFG-060``."""
+    if any(character in "/\\$~" for character in check_text("name", text)):
+        raise UsageError(
+            "SOW-CFG-060", f"invalid name {text!r}", hint="it is part of file names: / \\ $ ~ are not allowed"
+        )
+    return text
+
+
+def compose_config(answers: Answers) -> str:
+    """The text of the configuration. Raises UsageError as :func:`check_topic` does, or for a topic named twice."""
+    check_name(answers.name)
+    names = [(topic.name, topic.message_type) for topic in map(check_topic, answers.topics)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError("SOW-CFG-063", f"topic {twice[0]!r} of type {twice[1]} is named twice")
+    if not names:
+        raise UsageError(
+            "SOW-CFG-064", "a topic is required", hint="name one with --topic, for example orders=/orderId"
+        )
+    return "\n".join((*_format_head(answers), *_format_sow(answers.topics), *_format_log(answers), "</AMPSConfig>", ""))
+
+
+def _format_head(answers: Answers) -> Iterator[str]:
+    # Advice that does not hold for the file that is made here: it must lint clean as it stands.
+    rules = ["B010" if answers.journal is not None else "B050"]
+    if any(is_pattern(topic.name) for topic in answers.topics):
+        rules.append("B020")
+    if any("/" in topic.name[1:] for topic in answers.topics):
+        rules.append("B019")
+    if " " in answers.name:
+        rules.append("B022")
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield "<!-- A configuration for sowctl; sow-config(5) describes every element. Relative paths count from here. -->"
+    yield f"<!-- sowctl: ignore {', '.join(rules)} because no server runs on it, and names are as asked for -->"
+    yield "<AMPSConfig>"
+    yield "  <!-- Part of the names of journal files: one instance per name and directory. -->"
+    yield f"  <Name>{escape_text(answers.name)}</Name>"
+
+
+def _format_sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
+    yield "  <SOW>"
+    for topic in topics:
+        yield "    <Topic>"
+        yield f"      <Name>{escape_text(topic.name)}</Name>"
+        yield f"      <MessageType>{topic.message_type}</MessageType>"
+        if topic.keys:
+            words = "The last message per value of this field is kept."
+            if len(topic.keys) > 1:
+                words = "The last message per combination of these values is kept."
+            yield f"      <!-- {words} -->"
+            yield from (f"      <Key>{escape_text(key)}</Key>" for key in topic.keys)
+        else:
+            yield "      <!-- No Key: publishers send a SOW key with each message, and the last per key is kept. -->"
+        yield "      <!-- %n stands for the topic's name and type. -->"
+        yield "      <FileName>./sow/%n.sow</FileName>"
+        yield "      <!-- Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:"
+        yield "           <History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes it. -->"
+        yield "    </Topic>"
+    yield "  </SOW>"
+
+
+def _format_log(answers: Answers) -> Iterator[str]:
+    if answers.journal is None:
+        return
+    yield "  <!-- What is published to these topics is journalled first; stores can be rebuilt from the journals. -->"
+    yield "  <TransactionLog>"
+    yield f"    <JournalDirectory>{escape_text(check_text('journal', answers.journal))}</JournalDirectory>"
+    for topic in answers.topics:
+        # In the transaction log a name with such characters is a pattern: anchored and escaped, it matches this topic
+        # alone.
+        name = f"^{_META_PATTERN.sub(_escape_character, topic.name)}$" if is_pattern(topic.name) else topic.name
+        yield "    <Topic>"
+        yield f"      <Name>{escape_text(name)}</Name>"
+        yield f"      <MessageType>{topic.message_type}</MessageType>"
+        yield "    </Topic>"
+    yield "  </TransactionLog>"
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return "\\" + match[0]

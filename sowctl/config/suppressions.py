@@ -1,0 +1,150 @@
+"""Comments that switch rules off: ``<!-- sowctl: ignore B012, D003 because the logs go to a ramdisk -->``.
+
+Before the root element such a comment counts for its whole file, elsewhere for the element that follows it and all that
+stands in that one. It names rules as ``--select`` does; words after ``because`` are for people. Only lint obeys it:
+what would stop an instance stops it whatever a comment says, so ``validate`` does not. A comment that names an unknown
+rule, or that nothing needed, is itself a finding. Ruled by ``sowctl-lint(7)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from sowctl.config.document import SourceFile
+from sowctl.config.problems import UNKNOWN_WORD_CODE, UNUSED_WORD_CODE
+from sowctl.config.rules.facts import ASSUME_HINT, DIRECTIVE_START_PATTERN, find_comment_faults
+from sowctl.config.rules.table import select_rules
+from sowctl.errors import UsageError
+from sowctl.findings import Finding, Level
+
+_PIECE_PATTERN = re.compile(
+    r"(?s)<!--(.*?)-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(/?)[^\s<>/]+(?:[^\"'<>]|\"[^\"]*\"|'[^']*')*?(/?)>"
+)
+_DIRECTIVE_PATTERN = re.compile(rf"(?s){DIRECTIVE_START_PATTERN}([a-z]+)\b(.*)")
+_IGNORE_HINT = "write <!-- sowctl: ignore RULE, RULE -->"
+_ELSEWHERE_MESSAGE = "assumptions are read only in the main file, but this is an included file"
+_MOVE_HINT = "move the comment to the main file"
+_WORDS_PATTERN = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
+
+
+class Suppression(Struct, frozen=True):
+    """One comment: where it stands, the rules it names, and the lines and columns between which it counts."""
+
+    source: SourceFile
+    offset: int
+    word: str
+    rules: frozenset[str]
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+def apply_suppressions(
+    findings: Iterable[Finding], sources: Iterable[SourceFile], active: frozenset[str]
+) -> Iterator[Finding]:
+    """The findings that no comment switches off, and what is to be said about the comments.
+
+    The first of ``sources`` is the main file, the only one that can say what to assume. ``active`` are the ids of the
+    rules that were asked for: a comment about another rule is neither used nor unused.
+    """
+    suppressions: list[Suppression] = []
+    for number, source in enumerate({source.file: source for source in sources}.values()):
+        # Most files have no such comment and are spared the search.
+        if "sowctl" in source.text:
+            for found in _read_suppressions(source, main=number == 0):
+                if isinstance(found, Finding):
+                    if found.id in active:
+                        yield found
+                else:
+                    suppressions.append(found)
+    used: set[tuple[int, int, str]] = set()
+    for finding in findings:
+        matching = [suppression for suppression in suppressions if _covers(suppression, finding)]
+        used.update((id(found.source), found.offset, found.word) for found in matching)
+        if not matching:
+            yield finding
+    if UNUSED_WORD_CODE in active:
+        for found in suppressions:
+            # Of a comment about a rule that did not run nothing can be said.
+            if found.rules <= active and (id(found.source), found.offset, found.word) not in used:
+                message = f"the comment has no effect: nothing here violates {found.word}"
+                yield _build_finding(
+                    found.source, found.offset, UNUSED_WORD_CODE, Level.INFO, message, "remove the comment, or move it"
+                )
+
+
+def _covers(suppression: Suppression, finding: Finding) -> bool:
+    place = finding.place
+    if finding.id not in suppression.rules or place.file != suppression.source.file:
+        return False
+    return suppression.first <= (place.line or 1, place.column or 1) <= suppression.last
+
+
+def _read_suppressions(source: SourceFile, *, main: bool) -> Iterator[Suppression | Finding]:
+    """The suppressions of one file, and the findings about words that name no rule."""
+    reach: list[tuple[int, list[tuple[int, str]]]] = []
+    waiting: list[tuple[int, str]] = []
+    rooted = False
+    for piece in _PIECE_PATTERN.finditer(source.text):
+        start, end = piece.span()
+        if piece[1] is not None:
+            words = _DIRECTIVE_PATTERN.fullmatch(piece[1])
+            if words is not None and words[1] == "ignore":
+                waiting.append((start, words[2]))
+            elif words is not None and words[1] == "assume":
+                for message in find_comment_faults(words[2]) if main else [_ELSEWHERE_MESSAGE]:
+                    yield _build_finding(
+                        source, start, UNKNOWN_WORD_CODE, Level.WARNING, message, ASSUME_HINT if main else _MOVE_HINT
+                    )
+            elif words is not None:
+                message = f"unknown word '{words[1]}' in a comment for sowctl"
+                yield _build_finding(source, start, UNKNOWN_WORD_CODE, Level.WARNING, message, _IGNORE_HINT)
+        elif piece[2] == "":
+            if not rooted:
+                # Comments in front of the root count for the whole file, so they get an entry below that of the root.
+                reach.append((0, waiting))
+                rooted, waiting = True, []
+            reach.append((start, waiting))
+            waiting = []
+        if piece[2] == "/" or piece[3] == "/":
+            # What no element follows counts for nothing.
+            for offset, names in waiting:
+                yield from _parse_rules(source, offset, names, (offset, offset))
+            # The element that ends here: comments in front of it counted from its start tag to this place.
+            begin, inside = reach.pop()
+            for offset, names in inside:
+                yield from _parse_rules(source, offset, names, (begin, end))
+            waiting = []
+    # What is still open: the entry of the whole file, and elements that the end of a broken file cuts off.
+    for begin, inside in reach:
+        for offset, names in inside:
+            yield from _parse_rules(source, offset, names, (begin, len(source.text)))
+    for offset, names in waiting:
+        yield from _parse_rules(source, offset, names, (offset, offset))
+
+
+def _parse_rules(
+    source: SourceFile, offset: int, words: str, reach: tuple[int, int]
+) -> Iterator[Suppression | Finding]:
+    """One suppression for each word, so that each can be unused by itself."""
+    match = _WORDS_PATTERN.fullmatch(words)
+    names = re.findall(r"[^\s,;]+", match[1] if match is not None else words)
+    if not names:
+        message = "the comment names no rule"
+        yield _build_finding(source, offset, UNKNOWN_WORD_CODE, Level.WARNING, message, _IGNORE_HINT)
+    for name in names:
+        try:
+            rules = select_rules([name])
+        except UsageError as error:
+            yield _build_finding(
+                source, offset, UNKNOWN_WORD_CODE, Level.WARNING, error.message, error.hint or "sowctl lint --list"
+            )
+            continue
+        yield Suppression(source, offset, name, rules, *map(source.find_position, reach))
+
+
+def _build_finding(source: SourceFile, offset: int, rule: str, level: Level, message: str, hint: str) -> Finding:
+    place = source.find_place(offset)
+    return Finding(rule, level, place, message, hint, source.build_excerpt(place.line or 1, place.column or 1))

@@ -1,0 +1,143 @@
+"""Arguments of callers - times, intervals, keys, messages - converted to the values that verbs take.
+
+A text where a list of texts belongs would be taken for its letters, and would match nothing without a word: what is of
+a wrong type raises TypeError, before a store is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.errors import InputError, UsageError
+from sowctl.values.times import format_time, require_time_in_range, to_micros
+from sowctl.values.units import INTERVAL_NANOSECONDS, MAX_COUNT, MAX_INTERVAL_NANOSECONDS, parse_seconds
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.messages.base import MessageType
+    from sowctl.values.times import Micros
+
+At: TypeAlias = "datetime | int | str"
+"""An instant: a datetime (UTC where it names no zone), microseconds since 1970 UTC, or a text as ``--at`` takes it: a
+time, a bookmark, or the txid of an entry."""
+Interval: TypeAlias = "timedelta | float | str"
+"""An interval: a timedelta, seconds, or a text such as ``500ms``, ``30s`` or ``5m``."""
+Key: TypeAlias = "str | int"
+"""A key as on the command line: a SOW key, else the text of the key field, several fields joined by commas. An int is
+the SOW key that a record has as ``sow_key``."""
+Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
+"""A message: its bytes, its text, or its fields."""
+
+
+def parse_instant(instance: Instance, at: At | None) -> Micros | None:
+    """Microseconds UTC of an instant, None for the present.
+
+    Raises TypeError, and UsageError for a wrong text and (``SOW-VAL-020``) outside the years 1 to 9999.
+    """
+    if isinstance(at, datetime):
+        return to_micros(at)
+    if isinstance(at, str):
+        from sowctl.engine.topics.log_places import parse_moment
+
+        return parse_moment(at, instance.clock).resolve_time(instance)
+    # True would be the first microsecond of 1970.
+    if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+        kind = type(at).__name__
+        words = "at must be a datetime, microseconds since 1970 (int) or a text such as '2026-01-05T10:00:00Z'"
+        raise TypeError(f"{words}, not {kind}")
+    return None if at is None else require_time_in_range(at, str(at))
+
+
+def format_time_text(name: str, at: datetime | str | None) -> str | None:
+    """A datetime as the text that options of the command line take; a text stays. Raises TypeError."""
+    if at is not None and not isinstance(at, datetime | str):
+        raise TypeError(f"{name} must be a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
+    return format_time(to_micros(at)) if isinstance(at, datetime) else at
+
+
+def convert_interval(name: str, interval: Interval | None) -> float | None:
+    """Seconds of an interval, 10,000 years at most: no date lies further away.
+
+    Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError.
+    """
+    if isinstance(interval, timedelta):
+        interval = interval.total_seconds()
+    if isinstance(interval, str):
+        try:
+            return parse_seconds(interval)
+        except ValueError as error:
+            raise UsageError("SOW-CLI-006", f"{name}: {error}", hint="write it like 500ms, 10s or 5m") from None
+    if interval is not None and (isinstance(interval, bool) or not isinstance(interval, int | float)):
+        raise TypeError(f"{name} must be a timedelta, seconds or a text such as '30s', not {type(interval).__name__}")
+    if interval is not None and not (interval >= 0 and interval != inf):
+        raise UsageError("SOW-CLI-006", f"{name} must be a number of seconds, at least 0, not {interval}")
+    return None if interval is None else min(interval, MAX_INTERVAL_NANOSECONDS // INTERVAL_NANOSECONDS["s"])
+
+
+def require_text(name: str, value: str | None) -> str | None:
+    """A text, or None. Raises TypeError for anything else."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    return value
+
+
+def require_count(name: str, value: int, least: int, most: int = MAX_COUNT) -> int:
+    """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` outside the bounds."""
+    # True would be 1, and an error of a count would be taken for one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    number = value.__index__()
+    if not least <= number <= most:
+        raise UsageError("SOW-CLI-006", f"{name} must be an integer from {least} to {most}, not {number}")
+    return number
+
+
+def format_keys(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
+    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``.
+
+    Raises TypeError that says how to ``call``.
+    """
+    if isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Collection):
+        raise TypeError(f"{what} must be a list, not {type(keys).__name__}: {call}")
+    for key in keys:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise TypeError(f"each of {what} must be a str or the int of a SOW key, not {type(key).__name__}")
+    return tuple(map(str, keys))
+
+
+def encode_payloads(messages: Iterable[Message], kind: MessageType) -> tuple[bytes, ...]:
+    """The messages as bytes. Raises TypeError as publishing them does."""
+    from sowctl.engine.writing.batches import ListSource
+
+    source = ListSource(messages, call="delete(data=[message])", encode=build_encoder(kind))
+    taken: list[bytes] = []
+    while (chunk := source.poll()) is not None:
+        taken += chunk.payloads
+    return tuple(taken)
+
+
+def build_encoder(kind: MessageType) -> Callable[[object], bytes]:
+    """Makes the bytes of one message of a type of what is no bytes yet: a text, or fields by name.
+
+    Raises TypeError for anything else, and for fields of a type whose messages are not made of fields.
+    """
+
+    def encode(message: object) -> bytes:
+        if isinstance(message, str):
+            try:
+                return message.encode()
+            except UnicodeEncodeError as problem:
+                words = f"a message has an unpaired surrogate at index {problem.start}: {message[problem.start]!r}"
+                raise InputError("SOW-MSG-009", words) from None
+        if not isinstance(message, Mapping):
+            raise TypeError(f"a message must be bytes, str or dict, not {type(message).__name__}")
+        if not kind.constructible:
+            raise TypeError(f"messages of type {kind.name} cannot be constructed from a dict: pass bytes")
+        from sowctl.messages.native_values import build_message
+
+        return build_message(message, kind)
+
+    return encode

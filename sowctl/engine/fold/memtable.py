@@ -1,0 +1,300 @@
+"""The journal's tail behind a store, folded: acknowledged, but not applied yet (principle 2).
+
+A fold turns journal entries into stored values, so that everything above sees one kind of bytes. Writers keep an
+memtable per topic and empty it now and then, into the store or into a sorted run beside it (``sow-run(5)``); readers
+build one from the runs and the blocks behind the store's position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.blocks import read_entry_values
+from sowctl.engine.fold.merge_layers import AllChanges, Layer, LayerStack, MemoryLayer, NewestChanges, sort_changes
+from sowctl.store.codec import TOMBSTONE_FLAG, read_stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.fold.entry_columns import PublishedRecords, RecordColumns
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+    from sowctl.store.sortedrun import Changes, SortedRun
+
+
+class Memtable:
+    """Changes of one topic, newest per key; with ``history`` also every change in txid order.
+
+    The older ones may be in sorted runs, ``runs``, from the oldest to the newest. ``current_changes`` has those behind
+    the runs: it maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists all of
+    them, ``(key, value)``, with tombstones as values; runs have every change then, too. ``added_bytes`` is the bytes of
+    all values added to ``current_changes``, ``deletes`` whether any key was deleted there. Every entry of the topic
+    above ``base`` up to the end of the journal is in here; a store below ``base`` cannot take it.
+
+    Records that are published in large batches wait in ``unpacked`` as columns. They are newer than all others, and
+    part of ``current_changes`` as soon as this is asked for.
+    """
+
+    __slots__ = (
+        "_added",
+        "_again",
+        "_layers",
+        "_packed",
+        "_size",
+        "base",
+        "changes",
+        "deletes",
+        "last_time",
+        "last_txid",
+        "runs",
+        "unpacked",
+    )
+
+    def __init__(
+        self,
+        *,
+        history: bool = False,
+        base: int = 0,
+        runs: Sequence[SortedRun] = (),
+        again: Callable[[SortedRun], Layer] | None = None,
+    ) -> None:
+        """``again`` folds the journal's entries of a run that is damaged; it is there where runs are."""
+        self.base = base
+        self.runs: list[SortedRun] = list(runs)
+        # The runs once more; in the place of a damaged one stands what the journal says in its stead.
+        self._layers: list[Layer] = list(runs)
+        self._packed: dict[bytes, bytes | None] = {}
+        self.unpacked: RecordColumns | None = None
+        self.changes: list[tuple[bytes, bytes]] | None = [] if history else None
+        self.last_txid = self.runs[-1].last_txid if self.runs else 0
+        self.last_time = max((run.state.last_time for run in self.runs), default=0)
+        self._size = 0
+        self._added = 0
+        self._again = again
+        self.deletes = False
+
+    @property
+    def current_changes(self) -> dict[bytes, bytes | None]:
+        """The changes in memory, by key. What waits as columns is packed for it, and does not wait any more."""
+        if self.unpacked is not None:
+            unpacked, self.unpacked = self.unpacked, None
+            layer = unpacked.sort_rows()
+            keys, values = layer.read_changes(0, len(layer))
+            self._packed.update(zip(keys, values, strict=True))
+            self._size += unpacked.added
+            self._added += unpacked.records
+        return self._packed
+
+    @property
+    def packed_changes(self) -> Mapping[bytes, bytes | None]:
+        """The changes in memory that do not wait as columns; those that do are newer."""
+        return self._packed
+
+    def __len__(self) -> int:
+        """Count the changed keys; one that changed in several places, of runs and memory, counts for each.
+
+        With history, how many changes there are.
+        """
+        return self.memory_change_count + sum(map(len, self.runs))
+
+    @property
+    def memory_change_count(self) -> int:
+        """The number of changes in memory: with history all, else one for each key that changed behind the runs.
+
+        A key that changed in columns and before counts twice.
+        """
+        if self.changes is not None:
+            return len(self.changes)
+        return len(self._packed) + (len(self.unpacked) if self.unpacked is not None else 0)
+
+    @property
+    def added_bytes(self) -> int:
+        """Bytes of all values that were added behind the runs."""
+        return self._size + (self.unpacked.added if self.unpacked is not None else 0)
+
+    @property
+    def memory_start_txid(self) -> int:
+        """The txid behind which ``current_changes`` begins: where the last run ends."""
+        return self.runs[-1].last_txid if self.runs else self.base
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes of values are held in memory; superseded ones are gone unless there is history."""
+        waiting = self.unpacked.held if self.unpacked is not None else 0
+        if self.changes is not None or not self._added:
+            return self._size + waiting
+        # Superseded values are gone from memory; their sizes are not known any more, so the mean stands for them.
+        return self._size * len(self._packed) // self._added + waiting
+
+    def find_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The newest values of those ``keys``, in key order, that changed; None is a deletion."""
+        current = self.current_changes
+        found = {key: current[key] for key in keys if key in current}
+        if self.runs:
+            found |= self.find_in_runs([key for key in keys if key not in found] if found else keys)
+        return found
+
+    def find_in_runs(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """As :meth:`find_values`, of the changes in runs alone."""
+        return LayerStack(self._layers, self._refold_run).find_values(keys)
+
+    def select_newest(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> NewestChanges:
+        """The changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
+        memory: Layer | None = None
+        if self.unpacked is not None and not self._packed:
+            memory = self.unpacked.sort_rows()
+        elif self.current_changes:
+            current: Mapping[bytes, bytes | None] = self.current_changes
+            if start is not None or stop is not None:
+                # Nine bytes of 255 lie behind every key, which has eight.
+                low, high = start or b"", stop or bytes((255,)) * 9
+                # Only the keys of this part are sorted: each part is read by itself, perhaps by another process.
+                current = {key: value for key, value in current.items() if low <= key < high}
+            memory = MemoryLayer(current)
+        return NewestChanges(LayerStack(self._layers, self._refold_run, memory), size, start, stop)
+
+    def sort_memory_changes(self, size: int) -> tuple[int, Iterator[Changes]]:
+        """Return how many keys changed behind the runs, and these changes in key order, ``size`` at a time."""
+        if self.unpacked is None or self._packed:
+            return len(self.current_changes), sort_changes(self._packed, size)
+        layer = self.unpacked.sort_rows()
+        starts = range(0, len(layer), size)
+        return len(layer), (layer.read_changes(start, min(start + size, len(layer))) for start in starts)
+
+    def list_memory_keys(self) -> Iterable[bytes]:
+        """The keys that changed behind the runs, in no order."""
+        if self.unpacked is None:
+            return self._packed
+        layer = self.unpacked.sort_rows()
+        return chain(self._packed, map(layer.key_at, range(len(layer))))
+
+    def list_layers(self) -> LayerStack:
+        """Every change, with history: those of a key in txid order. As of now: what is added later is not in it."""
+        memory = MemoryLayer({}, self.changes) if self.changes else None
+        return LayerStack(self._layers, self._refold_run, memory)
+
+    def select_all(self, size: int) -> AllChanges:
+        """Every change, with history, in key order, in windows of about ``size`` keys."""
+        return AllChanges(self.list_layers(), size)
+
+    def iterate_parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:
+        """All changes in key order, in parts of about ``size``."""
+        for _, part in self.select_newest(size).read_upto(None):
+            if part:
+                yield {key: part[key] for key in sorted(part)}
+
+    def _refold_run(self, number: int) -> Layer:
+        assert self._again is not None
+        return self._again(self.runs[number])
+
+    def put_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add published records in txid order."""
+        # Entries come in txid order and an equal key replaces: the value with the highest txid is the one that stays.
+        self.current_changes.update(zip(keys, values, strict=True))
+        if self.changes is not None:
+            self.changes.extend(zip(keys, values, strict=True))
+        self._size += sum(map(len, values))
+        self._added += len(keys)
+        self._advance_position(values[-1])
+
+    def put_columns(
+        self, records: PublishedRecords, txids: Sequence[int], times: Sequence[int], expirations: Sequence[int]
+    ) -> None:
+        """As :meth:`put_records`, for records that are packed when they are asked for; not with history."""
+        assert self.changes is None
+        if self.unpacked is None:
+            from sowctl.engine.fold.entry_columns import RecordColumns
+
+            self.unpacked = RecordColumns()
+            if self._packed and not self.deletes and self.unpacked.load_values(self._packed):
+                # What small batches or another process have left joins the columns, so that all goes on together.
+                self._packed.clear()
+                self._size = self._added = 0
+        self.unpacked.add_records(records, txids, times, expirations)
+        self.last_txid, self.last_time = txids[-1], times[-1]
+
+    def put_deletions(self, keys: Sequence[bytes], tombstones: Sequence[bytes]) -> None:
+        """Add deletions in txid order."""
+        # Kept as None, not removed: the store may still have the record, which this entry hides and later deletes.
+        self.current_changes.update(dict.fromkeys(keys))
+        self.deletes = True
+        if self.changes is not None:
+            self.changes.extend(zip(keys, tombstones, strict=True))
+        self._size += sum(map(len, tombstones))
+        self._added += len(keys)
+        self._advance_position(tombstones[-1])
+
+    def fold_block(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
+        """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
+        self.add_entries(*read_entry_values(block, topic, after=after, until=until))
+
+    def add_entries(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add entries in txid order; a tombstone is a deletion."""
+        # A block of publishes, or of deletions, is the usual case and is taken in one call.
+        gone = sum(value[0] & TOMBSTONE_FLAG == TOMBSTONE_FLAG for value in values)
+        if gone in (0, len(values)):
+            if keys:
+                (self.put_deletions if gone else self.put_records)(keys, values)
+            return
+        # put takes the last of several values of one key; with deletions among them the order decides, one by one
+        for key, value in zip(keys, values, strict=True):
+            (self.put_deletions if value[0] & TOMBSTONE_FLAG else self.put_records)((key,), (value,))
+
+    def append_run(self, run: SortedRun, again: Callable[[SortedRun], Layer]) -> None:
+        """Append ``run``, which now has the changes that were in memory, behind the other runs."""
+        self.runs.append(run)
+        self._layers.append(run)
+        self._again = again
+        self._clear_memory()
+
+    def install_run(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
+        """Put ``joined`` in the place of ``runs``, of which it was made; False where they are not here any more."""
+        start = self.runs.index(runs[0]) if runs[0] in self.runs else 0
+        if self.runs[start : start + len(runs)] != list(runs):
+            return False
+        self.runs[start : start + len(runs)] = [joined]
+        self._layers[start : start + len(runs)] = [joined]
+        return True
+
+    def load_runs(self) -> None:
+        """Take everything that is in runs into memory."""
+        whole: dict[bytes, bytes | None] = {}
+        layers = LayerStack(self._layers, self._refold_run)
+        changes: list[tuple[bytes, bytes]] = []
+        for number in range(len(layers)):
+            whole.update(zip(*layers.read_changes(number, 0, len(layers[number])), strict=True))
+            if self.changes is not None:
+                changes += zip(*layers.read_all_changes(number, 0, len(layers[number])), strict=True)
+        if self.changes is not None:
+            # Not in txid order any more, but those of each key are.
+            self.changes[:0] = changes
+        self._packed = whole | self.current_changes
+        self.deletes = self.deletes or None in whole.values()
+        if self.changes is not None:
+            self._size = sum(len(value) for _, value in self.changes)
+        else:
+            self._size = sum(len(value) for value in self._packed.values() if value is not None)
+        self._added = len(self._packed)
+        self.runs, self._layers = [], []
+
+    def drop_runs(self, base: int) -> None:
+        """Forget the runs, which lead to ``base``: the store has what is in them."""
+        self.base = base
+        self.runs, self._layers = [], []
+
+    def clear(self, base: int) -> None:
+        """Forget everything but position and time: it has been applied up to ``base``."""
+        self.base = base
+        self.runs, self._layers = [], []
+        self._clear_memory()
+
+    def _clear_memory(self) -> None:
+        self._packed.clear()
+        self.unpacked = None
+        if self.changes is not None:
+            self.changes.clear()
+        self._size = self._added = 0
+        self.deletes = False
+
+    def _advance_position(self, value: bytes) -> None:
+        self.last_txid, self.last_time = read_stamps(value)

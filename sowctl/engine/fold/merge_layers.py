@@ -1,0 +1,281 @@
+"""Changes of several layers in key order: sorted runs, then what is in memory, a later layer over an earlier one.
+
+A memtable is such layers behind a store (:mod:`sowctl.engine.fold.memtable`). Readers and the merge into a new store go
+through both side by side, and hold a window of each layer, never a whole run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
+from typing import Generic, Protocol, TypeVar
+
+from sowctl.engine.fold.spill import Pairs
+from sowctl.store.codec import TOMBSTONE_FLAG
+from sowctl.store.sortedrun import BadRun, Changes
+
+Found = TypeVar("Found")
+Change = TypeVar("Change")
+
+
+class Layer(Protocol):
+    """Changes with a place each, in key order: a sorted run, or :class:`MemoryLayer`.
+
+    A topic with History has every change of a key there, in txid order.
+    """
+
+    def __len__(self) -> int: ...
+
+    def find_place(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
+        """The place of the first key from ``low`` on that is not before ``key``; with ``after``, that is behind it."""
+
+    def key_at(self, place: int) -> bytes:
+        """The key at a place."""
+
+    def read_changes(self, start: int, stop: int) -> Changes:
+        """The changes from place ``start`` to ``stop``, exclusive. A run raises BadRun where it is damaged."""
+
+    def read_all_changes(self, start: int, stop: int) -> Pairs:
+        """As :meth:`read_changes`, of a topic with History; a deletion is a tombstone."""
+
+    def find_values(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
+        """The newest values of those ``keys``, in order, that changed. Raises as :meth:`read_changes`."""
+
+
+NUMPY_SORT_MIN_CHANGES = 20_000
+"""So many changes are sorted as numbers: of 400,000 in 0.22 s instead of 0.41; importing numpy takes 0.1 s."""
+
+
+def sort_changes(current: Mapping[bytes, bytes | None], size: int) -> Iterator[Changes]:
+    """The changes of a dictionary in key order, ``size`` at a time."""
+    yield from _sort_by_key(list(current), list(current.values()), size)
+
+
+def sort_all_changes(changes: Sequence[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
+    """Every change of a list, in txid order, in key order, ``size`` at a time; those of one key stay as they are."""
+    yield from _sort_by_key([key for key, _ in changes], [value for _, value in changes], size)
+
+
+def _sort_by_key(keys: list[bytes], values: list[Found], size: int) -> Iterator[tuple[list[bytes], list[Found]]]:
+    if len(keys) < NUMPY_SORT_MIN_CHANGES:
+        few = sorted(range(len(keys)), key=keys.__getitem__)
+        for start in range(0, len(few), size):
+            part = few[start : start + size]
+            yield [keys[place] for place in part], [values[place] for place in part]
+        return
+    import numpy as np
+
+    order = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64).argsort(kind="stable")
+    # A part at a time: the values lie anywhere in memory, and what is done with them next finds them in the cache.
+    for start in range(0, len(keys), size):
+        places = order[start : start + size].tolist()
+        yield [keys[place] for place in places], [values[place] for place in places]
+
+
+class MemoryLayer:
+    """Changes in memory as a layer."""
+
+    def __init__(
+        self, current: Mapping[bytes, bytes | None], changes: Sequence[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """``current``: the newest per key; of a topic with History, ``changes`` in their order stand for it."""
+        self._keys: list[bytes] = []
+        self._values: list[bytes | None] = []
+        self._all: list[bytes] = []
+        if changes is None:
+            for keys, values in sort_changes(current, NUMPY_SORT_MIN_CHANGES):
+                self._keys += keys
+                self._values += values
+            return
+        for keys, each in sort_all_changes(changes, NUMPY_SORT_MIN_CHANGES):
+            self._keys += keys
+            self._all += each
+        self._values = [None if value[0] & TOMBSTONE_FLAG else value for value in self._all]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find_place(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
+        """See :class:`Layer`."""
+        return (bisect_right if after else bisect_left)(self._keys, key, low)
+
+    def key_at(self, place: int) -> bytes:
+        """See :class:`Layer`."""
+        return self._keys[place]
+
+    def read_changes(self, start: int, stop: int) -> Changes:
+        """See :class:`Layer`."""
+        return self._keys[start:stop], self._values[start:stop]
+
+    def read_all_changes(self, start: int, stop: int) -> Pairs:
+        """See :class:`Layer`."""
+        return self._keys[start:stop], self._all[start:stop]
+
+    def find_values(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
+        """See :class:`Layer`."""
+        found = {}
+        for key in keys:
+            behind = self.find_place(key, after=True)
+            if behind and self._keys[behind - 1] == key:
+                found[key] = self._values[behind - 1]
+        return found
+
+
+class LayerStack:
+    """Layers from the oldest to the newest. A run that turns out to be damaged is folded again by ``again``."""
+
+    def __init__(
+        self,
+        runs: list[Layer],
+        again: Callable[[int], Layer],
+        memory: Layer | None = None,
+    ) -> None:
+        """``again`` is given the place in ``runs``, where what it gives is kept; ``memory`` lies over all runs."""
+        self._runs = runs
+        self._again = again
+        self._memory = memory
+
+    def __len__(self) -> int:
+        return len(self._runs) + (self._memory is not None)
+
+    def __getitem__(self, number: int) -> Layer:
+        if number < len(self._runs) or self._memory is None:
+            return self._runs[number]
+        return self._memory
+
+    def find_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The newest values of those ``keys``, in order, that changed."""
+        found: dict[bytes, bytes | None] = {}
+        wanted = list(keys)
+        for number in range(len(self) - 1, -1, -1):
+            if not wanted:
+                break
+            here: Mapping[bytes, bytes | None] = self._read_layer(number, methodcaller("find_values", wanted))
+            if here:
+                found |= here
+                wanted = [key for key in wanted if key not in here]
+        return found
+
+    def read_changes(self, number: int, start: int, stop: int) -> Changes:
+        """The changes of one layer from place ``start`` to ``stop``, exclusive."""
+        return self._read_layer(number, lambda layer: layer.read_changes(start, stop))
+
+    def read_all_changes(self, number: int, start: int, stop: int) -> Pairs:
+        """As :meth:`read_changes`, of a topic with History; a deletion is a tombstone."""
+        return self._read_layer(number, lambda layer: layer.read_all_changes(start, stop))
+
+    def read_key_changes(self, key: bytes) -> list[bytes]:
+        """Every change of a key, in txid order, of a topic with History."""
+        found: list[bytes] = []
+        for number in range(len(self)):
+            start = self[number].find_place(key)
+            found += self.read_all_changes(number, start, self[number].find_place(key, start, after=True))[1]
+        return found
+
+    def _read_layer(self, number: int, read: Callable[[Layer], Found]) -> Found:
+        try:
+            return read(self[number])
+        except BadRun:
+            # What the journal says is what the run should have said: the same keys, so that places stay what they are.
+            self._runs[number] = self._again(number)
+            return read(self._runs[number])
+
+
+class _MergeWindows(Generic[Change]):
+    """The changes of some layers from key ``start`` (inclusive) to ``stop`` (exclusive), in windows."""
+
+    def __init__(self, layers: LayerStack, size: int, start: bytes | None = None, stop: bytes | None = None) -> None:
+        """``size``: the most changes that a window takes of one layer."""
+        self._layers = layers
+        self._size = size
+        each = [layers[number] for number in range(len(layers))]
+        self._at = [0 if start is None else layer.find_place(start) for layer in each]
+        self._end = [len(layer) if stop is None else layer.find_place(stop) for layer in each]
+
+    def read_upto(self, last: bytes | None) -> Iterator[tuple[bytes | None, Mapping[bytes, Change]]]:
+        """The changes from where it stands to the key ``last`` (inclusive; None: to the end), window by window.
+
+        The windows come in key order, each with the key that it ends with; what is in them comes in no order.
+        """
+        while True:
+            bound, parted = last, False
+            # A window ends where the layer that is densest here has given ``size`` changes.
+            for number, (at, end) in enumerate(zip(self._at, self._end, strict=True)):
+                if end - at > self._size:
+                    key = self._layers[number].key_at(at + self._size - 1)
+                    if bound is None or key < bound:
+                        bound, parted = key, True
+            yield bound, self._read_window(bound)
+            if not parted:
+                return
+
+    def _read_window(self, bound: bytes | None) -> Mapping[bytes, Change]:
+        found: dict[bytes, Change] = {}
+        for number, (at, end) in enumerate(zip(self._at, self._end, strict=True)):
+            if at < end:
+                stop = end if bound is None else min(self._layers[number].find_place(bound, at, after=True), end)
+                if at < stop:
+                    self._add_layer_changes(found, number, at, stop)
+                    self._at[number] = stop
+        return found
+
+    @abstractmethod
+    def _add_layer_changes(self, found: dict[bytes, Change], number: int, start: int, stop: int) -> None:
+        """Put the changes of a layer from one place to another among those of the earlier layers."""
+
+
+class NewestChanges(_MergeWindows["bytes | None"]):
+    """The newest change of every key; None is a deletion."""
+
+    def _add_layer_changes(self, found: dict[bytes, bytes | None], number: int, start: int, stop: int) -> None:
+        # A later layer's value takes the place of an earlier one's, and a later one of the layer that of one before.
+        found.update(zip(*self._layers.read_changes(number, start, stop), strict=True))
+
+
+class AllChanges(_MergeWindows[list[bytes]]):
+    """All changes of every key of a topic with History, in txid order; tombstones are deletions."""
+
+    def _add_layer_changes(self, found: dict[bytes, list[bytes]], number: int, start: int, stop: int) -> None:
+        for key, value in zip(*self._layers.read_all_changes(number, start, stop), strict=True):
+            found.setdefault(key, []).append(value)
+
+
+def pair_with_changes(
+    pairs: Iterable[Pairs], changes: _MergeWindows[Change]
+) -> Iterator[tuple[bytes | None, list[bytes], list[bytes], Mapping[bytes, Change]]]:
+    """Records of a store in key order, and the changes from the same range of keys; those come in no order.
+
+    Each with the key that the range ends with, None for the end of all.
+    """
+    for keys, values in pairs:
+        at = 0
+        for bound, fresh in changes.read_upto(keys[-1]):
+            stop = len(keys) if bound is None else bisect_right(keys, bound, at)
+            whole = stop - at == len(keys)
+            yield (bound, keys, values, fresh) if whole else (bound, keys[at:stop], values[at:stop], fresh)
+            at = stop
+    # What is behind the store's last record.
+    for bound, fresh in changes.read_upto(None):
+        yield bound, [], [], fresh
+
+
+def merge_changes(pairs: Iterable[Pairs], changes: NewestChanges) -> Iterator[Pairs]:
+    """Records of a store with changes in their places, in key order; None there is a deletion."""
+    for _, keys, values, fresh in pair_with_changes(pairs, changes):
+        if fresh:
+            found: dict[bytes, bytes | None] = dict(zip(keys, values, strict=True))
+            found.update(fresh)  # a change stands for the store's record of its key
+            yield from _drop_deletions(sorted(found), found)
+        elif keys:
+            yield keys, values
+
+
+def _drop_deletions(keys: list[bytes], found: Mapping[bytes, bytes | None]) -> Iterator[Pairs]:
+    """The records among changes in key order, if there are any; with the deletions go the records that they hide."""
+    values = [value for key in keys if (value := found[key]) is not None]
+    if len(values) < len(keys):
+        keys = [key for key in keys if found[key] is not None]
+    if keys:
+        yield keys, values

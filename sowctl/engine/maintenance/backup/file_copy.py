@@ -1,0 +1,147 @@
+"""Files into a backup and out of it: linked where that is possible, else copied, with the digest of their bytes.
+
+What is copied is synced in portions, so that a writer who syncs its journal beside this never waits for much; with
+``rest``, each portion is followed by a pause as long as it took, in which the disk is the writer's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from xxhash import xxh3_128
+
+from sowctl.interrupts import allow_interrupts
+from sowctl.seam import Seam
+
+_CHUNK_BYTES = 4 << 20
+_SYNC_INTERVAL_BYTES = 8 << 20
+_PAUSE_INTERVAL_BYTES = 2 << 20
+"""Bytes between two pauses."""
+_UNLINKABLE_ERRNOS = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS))
+
+
+def _ignore_portion(size: int) -> None:
+    return
+
+
+class PortionProgress:
+    """Adds up portions of ``total`` bytes and tells ``watch`` how many of ``what`` are done."""
+
+    def __init__(self, watch: Callable[[str, int, int], None], what: str, total: int) -> None:
+        self._watch, self._what, self._total = watch, what, total
+        self._done = 0
+
+    def __call__(self, size: int) -> None:
+        """One more portion."""
+        self._done += size
+        self._watch(self._what, self._done, self._total)
+
+
+def copy_file(
+    source: Path,
+    target: Path,
+    seam: Seam,
+    size: int | None = None,
+    *,
+    rest: bool = False,
+    on_read: Callable[[int], None] = _ignore_portion,
+) -> tuple[int, str]:
+    """Copy a file, or its first ``size`` bytes; on disk when this returns. Its size and digest. Raises OSError.
+
+    ``on_read`` is told of every portion how many bytes it has.
+    """
+    fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(fd).st_mode & 0o777
+        part = _PAUSE_INTERVAL_BYTES if rest else _CHUNK_BYTES
+
+        def chunks() -> Iterator[bytes]:
+            left = size
+            while left is None or left > 0:
+                chunk = seam.call("file.read", os.read, fd, part if left is None else min(part, left))
+                if not chunk:
+                    if left is not None:
+                        raise OSError(f"the file is {left} bytes shorter than expected")
+                    return
+                left = None if left is None else left - len(chunk)
+                on_read(len(chunk))
+                yield chunk
+
+        return write_file(chunks(), target, seam, mode, rest=rest)
+    finally:
+        os.close(fd)
+
+
+def read_pipe(pipe: int) -> Iterator[bytes]:
+    """Read a pipe to its end, in portions."""
+    held = bytearray()
+    while chunk := os.read(pipe, _PAUSE_INTERVAL_BYTES):
+        held += chunk
+        if len(held) >= _PAUSE_INTERVAL_BYTES:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+def write_file(chunks: Iterable[bytes], target: Path, seam: Seam, mode: int, *, rest: bool) -> tuple[int, str]:
+    """Write a new file; on disk when this returns. Its size and digest. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    out = seam.call("file.open", os.open, target, flags, mode | 0o200)
+    try:
+        digest, done, unsynced = xxh3_128(), 0, 0
+        for chunk in chunks:
+            begin = time.monotonic()
+            digest.update(chunk)
+            left = memoryview(chunk)
+            while left:
+                left = left[seam.call("file.write", os.write, out, left) :]
+            done += len(chunk)
+            unsynced += len(chunk)
+            if rest or unsynced >= _SYNC_INTERVAL_BYTES:
+                seam.call("file.sync", os.fdatasync, out)
+                unsynced = 0
+            if rest:
+                with allow_interrupts():
+                    time.sleep(time.monotonic() - begin)
+        seam.call("file.sync", os.fsync, out)
+        return done, digest.hexdigest()
+    finally:
+        os.close(out)
+
+
+def link_file(source: Path, target: Path, seam: Seam) -> bool:
+    """Give a file a second name; False where it cannot have one there: another file system, or no permission."""
+    try:
+        seam.call("file.link", os.link, source, target, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in _UNLINKABLE_ERRNOS:
+            return False
+        raise
+    return True
+
+
+def read_digest(path: Path, seam: Seam, on_read: Callable[[int], None] = _ignore_portion) -> tuple[int, str]:
+    """Size and digest of a file's bytes; ``on_read`` is told of portions as by :func:`copy_file`. Raises OSError."""
+    digest, done = xxh3_128(), 0
+    fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        while chunk := seam.call("file.read", os.read, fd, _CHUNK_BYTES):
+            digest.update(chunk)
+            done += len(chunk)
+            on_read(len(chunk))
+    finally:
+        os.close(fd)
+    return done, digest.hexdigest()
+
+
+def link_or_copy(source: Path, target: Path, seam: Seam) -> None:
+    """A second name, or where that cannot be a copy. Raises OSError."""
+    if not link_file(source, target, seam):
+        copy_file(source, target, seam)

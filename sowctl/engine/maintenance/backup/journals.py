@@ -1,0 +1,238 @@
+"""The journal of a backup up to a txid, and the new history that a restore begins behind it (``sow-journal(5)``).
+
+Files are copied as they are; only the one that the txid lies in is cut, behind a whole group. What comes behind stands
+in a file of its own, of a new lineage, whose txids are above every one that may have been given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sowctl.directories import make_directories
+from sowctl.engine.maintenance.backup import file_copy
+from sowctl.engine.maintenance.backup.folder import write_synced
+from sowctl.journal.appender import Appender
+from sowctl.journal.block import EndedHistory, Position
+from sowctl.journal.files import JournalFile
+from sowctl.journal.format import COMPRESSED_SUFFIXES, pack_file_header
+from sowctl.journal.reader import Journal
+from sowctl.remote.place import require_local
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import FileInfo
+    from sowctl.journal.files import BlockRef
+    from sowctl.journal.format import Topic
+    from sowctl.seam import Seam
+    from sowctl.values.times import Micros
+
+TXID_STEP = 1_000_000_000_000
+"""A new history begins behind a multiple of this: an instance that was lost may have given txids that no backup knows,
+and hardly so many. At 400,000 messages a second it would have taken a month."""
+_PART_BYTES = 4 << 20
+
+
+class TopicLeftOut(Struct, frozen=True):
+    """The number of entries of a topic that a restore to a time leaves out although they are not later than the time.
+    ``is_empty``: no entry of the topic stands before the cut."""
+
+    topic: str
+    message_type: str
+    entries: int
+    is_empty: bool
+
+
+class CutChoice(Struct, frozen=True):
+    """A txid to restore to instead of the time: it takes the first ``entries`` of those left out, and ``later`` entries
+    that are later than the time. ``topics``: the names of the topics whose entries it takes."""
+
+    txid: int
+    entries: int
+    later: int
+    topics: tuple[str, ...]
+
+
+class LeftOutEntries(Struct, frozen=True):
+    """Entries that a restore to a time leaves out although they are not later, and the txids that take some or all."""
+
+    topics: tuple[TopicLeftOut, ...] = ()
+    choices: tuple[CutChoice, ...] = ()
+
+    @property
+    def entry_count(self) -> int:
+        """The number of entries of all topics."""
+        return sum(topic.entries for topic in self.topics)
+
+    @property
+    def empty_topics(self) -> tuple[str, ...]:
+        """The names of the topics of which no entry stands before the cut."""
+        return tuple(topic.topic for topic in self.topics if topic.is_empty)
+
+
+def find_end_at(log: Journal, txid: int) -> tuple[Position, Position]:
+    """The places before and behind the group in which ``txid`` lies; the same twice where a group ends with it.
+
+    Groups happen as a whole, and the state as of a txid has its entry, so all of the group belongs to it. Raises
+    DamageError.
+    """
+    first = log.list_files()[0]
+    end = Position(first.number, 0, first.first_txid - 1)
+    within = False
+    for ref in log.iter_block_refs():
+        header = ref.header
+        if not within and header.first_txid > txid:
+            return end, end
+        within = not header.is_last
+        if not within:
+            before, end = end, Position(ref.file.number, ref.end_offset, header.last_txid)
+            if end.txid > txid:
+                return before, end
+    end = log.find_end()
+    return end, end
+
+
+def find_end_before(log: Journal, at: Micros) -> Position:
+    """The place behind the last group before the first one with an entry later than ``at``. Raises DamageError."""
+    first = log.list_files()[0]
+    end = Position(first.number, 0, first.first_txid - 1)
+    for ref in log.iter_block_refs():
+        header = ref.header
+        if header.latest > at:
+            return end
+        if header.is_last:
+            end = Position(ref.file.number, ref.end_offset, header.last_txid)
+    return log.find_end()
+
+
+def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
+    """The entries up to ``at`` that :func:`find_end_before` leaves out: their group has a later entry, or stands behind
+    a group that has one. Raises DamageError."""
+    counts: Counter[Topic] = Counter()
+    group_counts: Counter[Topic] = Counter()
+    later = group_later = 0
+    choices: list[CutChoice] = []
+    for ref in log.iter_block_refs(end.txid):
+        header = ref.header
+        found = _count_until(ref, at)
+        group_counts.update(found)
+        group_later += header.count - found.total()
+        if not header.is_last:
+            continue
+        counts.update(group_counts)
+        later += group_later
+        if group_counts:
+            names = tuple(sorted({name for name, _ in counts}))
+            # Those between the first and the last may be as many as there are groups.
+            choices = [*choices[:1], CutChoice(header.last_txid, counts.total(), later, names)]
+        group_counts, group_later = Counter(), 0
+    kept = _find_topics_before(log, end, set(counts))
+    topics = tuple(TopicLeftOut(*topic, counts[topic], topic not in kept) for topic in sorted(counts))
+    return LeftOutEntries(topics, tuple(choices))
+
+
+def _count_until(ref: BlockRef, at: Micros) -> Counter[Topic]:
+    """The number of entries up to ``at`` in a block, by topic."""
+    if ref.header.earliest > at:
+        return Counter()
+    block = ref.load()
+    columns, topics = block.decode_columns(), block.topics
+    indexes = Counter(index for index, time in zip(columns.topics, columns.times, strict=True) if time <= at)
+    return Counter({topics[index]: count for index, count in indexes.items()})
+
+
+def _find_topics_before(log: Journal, end: Position, topics: set[Topic]) -> set[Topic]:
+    """Those of ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
+    found = {topic for topic in topics if log.find_prior_state(topic).last_txid}
+    for ref in log.iter_block_refs() if topics - found else ():
+        if ref.header.first_txid > end.txid or found == topics:
+            break
+        found.update(row.topic for row in ref.read_map().topics if row.topic in topics)
+    return found
+
+
+def read_time_before(log: Journal, end: Position) -> Micros:
+    """The time of the last entry before a place; 0 where there is none."""
+    return max((ref.header.latest for ref in log.iter_block_refs() if ref.header.last_txid <= end.txid), default=0)
+
+
+def copy_journal(
+    files: Sequence[FileInfo],
+    end: Position,
+    places: dict[Path, Path],
+    seam: Seam,
+    watch: Callable[[str, int, int], None],
+) -> int:
+    """Copy the files up to ``end`` from the directories to which ``places`` gives another; the bytes that were written.
+
+    ``watch`` is told how many bytes of how many are copied. Raises OSError and what unpacking raises.
+    """
+    total = 0
+    told = file_copy.PortionProgress(
+        watch, "bytes of the journal", sum(info.size for info in files if info.number <= end.number)
+    )
+    for info in files:
+        target = places[require_local(info.path).parent] / info.path.name
+        make_directories(target.parent, seam)
+        if info.number < end.number:
+            total += file_copy.copy_file(require_local(info.path), target, seam, on_read=told)[0]
+        elif info.number == end.number:
+            total += _copy_cut(info, end, target, seam, told)
+    return total
+
+
+def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam, told: Callable[[int], None]) -> int:
+    file = JournalFile(require_local(info.path), info.number, seam)
+    try:
+        offset = max(end.offset, file.header.blocks_offset)
+        if not info.is_compressed:
+            return file_copy.copy_file(require_local(info.path), target, seam, offset, on_read=told)[0]
+        # Compressed files are never appended to; and a part of one has to be unpacked in any case.
+        plain = target.with_suffix("") if target.suffix in COMPRESSED_SUFFIXES else target
+        parts = [bytes(file.read(at, min(_PART_BYTES, offset - at))) for at in range(0, offset, _PART_BYTES)]
+        write_synced(plain, b"".join(parts), seam)
+        return offset
+    finally:
+        file.close()
+
+
+def begin_history(
+    directory: Path,
+    instance: str,
+    archive: Path | None,
+    *,
+    lineage: bytes,
+    above: int,
+    now: Micros,
+    seam: Seam,
+) -> EndedHistory:
+    """Begin a new history behind the end of a journal, with txids above ``above``; the one that this ends.
+
+    Raises OSError and what reading raises.
+    """
+    with Journal.open(directory, instance, seam=seam, archive=archive) as log:
+        state = log.refresh_state()
+        ended = EndedHistory(log.lineage, state.end.txid, above, now)
+        # Noted in the checkpoint of the first file: every reader can name the history that a bookmark is of.
+        state.histories = (*log.histories, ended)
+        # In a file of its own: no block of the former history is touched.
+        number = state.end.number + 1
+        header = pack_file_header(
+            lineage,
+            above + 1,
+            number,
+            now,
+            state.encode_checkpoint(),
+            (state.last_block[0], state.chain),
+            state.file_version,
+        )
+    make_directories(directory, seam)  # all files may lie in the archive
+    file = Appender(directory, instance, seam)
+    try:
+        file.create_file(number, header)
+    finally:
+        file.close()
+    return ended

@@ -1,0 +1,61 @@
+"""The places of an instance's files within a tree, and an instance whose files lie in another tree.
+
+Within a tree every file has the path that it has below the directory from which the paths of the configuration count;
+one that lies elsewhere has its absolute path below ``outside``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.config.model import TopicConfig
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig
+    from sowctl.engine.instance import Instance
+
+OUTSIDE_DIRECTORY = "outside"
+
+
+def compute_tree_path(path: Path, root: Path) -> Path:
+    """The path within a tree of a file of the instance whose paths count from ``root``."""
+    whole = path.absolute()
+    base = root.absolute()
+    # Compared as they are written and as they are once links are followed: the root may be named through a link.
+    for one, other in ((whole, base), (whole.parent.resolve() / whole.name, base.resolve())):
+        if one.is_relative_to(other) and ".." not in one.relative_to(other).parts:
+            return one.relative_to(other)
+    return Path(OUTSIDE_DIRECTORY, *whole.parent.resolve().parts[1:], whole.name)
+
+
+def move_instance(instance: Instance, tree: Path, now: int) -> Instance:
+    """The same instance with its files below ``tree``, and a clock that stands at ``now``; nothing it says is shown."""
+    assert instance.config is not None
+    config = relocate_config(instance.config, lambda path: tree / compute_tree_path(path, instance.config.root))  # type: ignore[union-attr]
+    return replace(instance, config=replace(config, root=tree), clock=lambda: now, notify=_ignore_remark, noted=set())
+
+
+def _ignore_remark(_: str) -> None:
+    return
+
+
+def relocate_config(config: InstanceConfig, place: Callable[[Path], Path]) -> InstanceConfig:
+    """A configuration whose stores and journals lie where ``place`` says."""
+    log = config.transaction_log
+    if log is not None:
+        # What lies at a URL stays there: a backup is of the files of this machine.
+        archive = log.archive_directory
+        log = replace(
+            log,
+            directory=place(log.directory),
+            archive_directory=place(archive) if isinstance(archive, Path) else None,
+        )
+    entries = tuple(
+        replace(entry, file=place(entry.file)) if isinstance(entry, TopicConfig) and entry.file is not None else entry
+        for entry in config.sow
+    )
+    return replace(config, sow=entries, transaction_log=log)

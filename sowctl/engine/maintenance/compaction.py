@@ -1,0 +1,113 @@
+"""Stores without free pages: a tight copy of each takes its place, while others read and write it.
+
+Called by the verb ``compact_file``, and by upkeep that a schedule asks for. The copy itself is the store's business
+(:mod:`sowctl.store.repair.compaction`). Ruled by ``sow-store(5)``, "Compacting".
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sowctl.engine.reports import CompactReport
+from sowctl.errors import DamageError, SowError
+from sowctl.memo.directory import MemoDirectory
+from sowctl.store.env import Store
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.repair.compaction import compact_file, measure_copy
+from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
+from sowctl.store.repair.space import measure_space
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+
+SPARE_PAGES = 16
+"""Pages that the transactions of a copy leave free, at most: 7 were counted in copies of 188 KiB, 12 in one of 47
+MiB."""
+NO_SMALLER_REASON = "a copy would not be smaller"
+REPAIR_HINT = "sowctl store check shows the damage, sowctl store repair saves the other records"
+
+
+def compact_store(
+    instance: Instance, path: Path, *, min_free: float = 0.0, always: bool = False, dry_run: bool = False
+) -> CompactReport:
+    """Compact the store at ``path`` if at least the share ``min_free`` of its pages is free, and a copy is smaller.
+
+    ``always``: also where it is not; then its records stand in the order of keys, in the present format.
+
+    Raises DamageError where a part of it is not sound, StorageError, LockedError; the store is as it was then.
+    """
+    started = monotonic()
+    with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
+        meta = store.read_meta()
+        report = CompactReport(meta.definition.topic, meta.definition.message_type, "compacted", path=str(path))
+        report.records, report.versions = meta.records, meta.versions
+        report.bytes_before = report.bytes_after = store.read_file_size()
+        # None where writers go on too fast to tell: then it is copied, which is never wrong.
+        space = measure_space(store, instance.seam)
+        free = 0.0 if space is None else space.free_pages / space.pages
+        report.free_before = round(free, 4)
+        if space is not None and free < min_free:
+            report.action, report.note = "left", f"{free:.0%} of its pages are free, less than {min_free:.0%}"
+            return report
+        if dry_run:
+            report.dry_run = True
+            report.leftovers = len(list_leftovers(path))
+            # Pages that are half full become full ones, so it is this at most.
+            most = None if space is None else space.used_bytes + SPARE_PAGES * space.page_size
+            if most is None or most >= report.bytes_before:
+                # How full the pages are only a copy tells: whether it would be smaller decides what a run does.
+                most = _measure_copy(store, instance)
+            report.bytes_after = min(report.bytes_before, most)
+            if most >= report.bytes_before and not always:
+                report.action, report.note = "left", NO_SMALLER_REASON
+            return report
+        report.leftovers = len(remove_leftovers(path, instance.seam))
+        try:
+            done = compact_file(
+                store,
+                seam=instance.seam,
+                wait=instance.lock_wait,
+                command=instance.holder,
+                always=always,
+                on_read=instance.build_watch("records"),
+            )
+        except DamageError as error:
+            error.hint = REPAIR_HINT
+            raise
+    report.records, report.versions, report.changes = done.records, done.versions, done.changes
+    report.bytes_before, report.bytes_after = done.before, done.after
+    report.digest = f"{done.digest % DIGEST_MODULUS:032x}"
+    if done.in_place:
+        remove_offset_list(instance, path)
+    else:
+        report.action, report.note = "left", NO_SMALLER_REASON
+    report.seconds = monotonic() - started
+    return report
+
+
+def _measure_copy(store: Store, instance: Instance) -> int:
+    """The bytes of a copy, which is made where temporary files lie, and goes again. Raises as a copy in place."""
+    with (
+        translate_errors(Path(tempfile.gettempdir()), "make a copy"),
+        tempfile.TemporaryDirectory(prefix="sowctl-") as name,
+    ):
+        try:
+            return measure_copy(store, Path(name) / store.files.path.name, seam=instance.seam, command=instance.holder)
+        except DamageError as error:
+            error.hint = REPAIR_HINT
+            raise
+
+
+def remove_offset_list(instance: Instance, path: Path) -> None:
+    """Remove the list of where records lie: a query would look at every place in vain before it asks for the key."""
+    try:
+        MemoDirectory(path, instance.seam).write_locations(None)
+    except (OSError, SowError):
+        return  # it only makes a query slower
+
+
+__all__ = ["REPAIR_HINT", "compact_store", "remove_offset_list"]

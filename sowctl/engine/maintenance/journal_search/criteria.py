@@ -1,0 +1,138 @@
+"""Criteria of a search, tested on a block by its header, its map, its columns, and then its payloads.
+
+Each question costs more than the one before it, so a block that fails one is not asked the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.columns import may_match_entries
+from sowctl.journal.format import UNKEYED_FLAG
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+    from sowctl.journal.blockcodec import BlockHeader, BlockMap
+    from sowctl.journal.files import BlockRef
+    from sowctl.journal.format import Topic
+
+
+class Criteria(DescribedStruct, frozen=True):
+    """The criteria of entries; None passes everything. Times in microseconds UTC, all bounds inclusive.
+
+    ``names`` are topics, logical ones too. ``keys`` are SOW keys (8 bytes) in any topic, ``named`` those in one;
+    an entry has to have one of either. ``client`` is the hash of a client name, ``operations`` codes.
+    """
+
+    names: frozenset[str] | None = None
+    message_type: str | None = None
+    keys: frozenset[bytes] | None = None
+    named: Mapping[Topic, frozenset[bytes]] = {}
+    client: int | None = None
+    operations: bytes | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    from_txid: int | None = None
+    to_txid: int | None = None
+
+    @property
+    def all_keys(self) -> list[bytes] | None:
+        """All keys that an entry may have to have, whatever its topic."""
+        if self.keys is None:
+            return None
+        return sorted(self.keys.union(*self.named.values()))
+
+    def matches_header(self, header: BlockHeader) -> bool:
+        """Return whether a block with this header can hold such entries. Bounds of txids are the reader's."""
+        return not (
+            (self.from_time is not None and header.latest < self.from_time)
+            or (self.to_time is not None and header.earliest > self.to_time)
+        )
+
+    def matches_map(self, header: BlockHeader, names: BlockMap) -> bool:
+        """Return whether a block with this map can hold such entries."""
+        if self.client is not None and all(row.hash != self.client for row in names.publishers):
+            return False
+        # Logical topics stand in the entries, not in the map.
+        if self.names is not None and not header.flags & LOGICAL_TOPICS_FLAG:
+            return any(self._matches_topic(row.topic) for row in names.topics)
+        return self.message_type is None or any(row.topic[1] == self.message_type for row in names.topics)
+
+    @property
+    def needs_columns(self) -> bool:
+        """Return whether columns are worth a look of their own, before a block is read whole."""
+        return self.keys is not None or self.operations is not None
+
+    def matches_columns(self, ref: BlockRef, keys: Sequence[bytes] | None) -> bool:
+        """Return whether the columns of a block, some of ``keys`` among them, can be those of such entries.
+
+        Raises DamageError ``SOW-JRN-010``.
+        """
+        try:
+            return may_match_entries(ref.read_raw_columns(), ref.header.count, keys, self.operations)
+        except ValueError as error:
+            raise ref.damage_error() from error
+
+    def _matches_topic(self, topic: Topic) -> bool:
+        return topic[0] in (self.names or ()) and self.message_type in (None, topic[1])
+
+    def find_places(self, block: Block) -> list[int]:
+        """The places of the entries of a block that are meant, ascending."""
+        import numpy as np
+
+        columns = block.decode_numpy_columns()
+        count, first = len(block), block.first_txid
+        low = 0 if self.from_txid is None else min(max(0, self.from_txid - first), count)
+        high = count if self.to_txid is None else min(max(0, self.to_txid + 1 - first), count)
+        found = np.zeros(count, dtype=bool)
+        found[low:high] = True
+        if self.names is not None or self.message_type is not None:
+            found &= self._mask_topics(block, columns)
+        if self.client is not None:
+            whom = [index for index, (who, _) in enumerate(block.publishers) if who == self.client]
+            found &= np.isin(columns.publishers, whom)
+        if self.operations is not None:
+            found &= np.isin(columns.operations, list(self.operations))
+        if self.from_time is not None:
+            found &= columns.times >= self.from_time
+        if self.to_time is not None:
+            found &= columns.times <= self.to_time
+        if self.keys is not None:
+            found &= self._mask_keys(block, columns)
+        places: list[int] = found.nonzero()[0].tolist()
+        return places
+
+    def _mask_topics(self, block: Block, columns: Any) -> Any:
+        import numpy as np
+
+        kinds = [self.message_type in (None, kind) for _, kind in block.topics]
+        if self.names is None:
+            return np.array(kinds)[columns.topics]
+        # Named by its topic, or by its logical topic: both have to be of the type.
+        found = np.array([self._matches_topic(topic) for topic in block.topics])[columns.topics]
+        if columns.logical_topics is not None:
+            named = {name.encode() for name in self.names}
+            found = found | np.array([text in named for text in columns.logical_topics])
+        return found & np.array(kinds)[columns.topics]
+
+    def _mask_keys(self, block: Block, columns: Any) -> Any:
+        import numpy as np
+
+        assert self.keys is not None
+        # Keys are compared as they lie in memory: numpy's search does not take numbers of another byte order.
+        keys = columns.keys.view("=u8")
+        found = np.isin(keys, _encode_key_numbers(self.keys))
+        for index, topic in enumerate(block.topics):
+            if topic in self.named:
+                found |= (columns.topics == index) & np.isin(keys, _encode_key_numbers(self.named[topic]))
+        # What an entry without a SOW key has in its place is no key.
+        return found & ((columns.flags & UNKEYED_FLAG) == 0)
+
+
+def _encode_key_numbers(keys: frozenset[bytes]) -> Any:
+    import numpy as np
+
+    return np.frombuffer(b"".join(keys), dtype="=u8")

@@ -1,0 +1,218 @@
+"""Entries of a journal as records for output, and the topics that a name may mean in a journal.
+
+Called by the verbs that print entries: dump, tail, search. A journal outlives its configuration, so both are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.targets import find_publish_topic
+from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
+from sowctl.identity.bookmarks import build_bookmark
+from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.format import BEGIN, OPERATIONS, PUBLISH, QUEUE_OPERATIONS, UNKEYED_FLAG
+from sowctl.messages.base import find_exact_view
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.block import Block, Entry
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.messages.base import MessageType
+
+
+class EntryRecord:
+    """A journal entry as a record for output. ``owner``: the publisher id of the instance whose journal it is."""
+
+    __slots__ = ("_data", "_owner", "entry")
+
+    def __init__(self, entry: Entry, owner: int, *, data: bool) -> None:
+        self.entry = entry
+        self._owner = owner
+        self._data = data
+
+    @property
+    def payload(self) -> bytes:
+        """The message, nothing where it was not asked for."""
+        return self.entry.payload if self._data else b""
+
+    @property
+    def has_data(self) -> bool:
+        """Return whether there is a message to show: not for a deletion, and not where it was left out."""
+        return self._data and self.entry.operation == PUBLISH
+
+    @property
+    def sow_key(self) -> int:
+        """The SOW key as a number."""
+        return int.from_bytes(self.entry.key, "big")
+
+    @property
+    def timestamp(self) -> int:
+        """Microseconds UTC."""
+        return self.entry.time
+
+    @property
+    def expiration(self) -> int:
+        """Microseconds UTC, 0 is never."""
+        return self.entry.expiration
+
+    @property
+    def txid(self) -> int:
+        """The entry's txid."""
+        return self.entry.txid
+
+    @property
+    def bookmark(self) -> str:
+        """The publisher's, or the instance's where there is no publisher (``behaviour`` 11.54)."""
+        entry = self.entry
+        return str(build_bookmark(entry.publisher, entry.sequence, entry.txid, self._owner))
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The publisher's correlation id."""
+        raw = self.entry.correlation_id
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+    @property
+    def extra(self) -> dict[str, object]:
+        """Operation, client, sequence, the publisher's key, the logical topic; whether there is no key at all."""
+        entry = self.entry
+        row: dict[str, object] = {"operation": OPERATIONS.get(entry.operation, str(entry.operation))}
+        if entry.user_key is not None:
+            row["user_key"] = entry.user_key.decode("utf-8", "replace")
+        if entry.logical_topic is not None:
+            row["topic"] = entry.logical_topic.decode("utf-8", "replace")
+        if entry.operation in QUEUE_OPERATIONS:
+            row["unkeyed"] = True
+            if entry.operation != BEGIN:
+                # What is acknowledged has a bookmark of its own; that of the entry says where the acknowledgement is.
+                row["message_bookmark"] = f"{int.from_bytes(entry.key, 'big')}|{int.from_bytes(entry.check, 'big')}|"
+        elif entry.flags & UNKEYED_FLAG:
+            row["unkeyed"] = True
+        if entry.publisher is not None:
+            row["client"] = entry.client
+            row["sequence"] = entry.sequence
+        return row
+
+
+class EntryBatch(DescribedStruct, frozen=True):
+    """Entries of one topic in a row."""
+
+    topic: str
+    message_type: str
+    kind: MessageType
+    records: list[EntryRecord]
+    shown: tuple[str, ...] | None = None
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """Those of its records, in their order."""
+        return [record.payload for record in self.records]
+
+    def view(self, payload: bytes) -> bytes:
+        """One line of JSON for a payload; a deletion has none."""
+        return self.kind.view(payload) if payload else b"null"
+
+    def members_view(self, payload: bytes) -> bytes:
+        """A JSON object with what columns show."""
+        return self.kind.members_view(payload) if payload else b"null"
+
+    @property
+    def exact_view(self) -> Callable[[bytes], bytes] | None:
+        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        exact = find_exact_view(self.kind)
+        return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
+
+
+def require_topic(
+    instance: Instance, journalled: Iterable[Topic], name: str, message_type: str | None = None
+) -> TopicConfig | None:
+    """The topic of the configuration that ``name`` stands for, None where only the journal knows it.
+
+    ``journalled`` are the topics of the journal. One that is in neither is a mistake and not an empty result: raises
+    MissingError ``SOW-ENG-012``. A topic of the configuration may have no entries yet; what the configuration has
+    under several types, or as a view, is known too.
+    """
+    known = [topic for topic, kind in journalled if message_type in (None, kind)]
+    if instance.config is not None:
+        try:
+            return find_publish_topic(instance, name, message_type)
+        except UsageError:
+            return None
+        except MissingError:
+            if name not in known:
+                raise
+    elif name not in known:
+        near = get_close_matches(name, known, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "sowctl journal dump shows the topics"
+        raise MissingError("SOW-ENG-012", f"topic {name!r} is not in this journal", hint=hint, topic=name)
+    return None
+
+
+def require_logical_topic(instance: Instance, log: Journal, name: str, message_type: str | None) -> None:
+    """Refuse a name that :func:`require_topic` does not know and that no entry has as its logical topic."""
+    try:
+        topics = log.read_topic_states()
+    except DamageError:
+        return  # which topics there are cannot be told; reading on says what is wrong, and where
+    try:
+        require_topic(instance, topics, name, message_type)
+    except MissingError:
+        # What the journal knows at its end are physical topics; logical ones stand in the entries.
+        for block in log.iter_blocks():
+            if block.header.flags & LOGICAL_TOPICS_FLAG and any(
+                decode_logical_topic(entry) == name and message_type in (None, entry.topic[1])
+                for entry in block.iter_entries()
+            ):
+                return
+        raise
+
+
+def build_entry_batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
+    topic, message_type = records[-1].entry.topic
+    try:
+        kind = instance.find_message_type(message_type)
+    except ConfigError:
+        # A journal outlives its configuration: a type that it no longer defines is shown as bytes.
+        kind = instance.find_message_type("binary")
+    return EntryBatch(topic, message_type, kind, records)
+
+
+def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, data: bool) -> Iterator[EntryBatch]:
+    """The entries at some places of a block; of each batch all are of one topic, and the order of txids is kept."""
+    held: list[EntryRecord] = []
+    for entry in block.iter_entries_at(places):
+        if held and held[-1].entry.topic != entry.topic:
+            yield build_entry_batch(instance, held)
+            held = []
+        held.append(EntryRecord(entry, instance.publisher_id, data=data))
+    if held:
+        yield build_entry_batch(instance, held)
+
+
+def resolve_topic_names(
+    instance: Instance, log: Journal, topics: Sequence[tuple[str, str | None]]
+) -> tuple[frozenset[str] | None, str | None]:
+    """Names, and the message type, of topics that are asked for; None each for all.
+
+    Raises MissingError ``SOW-ENG-012`` for one that does not exist, UsageError ``SOW-CLI-086`` for several types.
+    """
+    for name, message_type in topics:
+        require_logical_topic(instance, log, name, message_type)
+    kinds = {message_type for _, message_type in topics}
+    if len(kinds) > 1:
+        raise UsageError(
+            "SOW-CLI-086",
+            "the topics have different message types",
+            hint="search them one by one, or remove the types",
+        )
+    return (frozenset(name for name, _ in topics), kinds.pop()) if topics else (None, None)
+
+
+def decode_logical_topic(entry: Entry) -> str | None:
+    return None if entry.logical_topic is None else entry.logical_topic.decode("utf-8", "replace")

@@ -1,0 +1,67 @@
+"""The journal of an instance, every byte of it read and compared, with what its stores prove of it.
+
+Called by ``check``, which checks stores as well, and by ``journal check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.positions import find_highest_applied, list_store_positions, open_log, open_whole_log
+from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_positions
+from sowctl.errors import ConfigError, SowError
+from sowctl.journal.check import JournalCoverage, check_journal
+from sowctl.journal.listing import find_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sowctl.engine.instance import Instance
+    from sowctl.findings import Finding
+
+
+def check_instance_journal(
+    instance: Instance, coverage: JournalCoverage, directory: Path | None = None
+) -> Iterator[Finding]:
+    """Yield what is wrong with the journal; ``coverage`` is filled meanwhile.
+
+    ``directory`` is another place of it, where no store knows about it. Raises ConfigError ``SOW-ENG-020`` without a
+    TransactionLog, MissingError ``SOW-JRN-001`` without a file, DamageError ``SOW-JRN-013`` where it had files once.
+    """
+    config, log = instance.config, instance.log
+    if config is None or (log is None and directory is None):
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    told = instance.build_watch("bytes of the journal") if instance.is_watched else None
+    if directory is not None or log is None:
+        assert directory is not None
+        _require_journal_files(instance, directory)
+        yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage, on_read=told)
+        return
+    _require_journal_files(instance, log.directory, log.local_archive)
+    # What stores have applied and queues have written proves how far the journal must go.
+    states = list_queue_positions(instance)
+    stores = list_store_positions(instance, [topic for topic in instance.topics if topic.journalled])
+    try:
+        with open_log(instance) as journal:
+            lineage = journal.lineage
+    except SowError:
+        # No store and no queue has this lineage, so no position counts: what is wrong with the journal is found below.
+        lineage = b""
+    yield from check_journal(
+        log.directory,
+        config.name,
+        seam=instance.seam,
+        acknowledged=max(find_highest_applied(lineage, stores), find_highest_synced(lineage, states)),
+        coverage=coverage,
+        archive=log.local_archive,
+        on_read=told,
+    )
+
+
+def _require_journal_files(instance: Instance, directory: Path, archive: Path | None = None) -> None:
+    """Raises what opening a journal without a file raises; one of which files are missing is looked at by the check."""
+    assert instance.config is not None
+    if not find_files(directory, instance.config.name, archive):
+        own = instance.log is not None and directory == instance.log.directory
+        open_whole_log(instance, None if own else directory).close()

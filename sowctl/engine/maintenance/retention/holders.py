@@ -1,0 +1,284 @@
+"""Holders of journal entries: stores, RecoveryPoints, queues, conflated topics, chains, subscriptions, archives.
+
+Each holder says behind which txid it needs entries, of which topics, why, and which command lets them go. What a holder
+needs only grows less while the journal is looked after, but for people who set a bookmark back at that moment. Called
+by :mod:`sowctl.engine.maintenance.retention.prune`. Ruled by ``sow-journal(5)``, "Looking after files".
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.config.derived_entries import ConflatedTopic
+from sowctl.config.model import TopicConfig
+from sowctl.engine.sources.recovery import find_recovery_start
+from sowctl.engine.topics.histories import find_former_history
+from sowctl.engine.topics.positions import build_definition, check_position, read_meta
+from sowctl.engine.topics.queuestates import list_configured_queues
+from sowctl.errors import ConfigError, MissingError, SowError, UsageError
+from sowctl.journal.maintenance.upload import ArchiveUpload
+from sowctl.remote.place import RemotePath
+from sowctl.store.env import Store
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore
+    from sowctl.journal.format import Topic
+    from sowctl.journal.maintenance.survey import SurveyedFile
+    from sowctl.journal.reader import Journal
+
+
+class EntryHolder(DescribedStruct, frozen=True):
+    """A holder of entries behind the txid ``after``: those of ``topics``, None for all.
+
+    ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries
+    that it needs no more are removed; ``topic`` the topic whose store it is, None for a kept state.
+    """
+
+    kind: str
+    name: str
+    after: int
+    topics: tuple[Topic, ...] | None
+    why: str
+    release: str | None = None
+    file: Path | None = None
+    topic: TopicConfig | None = None
+
+    @property
+    def label(self) -> str:
+        """Its kind and its name."""
+        return f"{self.kind} {self.name}"
+
+    def holds(self, file: SurveyedFile) -> bool:
+        """Return whether a finished file has entries that it needs, or stands behind one that has."""
+        assert file.last_txid is not None
+        if self.topics is None:
+            return file.last_txid > self.after
+        return any(file.find_last_txid(topic) > self.after for topic in self.topics)
+
+    def sync(self, instance: Instance) -> None:
+        """Bring what it has applied to the disk, meta page included. Raises what opening for writing raises."""
+        if self.file is None:
+            return
+        assert instance.config is not None
+        definition = None if self.topic is None else build_definition(instance.config.name, self.topic)
+        with Store.open(
+            self.file,
+            write=True,
+            seam=instance.seam,
+            lock_wait=instance.lock_wait,
+            durable=False,
+            definition=definition,
+            command=instance.holder,
+            notify=instance.notify,
+        ) as store:
+            store.sync()
+
+
+def list_holders(
+    instance: Instance, log: Journal, files: Sequence[SurveyedFile], bookmarks: Iterable[str] = ()
+) -> Iterator[EntryHolder]:
+    """Everything that may need entries of ``log``, whose end was asked for and whose files these are; ``bookmarks`` are
+    files of places besides those that are found. Raises what reading a file of places or a queue raises."""
+    # What readers would remark at their own beginning is no matter here.
+    quiet = replace(instance, notify=lambda words: None)
+    for topic in instance.topics:
+        if topic.journalled:
+            yield _build_topic_holder(quiet, log, topic)
+            if (chained := _build_chain_holder(quiet, log, topic)) is not None:
+                yield chained
+    for entry in instance.config.sow if instance.config is not None else ():
+        if isinstance(entry, ConflatedTopic) and (held := _build_conflated_holder(quiet, log, entry)) is not None:
+            yield held
+    if (archived := _build_archive_holder(quiet, files)) is not None:
+        yield archived
+    yield from _list_queue_holders(quiet)
+    for name, store in _list_bookmark_stores(quiet, bookmarks):
+        yield from _list_bookmark_holders(quiet, log, name, store)
+
+
+def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder:
+    """The store of a topic, or the RecoveryPoint of one that has none."""
+    ref = topic.name, topic.message_type
+    replay = f"sowctl replay {shlex.quote(topic.name)}"
+    if topic.file is None:
+        point = topic.recovery_point.strip()
+        why = f"it has no store: each read rebuilds it from its RecoveryPoint ({point})"
+        release = None if point.lower() == "now" else "a later RecoveryPoint in the configuration"
+        return EntryHolder(
+            "RecoveryPoint of", topic.name, find_recovery_start(topic, log, instance), (ref,), why, release
+        )
+    if not topic.file.exists():
+        return EntryHolder("store", topic.name, 0, (ref,), "it is missing, and is rebuilt from the journal", replay)
+    try:
+        meta = read_meta(topic.file, instance)
+        after = check_position(meta, log, ref, topic.file)
+    except SowError as error:
+        # What stands in the way of reading it is told by its own command; until then everything stays.
+        return EntryHolder("store", topic.name, 0, (ref,), error.message, replay)
+    # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
+    after = after if meta.lineage == log.lineage or find_former_history(log, meta.lineage) is not None else 0
+    return EntryHolder(
+        "store", topic.name, after, (ref,), f"it has applied entries up to txid {after}", replay, topic.file, topic
+    )
+
+
+def _build_chain_holder(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder | None:
+    """The file of a topic whose keys are chained: it knows the chains up to a txid."""
+    from sowctl.engine.keys.generators import build_generated_keys
+
+    if topic.key_generator is None:
+        return None
+    try:
+        chains = build_generated_keys(instance, topic, instance.find_message_type(topic.message_type)).chains
+    except ConfigError:
+        return None  # nothing stands in for the generator: publishing is refused as well
+    if chains is None:
+        return None
+    try:
+        after = chains.find_saved_txid(log.lineage)
+        why = f"its file of chains has applied entries up to txid {after}"
+    except SowError as error:
+        after, why = 0, error.message
+    ref = topic.name, topic.message_type
+    return EntryHolder("key chains of", topic.name, after, (ref,), why, f"sowctl publish {shlex.quote(topic.name)}")
+
+
+def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTopic) -> EntryHolder | None:
+    """Build the holder of a conflated topic: it needs its kept state, or all of the journal."""
+    from sowctl.engine.views.cache import find_cache_path
+    from sowctl.engine.views.conflation.state_tables import definition_digest, is_recorded, read_state
+    from sowctl.engine.views.instant import find_entry, list_topic_refs
+
+    if not is_recorded(instance, entry):
+        return None
+    topics = tuple((name, kind) for kind, name in list_topic_refs(instance, entry))
+    conflate = f"sowctl conflate {shlex.quote(entry.name)}"
+    if not isinstance(find_entry(instance, (entry.message_type, entry.underlying)), TopicConfig):
+        why = "its state is computed from the start of the journal, because its source is not a topic"
+        return EntryHolder("conflated topic", entry.name, 0, topics, why)
+    path = find_cache_path(instance, entry)
+    kept = None
+    if path is not None and path.exists():
+        try:
+            with Store.open(path, write=False, seam=instance.seam) as store, store.open_snapshot() as snapshot:
+                kept = read_state(snapshot)
+        except SowError:
+            kept = None
+    if kept is None or kept.lineage != log.lineage.hex() or kept.definition != definition_digest(instance, entry):
+        why = "it has no saved state for this journal, and is computed from its start"
+        return EntryHolder("conflated topic", entry.name, 0, topics, why, conflate)
+    why = f"its saved state has applied entries up to txid {kept.applied}"
+    return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
+
+
+def _build_archive_holder(instance: Instance, files: Sequence[SurveyedFile]) -> EntryHolder | None:
+    """A JournalArchiveDirectory at a URL, to which files are sent while they stay here.
+
+    One that was removed before it was sent would be missing between the segments and the files here: readers of the
+    past would end with ``SOW-JRN-086``, and no later file could be sent.
+    """
+    config, log = instance.config, instance.log
+    if config is None or log is None or not isinstance(log.archive_directory, RemotePath):
+        return None
+    try:
+        sending = ArchiveUpload(log.archive_directory, config.name, instance.seam, instance.now)
+        # The txids there say nothing of these files where they are of another journal of this name.
+        sending.check_continuity(files)
+        after = sending.last_txid
+        why = f"it has the entries up to txid {after}" if after else "no file was uploaded yet"
+    except SowError as error:
+        # Whether a file is there is not known, or what is there is not this one: every one stays.
+        after, why = 0, error.message
+    return EntryHolder("archive", str(log.archive_directory), after, None, why, "sowctl journal archive")
+
+
+def _list_queue_holders(instance: Instance) -> Iterator[EntryHolder]:
+    """The oldest message of each queue that is not processed, or dead and not forgotten."""
+    from sowctl.engine.queues.queue import OpenQueue
+    from sowctl.engine.queues.reports import find_oldest_needed_txid
+
+    for config in list_configured_queues(instance):
+        with OpenQueue(instance, config) as queue:
+            oldest = find_oldest_needed_txid(queue)
+        if oldest is not None:
+            why = f"its oldest message that is pending, or a dead letter not purged yet, has txid {oldest}"
+            name = shlex.quote(config.name)
+            release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} removes it"
+            yield EntryHolder("queue", config.name, oldest - 1, None, why, release)
+
+
+def _list_bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple[str, BookmarkStore]]:
+    """The bookmark stores of an instance: its topics that are ones, the files that are named, those that subscriptions
+    have noted, and those that lie beside the configuration, where its paths count from, and in the working directory.
+    """
+    from sowctl.engine.subscriptions.bookmark_stores.file import FileStore
+    from sowctl.engine.subscriptions.bookmark_stores.store_kinds import STORE_FILE_SUFFIX
+    from sowctl.engine.subscriptions.bookmark_stores.store_list import list_known_stores
+    from sowctl.engine.subscriptions.bookmark_stores.topic import TopicStore
+
+    for topic in instance.topics:
+        try:
+            yield topic.name, TopicStore(instance, topic, _ReadOnlyRows())
+        except UsageError:
+            continue
+    config = instance.config
+    assert config is not None
+    places = dict.fromkeys(place.resolve() for place in (instance.working, config.directory, config.root))
+    files = {path.resolve(): path for name in named if (path := instance.working / name)}
+    # One that subscriptions have used and that is gone has no places any more.
+    files |= {path: path for path in list_known_stores(instance) if path.is_file()}
+    for place in places:
+        files |= {path.resolve(): path for path in sorted(place.glob(f"*{STORE_FILE_SUFFIX}")) if path.is_file()}
+    for path in files.values():
+        if not path.exists():
+            raise MissingError("SOW-UPK-003", "the bookmark store does not exist", place=str(path))
+        yield str(path), FileStore(path, instance.seam, instance.clock)
+
+
+class _ReadOnlyRows:
+    """For a store in a topic of which only rows are read."""
+
+    def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        raise AssertionError("nothing is written")
+
+    def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
+        raise AssertionError("nothing is written")
+
+
+def _list_bookmark_holders(instance: Instance, log: Journal, name: str, store: BookmarkStore) -> Iterator[EntryHolder]:
+    """List the places where the subscriptions of a store go on; the topics that they follow are not known. One whose
+    place is gone already, or was never there, holds nothing."""
+    from sowctl.engine.subscriptions.bookmarks import parse_bookmark_range
+    from sowctl.engine.subscriptions.spans import NotFoundPolicy, resolve_bookmark_range
+
+    @cache
+    def behind(bookmark: str) -> int | None:
+        # Subscriptions that are up to date have one place; looking for it may read a file of the journal.
+        try:
+            return resolve_bookmark_range(
+                instance, log, parse_bookmark_range(bookmark, instance.clock), not_found=NotFoundPolicy.FAIL
+            ).after
+        except (MissingError, UsageError):
+            return None
+
+    try:
+        for row in store.list_places():
+            after = behind(row.bookmark)
+            if after is None:
+                continue
+            who = f"{name} {row.who.client}/{row.who.sub_id}"
+            release = (
+                f"sowctl bookmark purge {shlex.quote(name)} --client {shlex.quote(row.who.client)} "
+                f"--sub-id {shlex.quote(row.who.sub_id)}"
+            )
+            yield EntryHolder("bookmark", who, after, None, f"its subscription resumes after txid {after}", release)
+    finally:
+        store.close()

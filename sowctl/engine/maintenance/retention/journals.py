@@ -1,0 +1,62 @@
+"""The journal of an instance for who moves or removes its files: the one lock of that work, and the files as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.positions import open_log
+from sowctl.errors import ConfigError
+from sowctl.journal.maintenance.lock import hold_maintenance_lock
+from sowctl.journal.maintenance.relocation import remove_hidden_files
+from sowctl.journal.maintenance.survey import SurveyedFile, survey_files
+
+if TYPE_CHECKING:
+    from sowctl.config.model import InstanceConfig, TransactionLog
+    from sowctl.engine.instance import Instance
+
+
+def require_transaction_log(instance: Instance) -> tuple[InstanceConfig, TransactionLog]:
+    """The configuration and its TransactionLog. Raises ConfigError ``SOW-ENG-020`` where there is none."""
+    config, log = instance.config, instance.log
+    if config is None or log is None:
+        raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
+    return config, log
+
+
+def list_journal_files(instance: Instance) -> list[SurveyedFile]:
+    """The files of the journal on this machine. Its end was judged: a journal that lost its end is left as it is.
+
+    Raises MissingError ``SOW-JRN-001``, and what reading the journal's end raises.
+    """
+    config, log = require_transaction_log(instance)
+    with open_log(instance, whole=True) as journal:
+        journal.read_last_txid()
+    return survey_files(log.directory, config.name, instance.seam, log.local_archive)
+
+
+@contextmanager
+def hold_journal_files(instance: Instance, *, dry_run: bool = False) -> Iterator[None]:
+    """Alone in moving and removing files of the journal; what killed runs left is removed, not with ``dry_run``.
+
+    Raises MissingError ``SOW-JRN-001`` without a journal, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``.
+    """
+    config, log = require_transaction_log(instance)
+    if not log.directory.is_dir():
+        open_log(instance).close()  # raises: the directory is not made for a lock
+    with hold_maintenance_lock(
+        log.directory,
+        config.name,
+        seam=instance.seam,
+        wait=instance.lock_wait,
+        holder=instance.holder,
+        now=instance.now,
+        notify=instance.notify,
+    ):
+        archive = log.local_archive
+        if not dry_run:
+            remove_hidden_files(log.directory, config.name)
+        if not dry_run and archive is not None and archive.is_dir() and not archive.samefile(log.directory):
+            remove_hidden_files(archive, config.name, archive=True)
+        yield

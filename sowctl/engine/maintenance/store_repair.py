@@ -1,0 +1,450 @@
+"""A damaged store made sound: what can be read of it, and what the journal has of the rest, in a new file.
+
+The store by itself says what was in it (:mod:`sowctl.store.repair.salvage`). Where a journal covers its topic, the last
+entry of each key up to the store's position says it, too: a record that is missing comes back from its entry, one that
+was deleted or replaced does not stay. Called by the verb ``repair``. Ruled by ``sow-store(5)``, "Repairing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.engine.fold.blocks import read_winner_values
+from sowctl.engine.fold.journal_fold import (
+    BUCKET_BYTES,
+    FOLD_PART_RECORDS,
+    EntrySpan,
+    LastPerKey,
+    append_sorted,
+    fold_journal,
+)
+from sowctl.engine.fold.spill import Pairs, SortBuckets
+from sowctl.engine.maintenance.compaction import remove_offset_list
+from sowctl.engine.reports import RepairItem, RepairReport
+from sowctl.engine.topics.positions import (
+    build_definition,
+    check_position,
+    has_log,
+    open_log,
+    read_meta,
+    refuse_other_topic,
+)
+from sowctl.engine.topics.retention import build_retention
+from sowctl.errors import DamageError, MissingError, RefusedError
+from sowctl.findings import Level
+from sowctl.identity.keyspace import read_words
+from sowctl.journal.fileset import REMOVED_FILE_CODE
+from sowctl.journal.reader import MAX_REREADS
+from sowctl.store.builder import StoreBuilder, build_store
+from sowctl.store.check import check_store
+from sowctl.store.codec import extract_raw_stamps, read_expiration, read_stamps
+from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.lmdberrors import missing_store_error
+from sowctl.store.meta import Definition, StoreMeta
+from sowctl.store.opening.locks import StoreFiles, WriterLock
+from sowctl.store.repair.damaged_copy import keep_damaged
+from sowctl.store.repair.salvage import Loss, Salvage
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.journal.reader import Journal
+    from sowctl.store.write import WriteTxn
+
+Array: TypeAlias = Any
+"""A numpy array."""
+
+
+class StoreRepair:
+    """The repair of one store. :meth:`run` it once; then ``report`` is whole, and :meth:`items` says it one by one."""
+
+    def __repr__(self) -> str:
+        return f"<repair of {str(self._path)!r}: {self.report.action}>"
+
+    def __init__(self, instance: Instance, path: Path, topic: TopicConfig | None) -> None:
+        """``topic`` is None for a bare file, for which no journal is asked."""
+        import numpy
+
+        self._np = numpy
+        self._instance, self._path, self._topic = instance, path, topic
+        self.report = RepairReport("", "", "repaired", path=str(path))
+        if topic is not None:
+            self.report.topic, self.report.message_type = topic.name, topic.message_type
+        self._notes: list[str] = []
+        self._losses: list[Loss] = []
+        self._folded: list[Loss] = []
+        nothing = numpy.zeros(0, dtype=numpy.uint64)
+        self._stored: tuple[Array, Array] = nothing, nothing
+        self._last: tuple[Array, Array, Array] = nothing, nothing, nothing.astype(bool)
+        self._dropped, self._winners, self._restored = nothing, nothing, nothing
+        # What the journal says up to txid `_upto`, and whether it reaches back to the topic's first entry.
+        self._log: Journal | None = None
+        self._covered = False
+        self._upto = 0
+        # How much there was of it, for the room that restored records take.
+        self._entries = self._bytes = 0
+        # Versions that can be read, and the latest time of a record: no writer may go back behind it.
+        self._versions = 0
+        self._times = 0
+
+    def run(self, *, earlier: bool = False, dry_run: bool = False) -> RepairReport:
+        """Repair the store, or say what would be done. ``earlier``: also from the state before the last transaction.
+
+        Raises MissingError, DamageError ``SOW-STO-071`` where nothing can be saved, RefusedError ``SOW-STO-072`` where
+        only an earlier state can, ``SOW-STO-073`` where whose store it is cannot be told, ``SOW-ENG-023`` where it is
+        another topic's, StorageError, LockedError; the store is as it was then.
+        """
+        started = monotonic()
+        instance, report = self._instance, self.report
+        files = StoreFiles.from_path(self._path)
+        if not files.path.exists():
+            raise missing_store_error(files.path)
+        lock = WriterLock(files, instance.seam, instance.holder, instance.notify)
+        # Who writes waits: what is saved is one state, and what takes its place is of that state.
+        with ExitStack() as held:
+            held.enter_context(lock.hold(instance.lock_wait))
+            with closing(
+                check_store(files.path, seam=instance.seam, on_read=instance.build_watch("records"))
+            ) as checked:
+                damaged = any(finding.level >= Level.ERROR for finding in checked)
+            if not damaged:
+                return self._report_sound(read_meta(files.path, instance))
+            salvage = held.enter_context(Salvage(files.path, instance.seam))
+            if salvage.meta is not None:
+                if self._topic is not None:
+                    # Its journal would be asked for the entries of another topic.
+                    refuse_other_topic(self._topic, salvage.meta)
+                definition = salvage.meta.definition
+                report.topic, report.message_type = definition.topic, definition.message_type
+            self._compare_with_journal(salvage, held, earlier)
+            report.dry_run = dry_run
+            with build_store(
+                files.path,
+                self._build_definition(salvage.meta),
+                seam=instance.seam,
+                now=salvage.meta.created if salvage.meta is not None else instance.now,
+                command=instance.holder,
+            ) as builder:
+                self._fill_store(builder, salvage)
+                self._judge_losses(builder.meta, salvage)
+                if not dry_run:
+                    builder.finish()
+                    self._install_store(builder, lock)
+        report.note = "; ".join(dict.fromkeys(self._notes)) or None
+        report.seconds = monotonic() - started
+        return report
+
+    def items(self) -> Iterator[RepairItem]:
+        """Iterate over the store's lacks, in the order of keys: restored, removed, lost; then those known by ranges."""
+        topic = self.report.topic
+        keys, txids, _ = self._last
+        restored = self._np.isin(txids, self._restored) if len(keys) else self._restored.astype(bool)
+        for key, txid in zip(keys[restored].tolist(), txids[restored].tolist(), strict=True):
+            yield RepairItem(topic, "record", "restored", key, txid)
+        gone = self._dropped[~self._np.isin(self._dropped, keys[restored])] if len(self._dropped) else self._dropped
+        for key in gone.tolist():
+            yield RepairItem(topic, "record", "removed", key, reason="the record was deleted, according to the journal")
+        for loss in self._folded:
+            if loss.key is not None:
+                yield RepairItem(topic, "version", "restored", loss.key, loss.txid)
+        for loss in self._losses:
+            what = "version" if loss.versions else "record"
+            # The wrong bit may be one of the key itself: then only the bounds name the record that was there.
+            key = loss.key if loss.key is not None and loss.low <= loss.key <= loss.high else None
+            first, last = (None, None) if key == loss.low == loss.high else (loss.low, loss.high)
+            yield RepairItem(topic, what, "lost", key, loss.txid, first, last, loss.why)
+
+    def _report_sound(self, meta: StoreMeta) -> RepairReport:
+        report = self.report
+        report.topic, report.message_type = meta.definition.topic, meta.definition.message_type
+        report.action, report.records, report.versions = "sound", meta.records, meta.versions
+        report.digest = f"{meta.digest:032x}"
+        return report
+
+    def _build_definition(self, meta: StoreMeta | None) -> Definition:
+        if meta is not None:
+            return meta.definition
+        config, topic = self._instance.config, self._topic
+        if config is None or topic is None:
+            raise RefusedError(
+                "SOW-STO-073",
+                "cannot read the record with the topic and instance of this store",
+                place=str(self._path),
+                hint="repair it by the name of its topic, with its configuration",
+            )
+        return build_definition(config.name, topic)
+
+    # What there should be
+
+    def _compare_with_journal(self, salvage: Salvage, held: ExitStack, earlier: bool) -> None:
+        """Read through what is there, and ask the journal what there should be."""
+        np = self._np
+        keys, raw = bytearray(), bytearray()
+        for part, values in self._report_progress(salvage, "records that are read"):
+            keys += b"".join(part)
+            raw += extract_raw_stamps(values)
+        versions = sum(len(part) for part, _ in salvage.iter_versions())
+        both = np.frombuffer(bytes(raw), "<u8").reshape(-1, 2)
+        self._stored = np.frombuffer(bytes(keys), ">u8").astype(np.uint64), both[:, 0].copy()
+        self._times = int(both[:, 1].astype(np.int64).max()) if len(both) else 0
+        self._notes += salvage.notes
+        if salvage.is_exact:
+            return
+        self._versions = versions
+        self._ask_journal(salvage.meta, held)
+        if not salvage.has_content and not self._covered:
+            raise DamageError(
+                "SOW-STO-071",
+                "no record of the store can be read",
+                place=str(self._path),
+                hint="restore the file from a copy, or restore all journals since the topic's first entry",
+            )
+        if salvage.earlier and not self._covered:
+            self._notes.append("the state is that before the last transaction")
+            if not earlier:
+                raise RefusedError(
+                    "SOW-STO-072",
+                    "only the state before the last transaction can be read; records deleted by the last "
+                    "transaction would return",
+                    place=str(self._path),
+                    hint="--earlier uses that state",
+                )
+
+    def _report_progress(self, salvage: Salvage, what: str) -> Iterator[Pairs]:
+        """The sound records; the instance is told how many of those that the store counts they are."""
+        done, total = 0, salvage.meta.records if salvage.meta is not None else 0
+        for keys, values in salvage.iter_records():
+            done += len(keys)
+            self._instance.watch(what, done, total)
+            yield keys, values
+
+    def _ask_journal(self, meta: StoreMeta | None, held: ExitStack) -> None:
+        """The journal, if it explains the store, and what it says.
+
+        Raises MissingError ``SOW-JRN-063`` where its files are pruned faster than they are read.
+        """
+        attempts = MAX_REREADS
+        while True:
+            try:
+                self._log = self._open_journal(meta, held)
+                if self._log is not None:
+                    self._find_differences(self._log, meta)
+                return
+            except MissingError as error:
+                # A file went after the journal was opened. Doing without the journal would lose records whose entries
+                # stand in the files that are left; those are looked at anew.
+                attempts -= 1
+                if error.code != REMOVED_FILE_CODE or not attempts:
+                    raise
+
+    def _open_journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
+        """The journal, if it explains the store. Raises MissingError ``SOW-JRN-063``."""
+        instance, topic = self._instance, self._topic
+        if topic is None or not topic.journalled:
+            return None
+        try:
+            if not has_log(instance):
+                return None
+            log = held.enter_context(open_log(instance, acknowledged=meta.applied if meta is not None else 0))
+            # It is walked twice, for the last entry of each key and for these entries: both have to find all of them.
+            log.require_files_after()
+            if meta is not None:
+                if meta.lineage != log.lineage:
+                    self._notes.append("the store follows another journal: nothing was restored from the journal")
+                    return None
+                check_position(meta, log, (topic.name, topic.message_type), self._path)
+            return log
+        except (DamageError, MissingError) as error:
+            if error.code == REMOVED_FILE_CODE:
+                raise
+            self._notes.append(f"nothing was restored from the journal: {error.message}")
+            return None
+
+    def _find_differences(self, log: Journal, meta: StoreMeta | None) -> None:
+        """The last entry of each key: which records are missing, and which should not be there."""
+        np, topic = self._np, self._topic
+        assert topic is not None
+        ref = topic.name, topic.message_type
+        # What is behind the position is not in the store, and is not lost: it is applied as always.
+        self._upto = meta.applied if meta is not None else log.read_last_txid()
+        last, span = LastPerKey(), EntrySpan(0, self._upto)
+        self._bytes = 0
+        try:
+            for block in log.iter_blocks(until=self._upto, topic=ref):
+                self._bytes += last.add_block(block, ref, span)
+        except DamageError as error:
+            # A deletion may stand in what cannot be read: then a publish before it would bring the record back.
+            self._notes.append(f"nothing was restored from the journal, which is damaged: {error.message}")
+            self._log = None
+            return
+        self._entries = last.entries
+        self._covered = log.covers_topic(ref)
+        keys, txids, publishes = self._last = last.build_table()
+        stored, written = self._stored
+        places = np.searchsorted(keys, stored)
+        known = places < len(keys)
+        known[known] = keys[places[known]] == stored[known]
+        # A record that is older than the last entry of its key was replaced or deleted by that entry: it must not stay.
+        older = known.copy()
+        older[known] = written[known] < txids[places[known]]
+        self._dropped = stored[older]
+        present = np.zeros(len(keys), dtype=bool)
+        present[places[known & ~older]] = True
+        # A key whose last entry is a deletion is rightly missing; every other one that is not there comes back.
+        self._winners = np.sort(txids[publishes & ~present])
+
+    # What is written
+
+    def _fill_store(self, builder: StoreBuilder, salvage: Salvage) -> None:
+        topic, log, meta = self._topic, self._log, salvage.meta
+        found = salvage.losses
+        # Read a second time, now into the builder: all records of a large store are never held at once.
+        salvage.restart()
+        rule = build_retention(topic.history) if topic is not None else None
+        if log is not None and topic is not None and self._covered and rule is not None:
+            # Which versions are kept follows from all entries of a key: they are folded anew.
+            fold_journal(builder, log, topic, EntrySpan(0, self._upto), rule)
+            self._restored = self._winners
+            self._folded = [loss for loss in found if loss.versions]
+        else:
+            with SortBuckets(self._path.parent, self._estimate_restored_bytes(), BUCKET_BYTES) as buckets:
+                if len(self._winners):
+                    self._restore_records(buckets, meta.removal_mark if meta is not None else 0)
+                append_sorted(builder, self._merge_records(salvage, buckets))
+            for part in _read_version_parts(salvage):
+                builder.append_versions(part)
+        builder.flush()
+
+        def state(txn: WriteTxn) -> None:
+            if meta is not None:
+                # The position is that of the damaged file: what came behind it is applied from the journal as always.
+                txn.copy_state(meta)
+            elif log is not None:
+                txn.set_applied_position(log.lineage, self._upto, log.find_block_ending_at(self._upto))
+            # Times never go back within a topic, also where the record that held the last one is lost.
+            txn.raise_last_time(self._times)
+            for publisher, sequence in (salvage.sequences or {}).items():
+                txn.set_sequence(publisher, sequence)
+
+        builder.run_transaction(state)
+
+    def _estimate_restored_bytes(self) -> int:
+        """About how many bytes of values are restored."""
+        return self._bytes * len(self._winners) // max(self._entries, 1) + 96 * len(self._winners)
+
+    def _restore_records(self, buckets: SortBuckets, removed_until: int) -> None:
+        """The records of the winning entries, but for those whose lifetime was over when such were removed."""
+        log, topic = self._log, self._topic
+        assert log is not None
+        assert topic is not None
+        restored = []
+        first = int(self._winners[0])
+        for block in log.iter_blocks(after=first - 1, until=self._upto, topic=(topic.name, topic.message_type)):
+            # What had expired, and was removed as such, is not brought back: the removal is noted in the store alone.
+            pairs = zip(*read_winner_values(block, self._winners), strict=True)
+            back = [(key, value) for key, value in pairs if not 0 < read_expiration(value) <= removed_until]
+            if back:
+                buckets.add_values(b"".join(key for key, _ in back), [value for _, value in back])
+                restored += [read_stamps(value)[0] for _, value in back]
+        self._restored = self._np.array(restored, dtype=self._np.uint64)
+
+    def _merge_records(self, salvage: Salvage, buckets: SortBuckets) -> Iterator[Pairs]:
+        """Merge sound and restored records in key order."""
+        dropped = set(read_words(self._dropped.astype(">u8")))
+        kept = (
+            (key, value)
+            for keys, values in self._report_progress(salvage, "records that are saved")
+            for key, value in zip(keys, values, strict=True)
+            if key not in dropped
+        )
+        fresh = (
+            (key, value) for part in buckets.iterate_sorted(FOLD_PART_RECORDS) for key, value in zip(*part, strict=True)
+        )
+        # Both come in key order, and no key is in both: a builder takes nothing else.
+        pairs = merge(kept, fresh)
+        while part := list(islice(pairs, FOLD_PART_RECORDS)):
+            yield [key for key, _ in part], [value for _, value in part]
+
+    # What is said
+
+    def _judge_losses(self, made: StoreMeta, salvage: Salvage) -> None:
+        report, meta = self.report, salvage.meta
+        report.records, report.versions = made.records, made.versions
+        report.digest = f"{made.digest % DIGEST_MODULUS:032x}"
+        report.restored = len(self._restored)
+        keys, txids, _ = self._last
+        back = keys[self._np.isin(txids, self._restored)] if len(keys) else keys
+        report.removed = len(self._dropped) - int(self._np.isin(self._dropped, back).sum())
+        if salvage.is_exact or (self._covered and self._log is not None):
+            report.restored_versions = max(0, made.versions - self._versions) if self._folded else 0
+            return
+        self._losses = [loss for loss in salvage.losses if not self._is_restored(loss, back)]
+        self._name_expiring(salvage)
+        of_records = [loss for loss in self._losses if not loss.versions]
+        of_versions = [loss for loss in self._losses if loss.versions]
+        if meta is not None:
+            # What a repair has removed was no record of this state.
+            report.lost = max(0, meta.records - made.records - report.removed)
+            report.lost_versions = max(0, meta.versions - made.versions)
+            if not report.lost:
+                self._losses = of_versions
+            if not report.lost_versions:
+                self._losses = [loss for loss in self._losses if not loss.versions]
+            report.complete = not self._losses
+            if report.complete and self._log is None and not salvage.is_exact:
+                self._notes.append("the digest does not match that in the file: some records may be older versions")
+                report.complete = False
+            if salvage.sequences is None or len(salvage.sequences) != meta.sequences:
+                self._notes.append(
+                    "the sequence numbers of publishers are lost: repeated messages will be published as new ones"
+                )
+                report.complete = False
+        else:
+            report.lost, report.lost_versions = len(of_records), len(of_versions)
+            report.complete = False
+            self._notes.append("the previous number of records is unknown")
+
+    def _is_restored(self, loss: Loss, back: Array) -> bool:
+        """Return whether a record that could not be read was restored; of a stretch it cannot be told."""
+        if loss.versions or loss.key is None:
+            return False
+        np = self._np
+        low, high = np.searchsorted(back, np.array([loss.low, loss.high], dtype=np.uint64))
+        return bool(low < len(back) and (low < high or int(back[low]) <= loss.high))
+
+    def _name_expiring(self, salvage: Salvage) -> None:
+        """The index of lifetimes names records that are gone with their page."""
+        stretches = [loss for loss in self._losses if loss.key is None and not loss.versions]
+        if not stretches:
+            return
+        stored = set(self._stored[0].tolist())
+        for key in sorted(salvage.iter_expiring_keys()):
+            if key not in stored and any(loss.low <= key <= loss.high for loss in stretches):
+                self._losses.append(Loss(key, key, "its page cannot be read", key))
+
+    def _install_store(self, builder: StoreBuilder, lock: WriterLock) -> None:
+        instance = self._instance
+        path = builder.files.path
+        # Order: the second name first, so that the damaged file outlives the exchange.
+        moved, fresh = keep_damaged(path, instance.seam)
+        try:
+            builder.install(lock=lock, wait=instance.lock_wait)
+        except BaseException:
+            # The present file still has its own name: the second one is not needed.
+            if fresh and path.exists() and moved.samefile(path):
+                moved.unlink()
+            raise
+        self.report.moved = str(moved)
+        remove_offset_list(instance, path)
+
+
+def _read_version_parts(salvage: Salvage) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The versions that can be read, as SOW key and value: a builder makes the rest of the history key itself."""
+    for keys, values in salvage.iter_versions():
+        yield [(key[:8], value) for key, value in zip(keys, values, strict=True)]

@@ -1,0 +1,232 @@
+"""The numbers of one path: how many, minimum, maximum, mean, quantiles, histogram, in bounded memory.
+
+All numbers are held as long as the paths of a question have room for them (:class:`NumberBudget`); then quantiles are
+exact. Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998):
+buffers of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank
+by the weight of one number of that buffer at most; the sum of these is known, and is told as ``error``.
+
+Called by the verb ``stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+MAX_HELD_NUMBERS = 8_000_000
+"""Numbers that all paths of a question hold together: 64 MB."""
+SKETCH_BUFFER_NUMBERS = 2048
+"""Numbers in a buffer of a sketch."""
+QUANTILE_RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_MAX_EXACT_INTEGER = 1 << 53
+"""Integers up to here are exact as doubles."""
+_WIDE_NUMBER_COST = 5
+"""How much more room other integers take than doubles do."""
+
+
+class HistogramBar(Struct, frozen=True):
+    """The numbers from ``low`` (inclusive) to ``high`` (exclusive; of the last bar inclusive)."""
+
+    low: float
+    high: float
+    count: int
+
+
+class NumberProfile:
+    """The numbers of one path. ``count`` are finite; ``infinite`` ones, too large for a double, are only counted."""
+
+    def __init__(self, store: NumberBudget) -> None:
+        self.count = 0
+        self.infinite = 0
+        self.minimum: int | float | None = None
+        self.maximum: int | float | None = None
+        self._whole = 0
+        self._parts: list[float] = []
+        self._held: list[Array] = []
+        self._levels: list[list[Array]] | None = None
+        self._keep_second: list[bool] = []
+        self._moved = self._size = 0
+        store.paths.append(self)
+
+    @property
+    def held_count(self) -> int:
+        """The count of numbers held one by one; integers that fit no double count by their size."""
+        return self._size if self._levels is None else 0
+
+    @property
+    def is_exact(self) -> bool:
+        """True if all numbers are held."""
+        return self._levels is None
+
+    @property
+    def max_rank_error(self) -> float:
+        """By how much of all numbers the rank of a quantile may be wrong, at most."""
+        return self._moved / self.count if self.count else 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """The arithmetic mean: sums are rounded once for each batch. None where the sum is no double."""
+        total = _compute_sum([self._whole, *self._parts])
+        return total / self.count if self.count and math.isfinite(total) else None
+
+    def add_numbers(self, values: Sequence[int | float]) -> None:
+        """Take the numbers of a batch."""
+        if float in set(map(type, values)) and not all(map(math.isfinite, values)):
+            finite = [value for value in values if math.isfinite(value)]
+            self.infinite += len(values) - len(finite)
+            values = finite
+        if not values:
+            return
+        low, high = min(values), max(values)
+        self.minimum = low if self.minimum is None else min(self.minimum, low)
+        self.maximum = high if self.maximum is None else max(self.maximum, high)
+        self.count += len(values)
+        if set(map(type, values)) == {int}:
+            self._whole += sum(values)  # type: ignore[assignment]  # no double among them
+        else:
+            self._parts.append(_compute_sum(values))
+        wide = low < -_MAX_EXACT_INTEGER or high > _MAX_EXACT_INTEGER
+        # Integers beyond what a double holds stay as they are: quantiles are numbers that were there.
+        wide = wide and any(
+            type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER for value in values
+        )
+        taken = np.array(values, object if wide else np.float64)
+        self._size += len(values) * (_WIDE_NUMBER_COST if wide else 1)
+        if len(self._parts) > 1000:
+            self._parts = [_compute_sum(self._parts)]
+        self._held.append(taken)
+        if self._levels is not None:
+            self._move_to_sketch()
+
+    def switch_to_sketch(self) -> None:
+        """Let go of the numbers, and estimate quantiles from now on."""
+        self._levels = []
+        self._move_to_sketch()
+
+    def _move_to_sketch(self) -> None:
+        assert self._levels is not None
+        for taken in self._held:
+            doubles = taken.astype(np.float64)
+            for start in range(0, len(doubles), SKETCH_BUFFER_NUMBERS):
+                self._add_to_level(0, doubles[start : start + SKETCH_BUFFER_NUMBERS])
+        self._held = []
+
+    def _add_to_level(self, level: int, some: Array) -> None:
+        """Put numbers that stand for ``2 ** level`` each into the buffer of their level; a full one goes up."""
+        assert self._levels is not None
+        if level == len(self._levels):
+            self._levels.append([])
+            self._keep_second.append(False)
+        buffer = self._levels[level]
+        buffer.append(some)
+        if sum(map(len, buffer)) < 2 * SKETCH_BUFFER_NUMBERS:
+            return
+        joined = np.sort(np.concatenate(buffer))
+        even = len(joined) // 2 * 2
+        # Of an odd number the last stays behind. First and second of each pair are kept in turn, so that errors of one
+        # step and the next go in both directions.
+        self._levels[level] = [joined[even:]] if even < len(joined) else []
+        second = self._keep_second[level]
+        self._keep_second[level] = not second
+        self._moved += 1 << level
+        self._add_to_level(level + 1, joined[int(second) : even : 2])
+
+    def _build_weighted_numbers(self) -> tuple[Array, Array]:
+        """The numbers in ascending order, and how many each stands for."""
+        if self._levels is None:
+            joined = self._join_held()
+            return joined, np.ones(len(joined), np.int64)
+        parts = [(np.concatenate(some), 1 << level) for level, some in enumerate(self._levels) if some]
+        numbers = np.concatenate([some for some, _ in parts])
+        weights = np.concatenate([np.full(len(some), weight, np.int64) for some, weight in parts])
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], weights[order]
+
+    def _join_held(self) -> Array:
+        if not self._held:
+            return np.zeros(0)
+        mixed = any(part.dtype == object for part in self._held)
+        joined = np.concatenate([part.astype(object) for part in self._held] if mixed else self._held)
+        joined.sort()
+        self._held = [joined]
+        return joined
+
+    def compute_quantiles(self, ranks: Sequence[float] = QUANTILE_RANKS) -> list[int | float]:
+        """For each rank p the smallest number that at least p of all numbers do not exceed; one that was there."""
+        if not self.count:
+            return []
+        numbers, weights = self._build_weighted_numbers()
+        below = np.cumsum(weights)
+        total = int(below[-1])
+        places = [int(np.searchsorted(below, max(1, math.ceil(rank * total)))) for rank in ranks]
+        return [self._convert_number(numbers[place]) for place in places]
+
+    def _convert_number(self, number: Any) -> int | float:
+        found = float(number) if not isinstance(number, int) else number
+        # Where all were integers, so is what is shown of them.
+        whole = not self._parts and isinstance(found, float) and found.is_integer()
+        return int(found) if whole else found
+
+    def build_histogram(self, bars: int) -> list[HistogramBar]:
+        """About ``bars`` bars of one width, a round number, from below the minimum to above the maximum."""
+        if not self.count or self.minimum is None or self.maximum is None:
+            return []
+        numbers, weights = self._build_weighted_numbers()
+        edges = compute_edges(float(self.minimum), float(self.maximum), bars)
+        counts, _ = np.histogram(numbers.astype(np.float64), edges, weights=weights)
+        return [HistogramBar(low, high, int(count)) for low, high, count in zip(edges, edges[1:], counts, strict=False)]
+
+
+class NumberBudget:
+    """The memory bound of all numbers of one question."""
+
+    def __init__(self, held: int = MAX_HELD_NUMBERS) -> None:
+        self.limit = held
+        self.paths: list[NumberProfile] = []
+
+    def enforce(self) -> None:
+        """Make room where there is none left. Called after each batch."""
+        exact = [path for path in self.paths if path.is_exact]
+        held = sum(path.held_count for path in exact)
+        for path in sorted(exact, key=lambda one: -one.held_count):
+            if held <= self.limit:
+                return
+            held -= path.held_count
+            path.switch_to_sketch()
+
+
+def compute_edges(low: float, high: float, bars: int) -> list[float]:
+    """The edges of at most ``bars`` + 1 bars that hold ``low`` and ``high``: multiples of 1, 2 or 5 times a power of
+    ten. One bar where all numbers are equal."""
+    if low == high:
+        return [low, high]
+    width = (high / bars - low / bars) or math.ulp(high)
+    if not math.isfinite(width):
+        return [low, high]
+    power = 10.0 ** math.floor(math.log10(width))
+    for step in (power * by for by in (1, 2, 5, 10, 20) if power * by >= width * (1 - 1e-9)):
+        first, last = math.floor(low / step), math.ceil(high / step)
+        # A quotient may be too small for a double: then the maximum lies behind the edge that it gives.
+        last += last * step < high
+        # The maximum belongs to the last bar, which it may end.
+        edges = [float(f"{place * step:.12g}") for place in range(first, min(last, first + bars + 2) + 1)]
+        # Numbers far from zero and close together have no round edges between them that differ.
+        rising = 2 <= len(edges) <= bars + 2 and len(set(edges)) == len(edges) and all(map(math.isfinite, edges))
+        if rising and edges[0] <= low and high <= edges[-1]:
+            return edges
+    return [low, high]
+
+
+def _compute_sum(values: Sequence[int | float]) -> float:
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        # Finite doubles whose sum is none: the mean is not told either.
+        return math.inf

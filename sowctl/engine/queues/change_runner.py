@@ -1,0 +1,276 @@
+"""One change of a queue: locks, the journal's new entries, what fell due, the change itself, and what it journals.
+
+The journal is written and synced before the state is committed. A crash between the two leaves entries that the state
+has not got; the next change reads them like those of any other process. Locks are taken in one order: the journal's,
+then the state file's.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from struct import pack
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
+
+from sowctl.engine.queues.backlog import Backlog
+from sowctl.engine.queues.definition import compute_definition_digest
+from sowctl.engine.queues.presence import WorkerPresence
+from sowctl.engine.queues.queue_change import NeedsJournal, QueueChange
+from sowctl.engine.queues.recovery import (
+    DEFINITION_CHANGED,
+    belongs_to_other_copy,
+    describe_missing_beginning,
+    explain_stale_state,
+    find_creation_txid,
+    find_recovery_txid,
+    read_proven_end,
+    reset_state,
+    restore_pending_states,
+)
+from sowctl.engine.queues.returns import apply_due, return_holder_leases
+from sowctl.engine.queues.settlement import QueueEntry
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.queuestates import build_state_path, read_boot_id
+from sowctl.errors import StorageError
+from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED_FLAG
+from sowctl.store.queue.file import QueueFile
+
+if TYPE_CHECKING:
+    from sowctl.config.derived_entries import Queue
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.queues.expressions import QueueExpressions
+    from sowctl.engine.queues.recovery import PendingState
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
+
+T = TypeVar("T")
+NOT_WRITABLE_CODES = frozenset({"SOW-STO-040", "SOW-STO-041", "SOW-JRN-021"})
+"""Errors of a state or journal that cannot be written: no room, no permission, a read-only file system."""
+WORKER_CHECK_SECONDS = 0.5
+"""Seconds between two looks whether the workers live; each costs a file lock per worker."""
+
+
+class ChangeRunner:
+    """Makes the changes of one queue. Files are opened when they are needed and stay open; not for several threads."""
+
+    def __init__(self, instance: Instance, queue: Queue) -> None:
+        self.instance = instance
+        self.queue = queue
+        self.path = build_state_path(instance, queue)
+        boot, synced = read_boot_id(), queue.file_backed_metadata
+        self._file = QueueFile(
+            self.path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait, tell=instance.notify
+        )
+        self.presence = WorkerPresence(self.path, instance.seam)
+        self._log: Journal | None = None
+        self._writer: JournalWriter | None = None
+        self._backlog: Backlog | None = None
+        self._looked = 0.0
+        self._digest = compute_definition_digest(queue)
+        self._owner = instance.publisher_id
+        self._known: tuple[int, int, int] | None = None
+        self._is_copy = False
+
+    @property
+    def has_log(self) -> bool:
+        """True if there is a journal: without one the queue is empty."""
+        return self._log is not None or has_log(self.instance)
+
+    @property
+    def log(self) -> Journal:
+        """The journal, for reading."""
+        if self._log is None:
+            self._log = open_log(self.instance)
+        return self._log
+
+    @property
+    def writer(self) -> JournalWriter:
+        """The journal, for appending."""
+        if self._writer is None:
+            from sowctl.engine.writing.session import open_journal
+
+            self._writer = open_journal(self.instance)
+        return self._writer
+
+    @property
+    def backlog(self) -> Backlog:
+        """The journal's new entries for the queue."""
+        if self._backlog is None:
+            log = self.instance.log
+            assert log is not None
+            self._backlog = Backlog(
+                self.queue, self._compile_expressions, self.instance.publisher_id, regex=log.regex_topics
+            )
+        return self._backlog
+
+    def _compile_expressions(self) -> QueueExpressions:
+        from sowctl.engine.queues.expressions import QueueExpressions
+
+        return QueueExpressions(self.instance, self.queue)
+
+    def run_change(self, act: Callable[[QueueChange], T], *, journals: bool = False, look: bool = False) -> T:
+        """Make a change: ``act`` is called with the state up to date, perhaps more than once until it is committed.
+
+        ``journals``: it is expected to journal something. ``look``: whether workers live is looked up in any case.
+        """
+        while True:
+            try:
+                with self._open_change(journals, look) as turn:
+                    if turn is not None:
+                        return act(turn)
+            except NeedsJournal:
+                journals = True
+
+    def run_read(self, act: Callable[[QueueChange], T], *, look: bool = False) -> T:
+        """As :meth:`run_change`, for an ``act`` that reads alone: where this process may not write the state or the
+        journal, the change is made to a copy of the state, and nothing is journalled."""
+        try:
+            return self.run_change(act, look=look)
+        except StorageError as error:
+            if error.code not in NOT_WRITABLE_CODES:
+                raise
+        self.instance.notify_once("queue copy", "the state files of queues are not writable: reading copies of them")
+        with self._use_state_copy():
+            return self.run_change(act, journals=True, look=look)
+
+    @contextmanager
+    def _use_state_copy(self) -> Iterator[None]:
+        """Make changes to a copy of the state for the moment: what is to be leased is never leased from one."""
+        file, known = self._file, self._known
+        file.close()
+        with TemporaryDirectory(prefix="sowctl-queue-") as place, closing(file.copy_into(Path(place))) as copy:
+            self._file, self._is_copy = copy, True
+            try:
+                yield
+            finally:
+                self._file, self._known, self._is_copy = file, known, False
+
+    def close(self) -> None:
+        """Close all files."""
+        self._file.close()
+        if self._log is not None:
+            self._log.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._log = self._writer = None
+
+    @contextmanager
+    def _open_change(self, journals: bool, look: bool) -> Iterator[QueueChange | None]:
+        """A turn; None where the journal was so long that it takes one more to read it up."""
+        with ExitStack() as locks:
+            # A copy journals nothing, so that it takes no lock of the journal.
+            writes = journals and not self._is_copy
+            if writes:
+                locks.enter_context(self.writer.hold_lock())
+            # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
+            log = self.log
+            rows = locks.enter_context(self._file.begin_change())
+            now = self.instance.now
+            turn = QueueChange(rows, log, self.queue, self._owner, now, self.instance.random, journals=journals)
+            # Who holds the journal's lock knows its end, unless the state knows that there was more.
+            last = self.writer.last_txid if writes else 0
+            if rows.written_txid > last:
+                last = read_proven_end(rows, log)
+            elif not writes:
+                last = log.read_last_txid()
+            self._rebuild_if_stale(turn, last)
+            if self.backlog.catch_up(rows, log, last, now):
+                apply_due(turn)
+                self._return_dead_leases(turn, look)
+                rows.flush()
+                yield turn
+            else:
+                yield None
+            self._write_entries(turn)
+
+    def _rebuild_if_stale(self, turn: QueueChange, last: int) -> None:
+        """Make the state anew where it has to be."""
+        rows, log = turn.rows, self.log
+        why = explain_stale_state(rows, self._digest, log, last)
+        if why is None and rows.state.block != self._known and belongs_to_other_copy(rows, log):
+            why = "it belongs to another copy of the journal"
+        if why is None:
+            self._known = rows.state.block
+            return
+        if not rows.is_new:
+            self.instance.notify(f"rebuilding the state of queue {self.queue.name!r}: {why}")
+        if self.queue.recovery_point == "creation":
+            # One that began otherwise until now is created in this moment.
+            other = not rows.is_new and rows.state.recovery != self.queue.recovery_point
+            found = None if other else find_creation_txid(self.queue, log)
+            if found is None:
+                turn.add_entry(QueueEntry(BEGIN, (0, 0)))
+            began = log.read_last_txid() if found is None else found
+        else:
+            began = find_recovery_txid(self.instance, self.queue, log)
+        same = why == DEFINITION_CHANGED and rows.state.lineage == log.lineage and rows.state.applied <= last
+        keep = same and not belongs_to_other_copy(rows, log)
+        kept = reset_state(rows, self.queue, log, began, turn.now, keep=keep)
+        if lacks := describe_missing_beginning(self.instance, self.queue, log):
+            self.instance.notify(lacks)
+        self._restore_leases(turn, kept, last)
+
+    def _restore_leases(self, turn: QueueChange, kept: list[PendingState], last: int) -> None:
+        """Leases that are to be given back cannot wait for another change: then the journal is read in this one."""
+        if kept:
+            while not self.backlog.catch_up(turn.rows, self.log, last, turn.now):
+                pass
+            restore_pending_states(turn.rows, kept)
+
+    def _return_dead_leases(self, turn: QueueChange, look: bool) -> None:
+        """Return the leases of workers that have ended."""
+        instant = time.monotonic()
+        if not look and instant - self._looked < WORKER_CHECK_SECONDS:
+            return
+        self._looked = instant
+        workers = [number for number, holder in turn.rows.list_holders().items() if holder.worker]
+        alive = frozenset(number for number in workers if self.presence.is_alive(number))
+        turn.alive = alive
+        for number in workers:
+            if number not in alive:
+                return_holder_leases(turn, number)
+
+    def _write_entries(self, turn: QueueChange) -> None:
+        """Write what the change has to say into the journal; from here on it counts."""
+        entries = turn.entries
+        if not len(entries) or self._is_copy:
+            return
+        from sowctl.journal.group import Group
+
+        writer, ref = self.writer, (self.queue.name, self.queue.message_type)
+        count = len(entries)
+        reasons: list[bytes | None] | None = None
+        flags: array[int] | int = UNKEYED_FLAG
+        if any(entries.reasons):
+            reasons = [reason.encode() or None for reason in entries.reasons]
+            flags = array("H", [UNKEYED_FLAG | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons])
+        moment = max(turn.now, writer.find_topic_state(ref).last_time)
+        group = Group(
+            topics=[ref],
+            publishers=[],
+            operations=bytes(entries.operations),
+            topic=0,
+            keys=pack(f">{count}Q", *entries.publishers),
+            checks=pack(f">{count}Q", *entries.sequences),
+            times=moment,
+            expirations=0,
+            publisher=NO_PUBLISHER,
+            sequences=None,
+            flags=flags,
+            payloads=[b""] * count,
+            correlation_ids=reasons,
+        )
+        first, last = writer.append_group(group, moment)
+        writer.sync()
+        state = turn.rows.state
+        turn.rows.written_txid = last
+        # Nothing was appended meanwhile: these entries need not be read to know what they say.
+        if state.applied == first - 1:
+            end = writer.find_end()
+            state.applied, state.block = last, writer.last_block
+            state.position = end.number, end.offset, end.txid
+            self._known = state.block

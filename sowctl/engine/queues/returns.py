@@ -1,0 +1,107 @@
+"""Messages that come back: leases that end, delays that are over, lifetimes that are over (``behaviour`` 5.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.engine.queues.settlement import (
+    MAX_CANCELS_REASON,
+    MAX_DELIVERIES_REASON,
+    TIME_LIMIT_REASON,
+    PageMessage,
+    QueueEntry,
+    choose_earlier,
+    count_settled,
+    finish_message,
+    mark_dead,
+    read_bookmark,
+    release_lease,
+)
+from sowctl.journal.format import EXPIRE
+from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
+
+if TYPE_CHECKING:
+    from sowctl.engine.queues.queue_change import QueueChange
+
+MAX_CHANGE_PAGES = 256
+"""Pages with something due that one change sees to: leases that end at once hold nobody up for long."""
+
+
+def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
+    """See to everything that fell due; an instant that is now counts as over."""
+    rows, now = turn.rows, turn.now
+    rows.drop_expired_deferrals(now)
+    for first in rows.list_due_pages(now, most):
+        page = rows.load_page(first)
+        for index, state in enumerate(page.states):
+            if state == DONE:
+                continue
+            spot = first, page, index
+            if 0 < page.expirations[index] <= now:
+                # Stamp and clock say so again after a rebuild: nothing is journalled.
+                entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), TIME_LIMIT_REASON)
+                finish_message(rows, spot)
+                count_settled(rows, entry, now)
+            elif 0 < page.until[index] <= now:
+                if state == LEASED:
+                    return_message(turn, spot)
+                elif state == DELAYED:
+                    page.states[index], page.until[index] = READY, 0
+        page.alarm = page.find_next_alarm()
+    rows.flush()
+
+
+def return_holder_leases(turn: QueueChange, holder: int) -> None:
+    """A holder has ended: return what it has, and forget it."""
+    rows = turn.rows
+    rows.verify_leases_of_holder(holder)
+    for first in rows.list_lease_pages(holder):
+        page = rows.load_page(first)
+        for index, who in enumerate(page.holders):
+            if who == holder and page.states[index] == LEASED:
+                return_message(turn, (first, page, index))
+    rows.drop_holder(holder)
+    barrier = rows.find_first_barrier()
+    if barrier is not None and barrier[1].waiting and holder in barrier[1].waiting:
+        txid, row = barrier
+        assert row.waiting is not None
+        row.waiting.remove(holder)
+        rows.put_barrier(txid, row)
+    rows.flush()
+
+
+def return_message(
+    turn: QueueChange, spot: PageMessage, *, delay_us: int = 0, cancelled: bool = False, started: bool = True
+) -> str | None:
+    """Return a leased message; the reason why it is delivered no more, None where it is.
+
+    ``delay_us``: not before so long. ``started`` False: it was handed back untouched, so this was no delivery.
+    """
+    rows, queue = turn.rows, turn.queue
+    _, page, index = spot
+    state = rows.state
+    if cancelled:
+        page.cancels[index] = min(page.cancels[index] + 1, 0xFFFF)
+        state.cancelled += 1
+    else:
+        state.returned += 1
+    if not started:
+        page.deliveries[index] = max(0, page.deliveries[index] - 1)
+    reason = None
+    # Reached, not exceeded: with 2, the return of the second delivery ends it (behaviour 11.23, 11.29).
+    if cancelled and 0 < queue.max_cancels <= page.cancels[index]:
+        reason = MAX_CANCELS_REASON
+    elif started and 0 < queue.max_deliveries <= page.deliveries[index]:
+        reason = MAX_DELIVERIES_REASON
+    if reason is not None:
+        entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), reason)
+        turn.add_entry(entry)
+        mark_dead(rows, spot, reason, turn.now)
+        count_settled(rows, entry, turn.now)
+        return reason
+    release_lease(rows, spot)
+    page.states[index] = READY
+    if delay_us > 0:
+        page.states[index], page.until[index] = DELAYED, turn.now + delay_us
+        page.alarm = choose_earlier(page.alarm, page.until[index])
+    return None

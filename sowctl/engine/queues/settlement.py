@@ -1,0 +1,288 @@
+"""Settling messages in the state, and the journal entries that say so (``behaviour`` 5.4).
+
+What an acknowledgement of one's own does and what one that is read from the journal does, is one function here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from sowctl.journal.format import ACK, EXPIRE, REQUEUE
+from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Page
+from sowctl.store.queue.values import Dead
+
+if TYPE_CHECKING:
+    from sowctl.store.queue.rows import BookmarkName, StateRows
+
+TIME_LIMIT_REASON, FORCED_REASON, MAX_CANCELS_REASON, MAX_DELIVERIES_REASON, GONE_REASON = (
+    "time_limit",
+    "forced_expire",
+    "max_cancels",
+    "max_deliveries",
+    "gone",
+)
+DEAD_REASONS = (MAX_CANCELS_REASON, MAX_DELIVERIES_REASON)
+"""Reasons for which a message is kept as dead."""
+DEFERRED_REASON = "deferred"
+PageMessage: TypeAlias = tuple[int, Page, int]
+"""A message: first txid of its page, the page, its index there."""
+
+
+class QueueEntry(Struct, frozen=True):
+    """An entry of the journal about a message of a queue: operation, bookmark, and the reason or ``deferred``."""
+
+    operation: int
+    name: tuple[int, int]
+    reason: str = ""
+
+
+def find_pending(rows: StateRows, txid: int) -> PageMessage | None:
+    """The pending message with this txid."""
+    found = rows.find_page(txid)
+    if found is None:
+        return None
+    first, page = found
+    index = page.find_index(txid)
+    return None if index < 0 or page.states[index] == DONE else (first, page, index)
+
+
+def find_txid(rows: StateRows, owner: int, name: BookmarkName) -> int | None:
+    """The txid of a message by its bookmark; None for one of a client that the queue does not have.
+
+    ``owner`` is the publisher id of the instance, which numbers by txids what has no publisher.
+    """
+    found = rows.find_named_txid(name)
+    return name[1] if found is None and name[0] == owner else found
+
+
+def read_bookmark(page: Page, index: int, owner: int) -> BookmarkName:
+    """The bookmark of a message."""
+    sequence = page.sequences[index]
+    return (page.publishers[index], sequence) if sequence else (owner, page.txids[index])
+
+
+def finish_message(rows: StateRows, spot: PageMessage, *, keep_name: bool = False) -> None:
+    """The message leaves the queue."""
+    _, page, index = spot
+    release_lease(rows, spot)
+    if page.states[index] == BARRIER:
+        rows.drop_barrier(page.txids[index])
+    page.states[index] = DONE
+    if page.sequences[index] and not keep_name:
+        rows.drop_name((page.publishers[index], page.sequences[index]))
+
+
+def release_lease(rows: StateRows, spot: PageMessage) -> None:
+    """The lease of a message ends, if there is one; its state is the caller's business."""
+    _, page, index = spot
+    if page.states[index] == LEASED:
+        holder = rows.load_holder(page.holders[index])
+        if holder is not None:
+            holder.in_flight -= 1
+    page.holders[index] = page.tokens[index] = page.until[index] = 0
+
+
+class SettlementEntries:
+    """Entries by columns, in the order in which they are written: those of a batch differ in little."""
+
+    def __init__(self) -> None:
+        self.operations = bytearray()
+        self.publishers: array[int] = array("Q")
+        self.sequences: array[int] = array("Q")
+        self.reasons: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def add(self, entry: QueueEntry) -> None:
+        """One more."""
+        self.operations.append(entry.operation)
+        self.publishers.append(entry.name[0])
+        self.sequences.append(entry.name[1])
+        self.reasons.append(entry.reason)
+
+    def add_run(self, operation: int, publisher: int, sequences: array[int], reason: str) -> None:
+        """Entries that differ in their sequences alone."""
+        count = len(sequences)
+        self.operations += bytes((operation,)) * count
+        self.publishers.extend(array("Q", (publisher,)) * count)
+        self.sequences.extend(sequences)
+        self.reasons += [reason] * count
+
+    def extend(self, other: SettlementEntries) -> None:
+        """Others behind these."""
+        self.operations += other.operations
+        self.publishers.extend(other.publishers)
+        self.sequences.extend(other.sequences)
+        self.reasons += other.reasons
+
+
+class SettlementBatch:
+    """Messages that leave the queue together, for one reason: what they have in common is done once."""
+
+    def __init__(self, rows: StateRows, owner: int, operation: int, reason: str) -> None:
+        self.entries = SettlementEntries()
+        self._rows, self._owner, self._operation, self._reason = rows, owner, operation, reason
+        self._holders: Counter[int] = Counter()
+
+    def add_run(self, page: Page, start: int, stop: int) -> None:
+        """The messages from ``start`` to ``stop`` (exclusive), all of them leased and without a client's bookmark."""
+        count = stop - start
+        self._holders.update(page.holders[start:stop])
+        self.entries.add_run(self._operation, self._owner, page.txids[start:stop], self._reason)
+        page.states[start:stop] = bytes((DONE,)) * count
+        page.holders[start:stop] = array("I", (0,)) * count
+        page.tokens[start:stop] = array("Q", (0,)) * count
+        page.until[start:stop] = array("q", (0,)) * count
+
+    def add(self, spot: PageMessage) -> None:
+        """One more: it is finished."""
+        _, page, index = spot
+        self.entries.add(QueueEntry(self._operation, read_bookmark(page, index, self._owner), self._reason))
+        if page.states[index] == LEASED and not page.sequences[index]:
+            # The usual one: leased, and without a client's bookmark.
+            self._holders[page.holders[index]] += 1
+            page.holders[index] = page.tokens[index] = page.until[index] = 0
+            page.states[index] = DONE
+        else:
+            if page.holders[index]:
+                self._credit_holder(page.holders[index], 1)
+            finish_message(self._rows, spot)
+
+    def update_counters(self, now: int) -> None:
+        """Count them all, once nothing more is added."""
+        for number, count in self._holders.items():
+            holder = self._rows.load_holder(number)
+            if holder is not None:
+                holder.in_flight -= count
+            self._credit_holder(number, count)
+        state, count = self._rows.state, len(self.entries)
+        if self._operation == ACK:
+            state.acked += count
+            state.open_minute(now).acked += count
+        elif count:
+            state.expired[self._reason] = state.expired.get(self._reason, 0) + count
+
+    def _credit_holder(self, number: int, count: int) -> None:
+        holder = self._rows.load_holder(number)
+        if holder is not None and self._operation == ACK:
+            holder.acked += count
+
+
+def mark_dead(rows: StateRows, spot: PageMessage, reason: str, now: int) -> None:
+    """The message is delivered no more, and kept as dead."""
+    _, page, index = spot
+    place = page.find_block_place(index)
+    dead = Dead(
+        reason,
+        page.deliveries[index],
+        page.cancels[index],
+        now,
+        (place.number, place.offset, place.before),
+        page.publishers[index],
+        page.sequences[index],
+        page.expirations[index],
+        page.priorities[index],
+    )
+    finish_message(rows, spot, keep_name=True)
+    rows.put_dead(page.txids[index], dead)
+
+
+def remove_dead(rows: StateRows, txid: int) -> bool:
+    """Forget a dead message; whether it was there."""
+    dead = rows.read_dead_message(txid)
+    if dead is None:
+        return False
+    rows.drop_dead(txid)
+    if dead.sequence:
+        rows.drop_name((dead.publisher, dead.sequence))
+    return True
+
+
+def revive_dead(rows: StateRows, txid: int) -> bool:
+    """Put a dead message back into the queue with its counters at 0; whether it was there."""
+    dead = rows.read_dead_message(txid)
+    if dead is None:
+        return False
+    rows.drop_dead(txid)
+    found = rows.find_page(txid)
+    if found is not None and (index := found[1].find_index(txid)) >= 0:
+        page = found[1]
+        page.states[index] = READY
+    else:
+        if found is not None:
+            _split_page(rows, found[1], txid)
+        page = rows.create_page(txid)
+        page.append_messages(
+            array("Q", (txid,)),
+            dead.place,
+            expirations=(dead.expiration,),
+            priorities=(dead.priority,),
+            publishers=(dead.publisher,),
+            sequences=(dead.sequence,),
+        )
+        index = 0
+    page.deliveries[index] = page.cancels[index] = 0
+    page.alarm = choose_earlier(page.alarm, dead.expiration)
+    return True
+
+
+def _split_page(rows: StateRows, page: Page, txid: int) -> None:
+    """Pages do not overlap: what of a page is behind ``txid`` becomes a page of its own."""
+    index = sum(1 for one in page.txids if one < txid)
+    if index == len(page):
+        return
+    place = page.find_block_place(index)
+    right = rows.create_page(page.txids[index])
+    for name in page.__struct_fields__:
+        column = getattr(page, name)
+        if isinstance(column, array | bytearray):
+            setattr(right, name, column[index:])
+            setattr(page, name, column[:index])
+    right.places = [BlockPlace(0, place.number, place.offset, place.before)] + [
+        BlockPlace(one.start - index, one.number, one.offset, one.before) for one in page.places if one.start > index
+    ]
+    page.places = [one for one in page.places if one.start < index]
+    right.alarm, right.ranked = page.alarm, page.ranked
+
+
+def choose_earlier(one: int, other: int) -> int:
+    """The earlier of two instants, of which 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+def count_settled(rows: StateRows, entry: QueueEntry, now: int) -> None:
+    """Count a message that left the queue."""
+    state = rows.state
+    if entry.operation == ACK:
+        state.acked += 1
+        state.open_minute(now).acked += 1
+    else:
+        state.expired[entry.reason] = state.expired.get(entry.reason, 0) + 1
+
+
+def apply_entry(rows: StateRows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
+    """Do what an entry of the journal says; nothing where that was done already. ``time`` is the entry's."""
+    txid = find_txid(rows, owner, entry.name)
+    if entry.operation == REQUEUE:
+        if txid is not None and revive_dead(rows, txid):
+            rows.state.requeued += 1
+        return
+    spot = None if txid is None else find_pending(rows, txid)
+    if spot is None:
+        if (
+            entry.operation == ACK
+            and not (txid is not None and remove_dead(rows, txid))
+            and entry.reason == DEFERRED_REASON
+        ):
+            rows.put_deferral(entry.name, time + defer_us)
+        return
+    if entry.operation == EXPIRE and entry.reason in DEAD_REASONS:
+        mark_dead(rows, spot, entry.reason, time)
+    else:
+        finish_message(rows, spot)
+    count_settled(rows, entry, time)

@@ -1,0 +1,237 @@
+"""Access to the records that a filter can match, by memo indexes.
+
+The answer is that of a scan (principle 3): what an index cannot tell is asked of the records themselves, and
+records that changed since it was built always are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.engine.search import figures
+from sowctl.engine.search.index_lookup import IndexColumns, open_indexes
+from sowctl.engine.search.plan import (
+    SCAN,
+    IndexCounts,
+    Plan,
+    TopicQuery,
+    TopicStatistics,
+    build_order_slot,
+    is_faster_by_columns,
+    refine_plan,
+)
+from sowctl.errors import SowError
+from sowctl.memo import rownumbers as p
+from sowctl.memo.format import BadMemo
+from sowctl.store.codec import read_all_stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.search.index_fields import StampedColumns, StampedRows
+    from sowctl.engine.search.matcher import Matcher
+    from sowctl.engine.sources.source import MatchedPairs, Pairs, StoredSource
+    from sowctl.expressions.syntax.actions import OrderKey
+    from sowctl.memo.column import Hits
+    from sowctl.values.fields import Slot
+
+
+class IndexAccess:
+    """The records that indexes left of a filter by a refined ``plan``: ``places``, None for all. The plan's residual
+    conditions are asked of each record that is left; where it is ranked, :meth:`read_top_k` may be asked."""
+
+    def __init__(
+        self,
+        source: StoredSource,
+        memos: IndexColumns,
+        matcher: Matcher,
+        plan: Plan,
+        places: p.RowNumbers | None,
+        *,
+        lasting: bool,
+    ) -> None:
+        self.source = source
+        self.plan = plan
+        self._memos = memos
+        self._matcher = matcher
+        self._left = places
+        self._lasting = lasting
+
+    @cached_property
+    def _places(self) -> list[int] | None:
+        """In order, which a mere count does without."""
+        return None if self._left is None else p.list_ascending(self._left)
+
+    def read_matching(self, size: int) -> Iterator[MatchedPairs]:
+        """Keys and values of the records that match, in key order, about ``size`` at a time."""
+        from sowctl.engine.sources.merge import merge_records
+
+        changed = self._read_changed_records()
+        pairs = self._read_unchanged(
+            range(self._memos.records) if self._left is None else p.sort_rows(self._left), size
+        )
+        # Records that changed are read as they are now, and put in their places by key.
+        if changed:
+            pairs = merge_records(pairs, changed, size)
+        yield from pairs
+
+    def count_matching(self) -> int | None:
+        """Return how many records match, None where that needs reading all of them."""
+        # A residual condition, or a lifetime that may be over, is decided by the record alone: no index counts it.
+        if self.plan.residual or self.source.hides:
+            return None
+        if self._left is None:
+            return self.source.count_visible()
+        unchanged = len(self._left)
+        if self._memos.changed:
+            # What the indexes say of changed records is out of date: these are read, and counted by what they hold now.
+            unchanged = sum(key not in self._memos.changed for key in self._memos.read_keys(p.list_rows(self._left)))
+        return unchanged + len(self._read_changed_records())
+
+    def read_top_k(self, key: OrderKey, wanted: int) -> Pairs | None:
+        """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
+        column = self._memos.columns.get(build_order_slot(key))
+        # If no more are left than are wanted, all of them are read and sorted anyway.
+        if column is None or self.plan.residual or (self._left is not None and len(self._left) <= wanted):
+            return None
+        from sowctl.engine.search.sorter import holds_number
+
+        changed = self._read_changed_records()
+        # The index was built while the field held texts alone; one number among the changed records changes how all
+        # compare.
+        if not column.numeric and holds_number(self._matcher.type, key, changed.values()):
+            return None  # then Strings are read as numbers, too
+        allowed = None if self._places is None else set(self._places)
+        keys, values = list(changed), list(changed.values())
+        waiting: list[int] = []
+        seen = 0
+        try:
+            # A group are all records with one value. Groups are taken whole, so ties are all there when the result is
+            # sorted by the further keys of the order.
+            for group in column.iterate_by_value(descending=key.descending):
+                waiting += group if allowed is None else [place for place in group if place in allowed]
+                # Read only when there may be enough: in between nothing but row numbers is gathered.
+                if len(waiting) + seen < wanted:
+                    continue
+                for more_keys, more_values in self._read_unchanged(sorted(waiting), max(len(waiting), 1)):
+                    keys += more_keys
+                    values += more_values
+                    # Fewer may come than were asked for: those that changed since are left out, and stand in ``keys``
+                    # already if they match.
+                    seen += len(more_keys)
+                waiting = []
+                if seen >= wanted:
+                    return keys, values
+            for more_keys, more_values in self._read_unchanged(sorted(waiting), max(len(waiting), 1)):
+                keys += more_keys
+                values += more_values
+        except BadMemo:
+            return None
+        return keys, values
+
+    def read_rows(self, slots: Sequence[Slot]) -> Iterator[StampedRows] | None:
+        """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
+        columns = [column for slot in slots if (column := self._memos.columns.get(slot)) is not None]
+        if self.plan.residual or self.source.hides or len(columns) < len(slots):
+            return None
+        from sowctl.engine.search.index_fields import read_rows
+
+        return read_rows(self._memos, columns, self._places, slots, self.source, self._matcher)
+
+    def read_columns(self, slots: Sequence[Slot]) -> StampedColumns | None:
+        """Return the fields as columns by slot, with txids and times, where there are enough records for that.
+
+        Records that changed since indexes were built stand in no column: :meth:`read_changed` gives those.
+        """
+        left = self._memos.records if self._left is None else len(self._left)
+        if not is_faster_by_columns(left, lasting=self._lasting) or self.plan.residual or self.source.hides:
+            return None
+        from sowctl.engine.search.index_fields import read_columns
+
+        places: Sequence[int] | None = self._places
+        if self._memos.changed:
+            gone = self._memos.find_changed_places()
+            places = [place for place in (range(left) if places is None else places) if place not in gone]
+        try:
+            found = read_columns(self._memos, places, slots)
+        except ImportError:
+            return None  # numpy is not there: rows will do
+        if found is not None and self._memos.changed:
+            txids = {txid for txid, _ in read_all_stamps(self.read_changed().values())}
+            # Of records with one txid the order of keys may tell which is the later one, and these come apart.
+            if not txids.isdisjoint(found[1].tolist()):
+                return None
+        return found
+
+    def read_changed(self) -> dict[bytes, bytes]:
+        """The records that changed since the indexes were built, if they match; in key order."""
+        return self._read_changed_records() if self._memos.changed else {}
+
+    def _read_changed_records(self) -> dict[bytes, bytes]:
+        """The records that changed since the indexes were built, if they match; in key order."""
+        found: dict[bytes, bytes] = {}
+        # The whole filter is asked of them, also the conditions that indexes answer of the others.
+        changed = sorted(self._memos.changed)
+        for start in range(0, len(changed), figures.LOOKUP_BATCH_RECORDS):
+            keys, values = self.source.find_records(changed[start : start + figures.LOOKUP_BATCH_RECORDS])
+            found.update((keys[place], values[place]) for place in self._matcher.find_matches(keys, values))
+        return found
+
+    def _read_unchanged(self, places: p.RowNumbers, size: int) -> Iterator[MatchedPairs]:
+        values: Sequence[bytes]
+        for keys, locations in self._memos.iterate_unchanged(places, size):
+            keys, values = (
+                self.source.find_records(keys) if locations is None else self.source.read_at_offsets(keys, locations)
+            )
+            if self.plan.residual:
+                chosen = self._matcher.find_matches(keys, values)
+                keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]
+            if keys:
+                yield keys, values
+
+
+def open_index_access(
+    instance: Instance, source: StoredSource, question: TopicQuery, statistics: TopicStatistics, plan: Plan
+) -> IndexAccess | None:
+    """Open the indexes by the draft of a plan; None where a scan is the better way, or the only one."""
+    slots = [one.slot for one in plan.asked] + ([build_order_slot(plan.sort)] if plan.sort is not None else [])
+    memos = open_indexes(instance, source, tuple(dict.fromkeys((*slots, *plan.fields))))
+    if memos is None:
+        return None
+    environment = question.matcher.environment
+    steps = 0 if environment is None else environment.steps
+    try:
+        return _build_index_access(source, memos, question, statistics, plan)
+    except (BadMemo, ImportError):
+        return None  # what cannot be read, or needs numpy where there is none
+    except SowError:
+        # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
+        if environment is not None:
+            environment.reset_steps(steps)
+        return None
+
+
+def _build_index_access(
+    source: StoredSource, memos: IndexColumns, question: TopicQuery, statistics: TopicStatistics, plan: Plan
+) -> IndexAccess | None:
+    hits: dict[str, Hits] = {}
+    counted: list[int | None] = []
+    for slot, condition in plan.asked:
+        column = memos.columns.get(slot)
+        if column is not None:
+            hits[condition.text] = column.find_hits(condition)
+        counted.append(None if column is None else hits[condition.text].count)
+    chosen = refine_plan(plan, IndexCounts(memos.records, counted, memos.columns), question, statistics)
+    if chosen.access == SCAN:
+        return None
+    places: p.RowNumbers | None = None
+    for step in chosen.steps:
+        found = hits[step.condition]
+        # Conditions are joined by AND: each one looks only at row numbers that those before it left.
+        places = found.read_row_numbers(arrays=chosen.arrays) if places is None else found.select_among(places)
+    left = (memos.records if places is None else len(places)) + len(memos.changed)
+    plan = replace(chosen, estimated=left)
+    return IndexAccess(source, memos, question.matcher, plan, places, lasting=statistics.lasting)

@@ -1,0 +1,163 @@
+"""The fields of the records that match a filter, from memo indexes instead of the records: by rows or by columns.
+
+Called by :class:`sowctl.engine.search.index_access.IndexAccess` for aggregated queries whose projection reads nothing
+but indexed fields: over many records by columns (:func:`read_columns`, which loads numpy), over few by rows
+(:func:`read_rows`). The answer is that of a scan (principle 3): records that changed since indexes were built are read.
+Ruled by ``behaviour`` 3.4.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sowctl.engine.search import figures
+from sowctl.memo.format import BadMemo
+from sowctl.store.codec import extract_payloads, read_all_stamps
+from sowctl.values.fields import Row, Slot, SlotValue
+
+if TYPE_CHECKING:
+    from sowctl.engine.search.index_lookup import IndexColumns
+    from sowctl.engine.search.matcher import Matcher
+    from sowctl.engine.sources.source import StoredSource
+    from sowctl.expressions.columns import Column
+    from sowctl.memo.column import MemoColumn as Memo
+    from sowctl.memo.column import NumberColumn
+
+StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
+"""Rows, and txid and time of their records."""
+StampedColumns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
+"""Columns by slot, txids, times."""
+
+
+def _iterate_rows(
+    columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
+) -> Iterator[StampedRows]:
+    """Rows and stamps at some places."""
+    for start in range(0, len(places), figures.GROUP_BATCH_ROWS):
+        part = places[start : start + figures.GROUP_BATCH_ROWS]
+        # Without a filter the places are a range, and columns are cut instead of being picked from.
+        if isinstance(part, range):
+            chosen = [column[part.start : part.stop] for column in columns]
+            times = stamped[part.start : part.stop]
+        else:
+            chosen = [[column[place] for place in part] for column in columns]
+            times = [stamped[place] for place in part]
+        yield list(zip(*chosen, strict=True)) if chosen else [()] * len(part), times
+
+
+def _merge_rows(parts: Iterator[StampedRows], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[StampedRows]:
+    """Rows with others between them; each of ``more`` stands before the row of its number."""
+    at = 0
+    more.reverse()
+    for rows, times in parts:
+        # ``more`` was reversed, so that its next one is taken off the end.
+        while more and more[-1][0] <= at + len(rows):
+            stop, row, stamp = more.pop()
+            yield rows[: stop - at], times[: stop - at]
+            yield [row], [stamp]
+            rows, times, at = rows[stop - at :], times[stop - at :], stop
+        yield rows, times
+        at += len(rows)
+    for _, row, stamp in reversed(more):
+        yield [row], [stamp]
+
+
+def read_rows(
+    memos: IndexColumns,
+    columns: Sequence[Memo],
+    places: Sequence[int] | None,
+    slots: Sequence[Slot],
+    source: StoredSource,
+    matcher: Matcher,
+) -> Iterator[StampedRows] | None:
+    """The fields at ``places`` (None: all), in key order, with the stamps of their records; None if they are not known.
+
+    ``columns`` are the indexes of ``slots``; ``matcher`` says which of the records match that changed since.
+    """
+    try:
+        stamped = memos.read_stamps()
+        values = [column.read_values() for column in columns]
+    except BadMemo:
+        return None
+    if places is None:
+        places = range(memos.records)
+    if not memos.changed:
+        return _iterate_rows(values, stamped, places)
+    # Changed records are read as they are now, and asked the whole filter; what the indexes say of them goes.
+    keys, fresh = source.find_records(sorted(memos.changed))
+    chosen = matcher.find_matches(keys, fresh)
+    keys, fresh = [keys[place] for place in chosen], [fresh[place] for place in chosen]
+    rows, refused = matcher.type.build_extractor(slots)(extract_payloads(fresh))
+    # A record that cannot be read is named by the way over records, which raises the error.
+    if refused:
+        return None
+    gone = memos.find_changed_places()
+    places = [place for place in places if place not in gone]
+    # A key's rank says before which row it belongs, so the result stays in key order.
+    stops = [bisect_left(places, memos.find_rank(key)) for key in keys]
+    changed = zip(stops, rows, read_all_stamps(fresh), strict=True)
+    return _merge_rows(_iterate_rows(values, stamped, places), list(changed))
+
+
+def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Sequence[Slot]) -> StampedColumns | None:
+    """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
+    import numpy as np
+
+    known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
+    # One field without an index, and the records must be read anyway.
+    if len(known) < len(slots):
+        return None
+    chosen = None if places is None else np.array(places, np.int64)
+    try:
+        txids, times = memos.read_stamp_columns(np)
+        found = {slot: read_column(memo, chosen) for slot, memo in known.items()}
+    except BadMemo:
+        return None
+    return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
+
+
+def read_column(memo: Memo, places: Any) -> Column:
+    """The values of a memo index at ``places`` (None: all). Raises BadMemo."""
+    import numpy as np
+
+    from sowctl.expressions.columns import Column, Kind
+    from sowctl.expressions.columns.column import build_column
+    from sowctl.memo.column import NumberColumn, StringColumn
+
+    if isinstance(memo, StringColumn):
+        # Each different text has a code: rows are compared and grouped by numbers, and the texts are only named at the
+        # end.
+        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
+        size = len(codes) if places is None else len(places)
+        words = [text.encode() if isinstance(text, str) else text for text in memo.read_distinct_values()]
+        return Column(Kind.STRING, size, codes if places is None else codes[places], words=words)  # type: ignore[arg-type]  # texts alone
+    if isinstance(memo, NumberColumn):
+        return _read_number_column(memo, places)
+    values = memo.read_values()
+    return build_column(values if places is None else [values[place] for place in places])
+
+
+def _read_number_column(memo: NumberColumn, places: Any) -> Column:
+    import numpy as np
+
+    from sowctl.expressions.columns import Column, Kind
+    from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
+
+    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
+    marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
+    if places is not None:
+        data, marks = data[places], None if marks is None else marks[places]
+    # A column without NULLs has no mask: what computes on it takes the shorter way.
+    nulls = None if marks is None or not memo.nulls else marks == NULL
+    if nulls is not None and not nulls.any():
+        nulls = None
+    if nulls is not None and nulls.all():
+        return Column(Kind.NULL, len(data))
+    if memo.kinds == INTEGERS_FLAG:
+        return Column(Kind.I64, len(data), data, nulls)
+    if memo.kinds == DOUBLES_FLAG or marks is None:
+        return Column(Kind.DOUBLE, len(data), data, nulls)
+    ints = marks == INTEGER
+    return Column(Kind.NUMBER, len(data), data, nulls, ints=ints)

@@ -1,0 +1,54 @@
+"""The records of a source in the order of some of their fields, for comparing states whose SOW keys differ.
+
+SOW keys of two topics never meet, as each topic has a key domain of its own. Here records get a key of field texts
+alone, and are sorted by it in bounded memory. Several records with the same texts are told apart by their number.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.spill import SortBuckets
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest
+from sowctl.store.codec import extract_payloads
+
+if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs, Source
+    from sowctl.messages.base import MessageType
+    from sowctl.values.paths import Path
+
+SORT_MEMORY_BYTES = 32 << 20
+"""Bytes of stored values that are sorted in memory."""
+ASSUMED_STATE_BYTES = 1 << 30
+"""What is taken for the size of a state that does not say it: too much costs some files more."""
+_VALUE_OVERHEAD_BYTES = 64
+"""Bytes of a stored value besides its payload, about."""
+
+
+def sort_by_fields(source: Source, kind: MessageType, paths: Sequence[Path], size: int) -> Iterator[Pairs]:
+    """All records in batches of at most ``size``, ascending by keys of 12 bytes made of the texts at ``paths``.
+
+    Records whose texts are equal have keys that differ in the last four bytes, their number in SOW-key order.
+    """
+    texts_of, domain = kind.build_key_extractor(paths), build_domain_prefix("")
+    stored = source.base_source.stored_source
+    expected = (
+        stored.meta.payload_bytes + _VALUE_OVERHEAD_BYTES * stored.meta.records
+        if stored is not None
+        else ASSUMED_STATE_BYTES
+    )
+    with SortBuckets(FilePath(tempfile.gettempdir()), expected, SORT_MEMORY_BYTES) as buckets:
+        for _, values in source.read_batches(size):
+            rows, _ = texts_of(extract_payloads(values))
+            buckets.add_values(b"".join([compute_key_digest(domain, row)[:8] for row in rows]), list(values))
+        last, number = b"", 0
+        for keys, values in buckets.iterate_sorted(size):
+            unique = []
+            for key in keys:
+                number = number + 1 if key == last else 0
+                last = key
+                unique.append(key + number.to_bytes(4, "big"))
+            yield unique, values

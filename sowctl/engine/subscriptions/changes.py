@@ -1,0 +1,104 @@
+"""Changes of followed topics, read from a block of the journal as stored values.
+
+Made by :mod:`sowctl.engine.subscriptions.journal_tail`, block by block, and of a store's change list; taken by the
+feeds (:mod:`sowctl.engine.subscriptions.feeds`). A deletion is a tombstone value, as everywhere. Ruled by ``behaviour``
+4.1, 6.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sowctl.engine.fold.blocks import find_entry_places, read_values_at
+from sowctl.journal.format import NO_PUBLISHER
+from sowctl.store.codec import KEY_SIZE
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from sowctl.engine.subscriptions.interest import Interest
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+
+
+class TopicChanges(DescribedStruct):
+    """Changes of one topic, in their order: keys and stored values in parallel.
+
+    ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both None for a topic
+    without a journal, whose changes have no bookmarks. ``at_once``: they are what lies between two states, without an
+    order among them.
+    """
+
+    topic: Topic
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    publishers: Sequence[int] | None = None
+    sequences: Sequence[int] | None = None
+    at_once: bool = False
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def select(self, places: Sequence[int]) -> TopicChanges:
+        """Some of them, by their places in ascending order."""
+        if len(places) == len(self.keys):
+            return self
+        return TopicChanges(
+            self.topic,
+            [self.keys[place] for place in places],
+            [self.values[place] for place in places],
+            None if self.publishers is None else [self.publishers[place] for place in places],
+            None if self.sequences is None else [self.sequences[place] for place in places],
+            self.at_once,
+        )
+
+
+def iterate_block_changes(
+    block: Block, topics: Mapping[Topic, Interest], owner: int, after: int, until: int | None
+) -> Iterator[TopicChanges]:
+    """The entries of ``topics`` in a block with ``after < txid <= until``, in txid order, cut where the topic changes.
+
+    ``owner``: the publisher id in bookmarks of entries that have no publisher. Entries of other SOW keys than those
+    that are followed are left out before any message is read.
+    """
+    wanted = [topic for topic in block.topics if topic in topics]
+    if len(wanted) == 1:
+        places = _find_entry_places(block, topics[wanted[0]], after, until)
+        if places:
+            yield _build_changes(block, wanted[0], places, owner)
+        return
+    # Entries of several topics are delivered in the order in which they were published.
+    rows = sorted(
+        (place, number)
+        for number, topic in enumerate(wanted)
+        for place in _find_entry_places(block, topics[topic], after, until)
+    )
+    for number, run in groupby(rows, key=lambda row: row[1]):
+        yield _build_changes(block, wanted[number], [place for place, _ in run], owner)
+
+
+def _find_entry_places(block: Block, interest: Interest, after: int, until: int | None) -> Sequence[int]:
+    places = find_entry_places(block, interest.ref, after=after, until=until, unkeyed=not interest.has_keys)
+    wanted = interest.sow_keys
+    if wanted is None or not places:
+        return places
+    keys = bytes(block.decode_columns().keys)
+    return [place for place in places if keys[KEY_SIZE * place : KEY_SIZE * (place + 1)] in wanted]
+
+
+def _build_changes(block: Block, topic: Topic, places: Sequence[int], owner: int) -> TopicChanges:
+    keys, values = read_values_at(block, places)
+    columns, first = block.decode_columns(), block.first_txid
+    whole = len(places) == len(block)
+    index = columns.publishers.tolist() if whole else [columns.publishers[place] for place in places]
+    if set(index) == {NO_PUBLISHER}:
+        # What no client numbered is counted by its instance: its txid is its number.
+        return TopicChanges(topic, keys, values, [owner] * len(places), [first + place for place in places])
+    hashes = {number: who for number, (who, _) in enumerate(block.publishers)}
+    publishers = [hashes.get(number, owner) for number in index]
+    sequences = [
+        first + place if number == NO_PUBLISHER else columns.sequences[place]
+        for number, place in zip(index, places, strict=True)
+    ]
+    return TopicChanges(topic, keys, values, publishers, sequences)

@@ -1,0 +1,160 @@
+"""Control lines: what a running subscription is told on its standard input (decision 71), and the option text.
+
+A line is a JSON object: ``{"command":"replace","filter":...,"sow_keys":...,"options":...,"topic":...}``, or one with
+pause, resume or stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search.keytext import split_keys
+from sowctl.engine.search.optiontext import parse_option_text
+from sowctl.errors import UsageError
+from sowctl.values.units import parse_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONTROL_COMMANDS = ("replace", "pause", "resume", "stop")
+
+
+class ControlLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """One control line; what it does not name stays as it is. An empty text takes a filter or SOW keys away."""
+
+    command: str
+    filter: str | None = None
+    sow_keys: str | None = None
+    options: str | None = None
+    topic: str | None = None
+
+
+def parse_control(line: bytes) -> ControlLine:
+    """Read a control line. Raises UsageError ``SOW-FOL-006``."""
+    try:
+        found = msgspec.json.decode(line, type=ControlLine)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _make_control_error(f"invalid control line: {error}") from None
+    if found.command not in CONTROL_COMMANDS:
+        raise _make_control_error(f"unknown control command {found.command!r}")
+    return found
+
+
+def _make_control_error(words: str) -> UsageError:
+    return UsageError(
+        "SOW-FOL-006",
+        words,
+        hint='write it like {"command":"replace","filter":"/qty > 5"}; the other commands are pause, resume and stop',
+    )
+
+
+def _parse_number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise ValueError(f"{text!r} is not an integer")
+    return int(text)
+
+
+def _parse_switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+_TEXT_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "top_n": ("top_n", _parse_number),
+    "skip_n": ("skip_n", _parse_number),
+    "batch_size": ("batch_size", _parse_number),
+    "select": ("select", str),
+    "orderby": ("order_by", str),
+    "grouping": ("grouping", str),
+    "projection": ("projection", str),
+    "oof": ("oof", _parse_switch),
+    "delta": ("delta", _parse_switch),
+    "no_empties": ("no_empties", _parse_switch),
+    "send_keys": ("send_keys", _parse_switch),
+    "conflation": ("conflation", str),
+    "conflation_key": ("conflation_key", str),
+    "bookmark_not_found": ("bookmark_not_found", str),
+    "rate": ("rate", str),
+    "rate_max_gap": ("rate_max_gap", parse_seconds),
+}
+"""Name in the text, field of the options, and how its value is read."""
+_PAGE_OPTIONS = ("top_n", "skip_n", "orderby")
+"""Names in the text of what makes a page."""
+_IGNORED_OPTION = "timestamp"
+"""What a server adds where it is asked to, and every event has."""
+
+
+def apply_subscription_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
+    """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
+    changes: dict[str, Any] = {}
+    for name, value in parse_option_text(text).items():
+        row = _TEXT_OPTIONS.get(name)
+        if row is None and name != _IGNORED_OPTION:
+            hint = f"valid options: {', '.join((*_TEXT_OPTIONS, _IGNORED_OPTION))}"
+            raise UsageError("SOW-FOL-007", f"unknown subscription option {name!r}", hint=hint)
+        try:
+            if row is None:
+                _parse_switch(value)
+            else:
+                changes[row[0]] = row[1](value)
+        except ValueError as error:
+            raise UsageError(
+                "SOW-FOL-007", f"option {name}: {error}", hint="write options like top_n=10,skip_n=0,oof"
+            ) from None
+    return replace(options, **changes)
+
+
+def parse_conflation_seconds(conflation: str | None) -> float | None:
+    """The interval that an option says, in seconds; None for none. Raises UsageError ``SOW-FOL-007``."""
+    if conflation is None or conflation == "none":
+        return None
+    if conflation == "auto":
+        return AUTO_CONFLATION_SECONDS
+    try:
+        found = parse_seconds(conflation)
+    except ValueError as error:
+        hint = "use an interval such as 500ms or 2s, auto, or none"
+        raise UsageError("SOW-FOL-007", f"conflation: {error}", hint=hint) from None
+    return found or None
+
+
+AUTO_CONFLATION_SECONDS = 0.1
+"""Seconds of the interval that ``auto`` stands for: what a person takes for at once."""
+
+
+def apply_replace_line(options: SubscribeOptions, control: ControlLine) -> SubscribeOptions:
+    """The options behind a replacing control line: those of a page have to be given again (decision 37).
+
+    Raises UsageError ``SOW-FOL-008`` where they are not, and what :func:`apply_subscription_text` does.
+    """
+    new = options if control.filter is None else replace(options, filter=control.filter or None)
+    if control.sow_keys is not None:
+        new = replace(new, sow_keys=split_keys(control.sow_keys) if control.sow_keys.strip() else None)
+    given = parse_option_text(control.options or "")
+    page = {name: getattr(options, _TEXT_OPTIONS[name][0]) for name in _PAGE_OPTIONS}
+    missing = [name for name, value in page.items() if value is not None and name not in given]
+    if missing:
+        # An order has commas of its own.
+        texts = page | {"orderby": f"[{options.order_by}]"}
+        present = ",".join(f"{name}={texts[name]}" for name in missing)
+        raise UsageError(
+            "SOW-FOL-008",
+            f"to replace a subscription with {', '.join(missing)}, give "
+            f"{('it' if len(missing) == 1 else 'them')} again",
+            hint=f"give these options in the control line, changed or not; the current values are: {present}",
+        )
+    new = new if control.options is None else apply_subscription_text(new, control.options)
+    if (new.bookmark_not_found, new.rate, new.rate_max_gap) != (
+        options.bookmark_not_found,
+        options.rate,
+        options.rate_max_gap,
+    ):
+        hint = "end this subscription and start another"
+        raise UsageError("SOW-FOL-024", "rate and gap options of a replay cannot be replaced", hint=hint)
+    return new

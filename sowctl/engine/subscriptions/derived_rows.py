@@ -1,0 +1,124 @@
+"""A view or conflated topic as it is followed: its rows are computed when its sources have changed, and compared.
+
+What changed is told, what did not is not: a message that leaves a row as it was is no event. Rows come from the door of
+all readers (``views.openers``), so a view is followed as it is queried. Its events have no bookmarks, because nothing
+of it stands in a journal. Called by :mod:`sowctl.engine.subscriptions.subscription`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from sowctl.config.derived_entries import ConflatedTopic
+from sowctl.config.model import TopicConfig
+from sowctl.engine.fold.blocks import encode_tombstone
+from sowctl.engine.search import figures
+from sowctl.engine.subscriptions.changes import TopicChanges
+from sowctl.engine.subscriptions.storetail import read_file_stamp
+from sowctl.engine.topics.expiration import can_expire
+from sowctl.engine.topics.targets import Target
+from sowctl.engine.views.instant import find_entry, list_topic_refs
+from sowctl.engine.views.openers import open_target
+from sowctl.store.codec import KEY_CHECK_SLICE, extract_payloads, read_stamps
+from sowctl.values.times import MICROS_PER_SECOND
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+
+MIN_RECHECK_SECONDS = 1.0
+"""Seconds between two looks at rows that may change without any entry."""
+CHECKS_PER_INTERVAL = 4
+"""Of a conflated topic's interval, the part after which its rows are looked at."""
+REFRESH_REST_FACTOR = 4
+"""A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others."""
+
+
+class DerivedRows:
+    """The rows of a derived topic as they were last seen, by digests of their messages.
+
+    They may change with their sources; and with time alone where a source's records expire, or in the intervals of a
+    conflated topic. ``stores`` are the files of sources without a journal.
+    """
+
+    def __init__(self, instance: Instance, topic: TopicConfig) -> None:
+        assert topic.derived is not None
+        self.topic = topic
+        self._instance = instance
+        self._known: dict[bytes, int] = {}
+        self._rest = self._looked = 0.0
+        self._stamp: object = None
+        sources = [find_entry(instance, ref) for ref in list_topic_refs(instance, topic.derived)]
+        topics = [source for source in sources if isinstance(source, TopicConfig)]
+        self.stores = [one.file for one in topics if not one.journalled and one.file is not None]
+        self._every = MIN_RECHECK_SECONDS if any(can_expire(one.expiration) for one in topics) else None
+        if isinstance(topic.derived, ConflatedTopic):
+            self._every = min(MIN_RECHECK_SECONDS, topic.derived.interval_us / MICROS_PER_SECOND / CHECKS_PER_INTERVAL)
+
+    def open(self) -> Source:
+        """The rows now; to be closed."""
+        return open_target(self._instance, Target(topic=self.topic), None)
+
+    def start_after(self, source: Source) -> None:
+        """Take these rows as the state from which on changes are reported."""
+        self._known = {key: hash(payload) for key, payload in _iterate_records(source)}
+        self._looked = time.monotonic()
+
+    @property
+    def change_stamp(self) -> tuple[object, ...]:
+        """The inodes, times and sizes of source stores without a journal; they differ after a change."""
+        return tuple(read_file_stamp(path) for path in self.stores)
+
+    def compute_pause(self, stamp: object) -> float | None:
+        """Seconds until the rows are worth computing again; None where nothing has changed, and time changes nothing.
+
+        ``stamp``: what is different when a source has changed.
+        """
+        now = time.monotonic()
+        if stamp != self._stamp:
+            return max(0.0, self._rest - now)
+        return None if self._every is None else max(0.0, self._rest - now, self._looked + self._every - now)
+
+    def poll_changes(self, stamp: object) -> TopicChanges | None:
+        """Return what has changed since the last look, None for nothing."""
+        if self.compute_pause(stamp) != 0.0:
+            return None
+        self._stamp = stamp
+        self._looked = begun = time.monotonic()
+        with closing(self.open()) as source:
+            found = self.read_changes_until(source)
+        self._rest = time.monotonic() + REFRESH_REST_FACTOR * (time.monotonic() - begun)
+        return found
+
+    def read_changes_until(self, source: Source) -> TopicChanges | None:
+        """Return what has changed up to these rows, None for nothing."""
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        gone = set(self._known)
+        latest = (0, 0)
+        for some, stored in source.read_batches(figures.READ_BATCH_RECORDS):
+            for key, value, payload in zip(some, stored, extract_payloads(stored), strict=True):
+                gone.discard(key)
+                latest = max(latest, read_stamps(value))
+                digest = hash(payload)
+                if self._known.get(key) != digest:
+                    self._known[key] = digest
+                    keys.append(key)
+                    values.append(value)
+        for key in sorted(gone):
+            del self._known[key]
+            keys.append(key)
+            values.append(
+                encode_tombstone(
+                    key, bytes(KEY_CHECK_SLICE.stop - KEY_CHECK_SLICE.start), latest[0], self._instance.now
+                )
+            )
+        return TopicChanges((self.topic.name, self.topic.message_type), keys, values, at_once=True) if keys else None
+
+
+def _iterate_records(source: Source) -> Iterator[tuple[bytes, bytes]]:
+    for keys, values in source.read_batches(figures.READ_BATCH_RECORDS):
+        yield from zip(keys, extract_payloads(values), strict=True)

@@ -1,0 +1,245 @@
+"""One topic of a subscription: first the records that match, then what changes do to them, as events.
+
+:class:`Feed` delivers every message that matches and remembers nothing: its memory does not grow with what it has
+seen. What has to know what a subscriber holds - out-of-focus, deltas, pages - builds on it. Made and driven by
+:mod:`sowctl.engine.subscriptions.subscription`. Ruled by ``behaviour`` 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.options import QueryOptions
+from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search import figures
+from sowctl.engine.search.scan import choose_access, filter_runs
+from sowctl.engine.sources.logical_topics import build_logical_filter
+from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, build_bare_runs
+from sowctl.engine.subscriptions.events import (
+    Delivery,
+    EventBatch,
+    EventCommand,
+    EventReason,
+    build_events,
+    combine_flags,
+)
+from sowctl.store.codec import TOMBSTONE_FLAG, extract_payloads
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.records import RecordBatch
+    from sowctl.engine.subscriptions.changes import TopicChanges
+    from sowctl.engine.subscriptions.interest import Interest
+
+DeliveredFinder = Callable[[Sequence[bytes], Sequence[bytes]], Collection[int]]
+"""Says which records of a batch have been told."""
+
+
+class Feed:
+    """Every message that matches, as it is published."""
+
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
+        self.wanted = wanted
+        self._instance = instance
+        self._meant = build_logical_filter(wanted.config.logical) if wanted.config.logical is not None else None
+        options = wanted.options
+        # Where the records that come first are limited, not all that match have been told: keys of those that have.
+        self._told_keys: set[bytes] | None = set() if options.top_n is not None and options.skip_n is None else None
+
+    @property
+    def next_due_time(self) -> int | None:
+        """When something is to be told that no entry tells, microseconds UTC; None for never."""
+        return None
+
+    def preload_records(self, source: Source | None) -> None:
+        """Read what has to be known before :meth:`find_held_places` can be asked."""
+
+    def deliver_records(
+        self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
+    ) -> Iterator[Delivery]:
+        """The records that match, of the state where following begins; ``shown``: they are asked for.
+
+        ``told``: those that a subscription which this one replaces has told are left out. Rows that are not shown are
+        not read, unless they have to be known.
+        """
+        if source is None or not shown:
+            return
+        for batch in self._order_rows(lambda: self._note_told_records(self._find_matching(source), told), source):
+            yield from self._report_records(batch.keys, batch.values, told)
+
+    def find_result_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+        """The places of those records of the present state that are in the result."""
+        places = self.wanted.find_followed_places(keys, values)
+        takes = self._meant
+        return places if takes is None else [at for at in places if takes(([keys[at]], [values[at]]))[0]]
+
+    def find_held_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
+        """The places of those records of the present state that the subscriber holds."""
+        places, known = self.find_result_places(keys, values), self._told_keys
+        return places if known is None else [place for place in places if keys[place] in known]
+
+    def read_result(self, source: Source) -> Iterator[MatchedPairs]:
+        """All records of the present state that are in the result; ``source`` may be of other logical topics, too."""
+        for keys, values in Feed._find_matching(self, source):
+            yield (keys, values) if self._meant is None else self._meant((keys, list(values)))
+
+    def read_held_events(self, source: Source) -> Iterator[EventBatch]:
+        """The same as events, for who has to know what the subscriber was told."""
+        known = self._told_keys
+        for keys, values in self.read_result(source):
+            if known is not None:
+                places = [place for place, key in enumerate(keys) if key in known]
+                keys, values = [keys[place] for place in places], [values[place] for place in places]
+            if keys:
+                yield self._make_feed_events("sow", keys, values)
+
+    def deliver_removed(self, source: Source | None, before: Feed) -> Iterator[Delivery]:
+        """Yield out-of-focus events, if asked for, of records that ``before`` holds and this feed does not."""
+        if source is None or not self.wanted.options.oof:
+            return
+        for keys, values in before.read_result(source):
+            stays = frozenset(self.find_result_places(keys, values))
+            gone = [place for place in range(len(keys)) if place not in stays]
+            if gone:
+                yield self._make_feed_events(
+                    "oof", [keys[at] for at in gone], [values[at] for at in gone], reason="match"
+                )
+
+    def deliver_changes(self, changes: TopicChanges) -> Iterator[Delivery]:
+        """Yield the events that one batch of changes causes."""
+        wanted = self._filter_matching(changes)
+        if len(wanted):
+            self._note_keys(wanted.keys)
+            events = self._make_feed_events("publish", wanted.keys, wanted.values)
+            events.publishers, events.sequences = wanted.publishers, wanted.sequences
+            yield events
+
+    def deliver_expired(self, now: int) -> Iterator[Delivery]:
+        """Yield the events that the clock alone causes."""
+        return iter(())
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+    @property
+    def held_keys(self) -> Iterable[bytes]:
+        """The keys that the subscriber is known to hold; none where that is not kept."""
+        return ()
+
+    def _report_records(
+        self, keys: Sequence[bytes], values: Sequence[bytes], told: DeliveredFinder | None
+    ) -> Iterator[Delivery]:
+        if told is not None:
+            known = frozenset(told(keys, values))
+            places = [place for place in range(len(keys)) if place not in known]
+            keys, values = [keys[place] for place in places], [values[place] for place in places]
+        if keys:
+            self._note_keys(keys)
+            events = self._make_feed_events("sow", keys, values)
+            events.batch_size, events.query_id = self.wanted.options.batch_size, self.wanted.options.query_id
+            yield events
+
+    def _note_keys(self, keys: Iterable[bytes]) -> None:
+        """Records of these keys are told."""
+        if self._told_keys is not None:
+            self._told_keys.update(keys)
+
+    def _note_told_records(self, found: Iterable[MatchedPairs], told: DeliveredFinder | None) -> Iterator[MatchedPairs]:
+        """All of ``found``; those that were told before are noted."""
+        for keys, values in found:
+            if told is not None and self._told_keys is not None:
+                self._note_keys(keys[place] for place in told(keys, values))
+            yield keys, values
+
+    def _make_feed_events(
+        self,
+        command: EventCommand,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        payload: Sequence[bytes] | None = None,
+        reason: EventReason | None = None,
+    ) -> EventBatch:
+        """Events of stored values; ``payload`` are their bodies where those are not the values' own."""
+        bodies = self._select_fields(extract_payloads(values)) if payload is None else payload
+        wanted = self.wanted
+        events = build_events(
+            command, wanted.label, wanted.kind, keys, values, bodies, key_mode=wanted.config.key_mode, reason=reason
+        )
+        if wanted.config.derived is not None:
+            # A queue's messages remember their topics; what is followed is the queue.
+            events.logical = None
+        return events
+
+    def _select_fields(self, found: Sequence[bytes]) -> Sequence[bytes]:
+        select = self.wanted.select
+        return found if select is None else list(map(select, found))
+
+    def _filter_published(self, changes: TopicChanges) -> TopicChanges:
+        """Those of the changes that bring a message, of the logical topics that are meant."""
+        if combine_flags(changes.values) & TOMBSTONE_FLAG:
+            changes = changes.select([at for at, value in enumerate(changes.values) if not value[0] & TOMBSTONE_FLAG])
+        if self._meant is None or not len(changes):
+            return changes
+        takes = self._meant
+        return changes.select([at for at, pair in enumerate(_iterate_changes(changes)) if takes(pair)[0]])
+
+    def _filter_matching(self, changes: TopicChanges) -> TopicChanges:
+        published = self._filter_published(changes)
+        if not len(published) or not self.wanted.matcher.is_selective:
+            return published
+        return published.select(self.wanted.matcher.find_matches(published.keys, published.values))
+
+    def _find_matching(self, source: Source) -> Iterator[MatchedPairs]:
+        """The records that match, in key order, by indexes where there are such."""
+        matcher, stored = self.wanted.matcher, source.stored_source
+        if self.wanted.sow_keys is not None:
+            found = source.find_records(sorted(self.wanted.sow_keys))
+            return filter_runs(build_bare_runs((found,)), matcher, QueryStatistics(source.topic, source.message_type))
+        way = choose_access(self._instance, stored, matcher) if stored is not None and matcher.is_selective else None
+        if way is not None:
+            return way.read_matching(figures.DECODE_BATCH_RECORDS)
+        counts = QueryStatistics(source.topic, source.message_type)
+        return filter_runs(
+            build_bare_runs(source.read_batches(figures.READ_BATCH_RECORDS)),
+            matcher,
+            counts,
+            figures.DECODE_BATCH_RECORDS,
+        )
+
+    def _order_rows(self, found: Callable[[], Iterator[MatchedPairs]], source: Source) -> Iterator[RecordBatch]:
+        """The rows of the query part: in its order, and not more than top_n."""
+        from sowctl.engine.search.sorter import sort_records
+
+        wanted = self.wanted
+        skip, most = wanted.options.skip_n or 0, wanted.options.top_n
+        if wanted.order:
+            options = QueryOptions(skip_n=wanted.options.skip_n, batch_size=figures.READ_BATCH_RECORDS)
+
+            def anew(_):  # type: ignore[no-untyped-def]
+                yield source, found()
+
+            yield from sort_records(anew, self._instance, options, wanted.order, None if most is None else most + skip)
+            return
+        from sowctl.engine.records import build_record_batch
+
+        # Read to the end also where no more rows are wanted: a feed that remembers has to see all that match.
+        for keys, values in found():
+            passed = min(skip, len(keys))
+            skip -= passed
+            end = len(keys) if most is None else min(len(keys), passed + most)
+            if most is not None:
+                most -= end - passed
+            if end > passed:
+                whole = end - passed == len(keys)
+                yield build_record_batch(
+                    wanted.label,
+                    wanted.kind,
+                    keys if whole else keys[passed:end],
+                    values if whole else values[passed:end],
+                )
+
+
+def _iterate_changes(changes: TopicChanges) -> Iterator[Pairs]:
+    for key, value in zip(changes.keys, changes.values, strict=True):
+        yield [key], [value]

@@ -1,0 +1,223 @@
+"""Subscribers that are told what leaves their focus, and what of a record has changed (``behaviour`` 4.2, 4.3).
+
+A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`held`). A record leaves by a delete, when its
+lifetime ends, or by a message that the filter does not let through any more; the first two bring the last body, the
+third the new one. Lifetimes end at their instant, before an entry of the same instant, and without an entry: such an
+event has no bookmark and moves no position (decisions 57, 58).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from sowctl.engine.sources.source import MatchedPairs, Source
+from sowctl.engine.subscriptions.events import Delivery, EventCommand, EventReason
+from sowctl.engine.subscriptions.feeds.delta import PathNames, compute_delta
+from sowctl.engine.subscriptions.feeds.feed import DeliveredFinder, Feed
+from sowctl.engine.subscriptions.held_values import HeldValues
+from sowctl.engine.subscriptions.interest import is_queue
+from sowctl.engine.topics.expiration import can_expire
+from sowctl.store.codec import TOMBSTONE_FLAG, extract_payloads, read_expiration, read_stamps
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.subscriptions.changes import TopicChanges
+    from sowctl.engine.subscriptions.interest import Interest
+
+MIN_STALE_EXPIRATIONS = 1000
+"""Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
+
+
+class FocusEvent(NamedTuple):
+    """One event to come: what is told, of which record, with whose stamps. A place of None is no entry's."""
+
+    command: EventCommand
+    reason: EventReason | None
+    key: bytes
+    value: bytes
+    payload: bytes
+    txid: int
+    time: int
+    place: int | None
+
+
+class FocusFeed(Feed):
+    """A feed that knows what its subscriber holds."""
+
+    def __init__(self, instance: Instance, wanted: Interest) -> None:
+        super().__init__(instance, wanted)
+        options = wanted.options
+        self._oof = options.oof and not is_queue(wanted.config)
+        self._delta = options.delta
+        self._empties = not options.no_empties
+        keys = options.send_keys or self._empties
+        self._keys: tuple[PathNames, ...] = tuple(path.names for path in wanted.config.keys) if keys else ()
+        self._held = HeldValues()
+        self._ends: list[tuple[int, bytes]] = []
+        self._mortal = can_expire(wanted.config.expiration)
+
+    @property
+    def next_due_time(self) -> int | None:
+        """When the next lifetime ends."""
+        return self._ends[0][0] if self._ends else None
+
+    @property
+    def held_keys(self) -> Iterable[bytes]:
+        """The keys that the subscriber holds."""
+        return self._held
+
+    def deliver_records(
+        self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
+    ) -> Iterator[Delivery]:
+        """The records that match; they are all known behind this, also where they are not shown."""
+        if source is None:
+            return
+        if shown:
+            yield from super().deliver_records(source, shown=True, told=told)
+        else:
+            for _ in self._find_matching(source):
+                pass
+
+    def _find_matching(self, source: Source) -> Iterator[MatchedPairs]:
+        # An order may read everything twice: the same values are noted once more, which changes nothing.
+        for keys, values in super()._find_matching(source):
+            for key, value in zip(keys, values, strict=True):
+                self._hold_record(key, value)
+            yield keys, values
+
+    def deliver_changes(self, changes: TopicChanges) -> Iterator[Delivery]:
+        """Yield the events that changes cause, and update what the subscriber holds."""
+        matching = self._find_matching_places(changes)
+        self._preload_changes(changes, matching)
+        yield from self._group_deliveries(self._build_focus_events(changes, matching), changes)
+
+    def deliver_expired(self, now: int) -> Iterator[Delivery]:
+        """Records whose lifetime has ended."""
+        yield from self._group_deliveries(self._expire_at(now), None)
+
+    def close(self) -> None:
+        """Forget what is held."""
+        self._held.close()
+
+    def _preload_changes(self, changes: TopicChanges, matching: frozenset[int]) -> None:
+        """Read of all changes together what is cheaper to read so."""
+
+    def _build_focus_events(self, changes: TopicChanges, matching: frozenset[int]) -> list[FocusEvent]:
+        """Return the events that the changes cause, one after the other."""
+        rows: list[FocusEvent] = []
+        for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
+            txid, time = read_stamps(value)
+            if self._ends and self._ends[0][0] <= time:
+                rows += self._expire_at(time)
+            rows += self._process_change(key, value, txid, time, place, matches=place in matching)
+        return rows
+
+    def _process_change(
+        self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
+    ) -> Sequence[FocusEvent]:
+        """Return the events of one change, and update what is held."""
+        if value[0] & TOMBSTONE_FLAG or not matches:
+            if key not in self._held:
+                return ()
+            gone = bool(value[0] & TOMBSTONE_FLAG)
+            # A deletion has no body: the last one goes with it.
+            last = self._held.get(key) if gone and self._oof else value
+            self._drop_record(key)
+            return self._process_removal("deleted" if gone else "match", key, last or value, txid, time, place)
+        # A delta is one to what was told.
+        told = self._told_keys is None or key in self._told_keys
+        before = self._held.get(key) if self._delta and told else None
+        self._hold_record(key, value)
+        return self._process_publish(key, value, before, txid, time, place)
+
+    def _process_publish(
+        self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
+    ) -> Sequence[FocusEvent]:
+        """A message, or to a delta subscriber what differs from ``before``."""
+        if before is not None:
+            old, new = self._select_fields(extract_payloads((before, value)))
+            delta = compute_delta(self.wanted.kind, old, new, self._keys, empty=self._empties)
+            if delta is not None:
+                return (FocusEvent("delta_publish", None, key, value, delta, txid, time, place),) if delta else ()
+        return (
+            FocusEvent(
+                "publish", None, key, value, self._select_fields(extract_payloads((value,)))[0], txid, time, place
+            ),
+        )
+
+    def _process_removal(
+        self, reason: EventReason, key: bytes, value: bytes, txid: int, time: int, place: int | None
+    ) -> Sequence[FocusEvent]:
+        """A record that has left."""
+        if not self._oof:
+            return ()
+        return (
+            FocusEvent(
+                "oof", reason, key, value, self._select_fields(extract_payloads((value,)))[0], txid, time, place
+            ),
+        )
+
+    def _drop_record(self, key: bytes) -> None:
+        self._held.drop(key)
+
+    def _hold_record(self, key: bytes, value: bytes) -> None:
+        self._held.put(key, value)
+        if self._mortal and (end := read_expiration(value)):
+            heapq.heappush(self._ends, (end, key))
+            if len(self._ends) > 2 * len(self._held) + MIN_STALE_EXPIRATIONS:
+                self._prune_expirations()
+
+    def _prune_expirations(self) -> None:
+        """Leave only the ends that still hold: a record that is published again has another one."""
+        latest = {key: end for end, key in self._ends if key in self._held}
+        found = [(read_expiration(value), key) for key in latest if (value := self._held.get(key)) is not None]
+        self._ends = [(end, key) for end, key in found if end]
+        heapq.heapify(self._ends)
+
+    def _expire_at(self, time: int) -> list[FocusEvent]:
+        """The records whose lifetime has ended at an instant, in the order of their ends."""
+        rows: list[FocusEvent] = []
+        while self._ends and self._ends[0][0] <= time:
+            end, key = heapq.heappop(self._ends)
+            value = self._held.get(key)
+            # Published again since with another lifetime, or gone.
+            if value is None or read_expiration(value) != end:
+                continue
+            self._drop_record(key)
+            rows += self._process_removal("expired", key, value, 0, end, None)
+        return rows
+
+    def _find_matching_places(self, changes: TopicChanges) -> frozenset[int]:
+        """The places of changes that bring a message which matches."""
+        published = [place for place, value in enumerate(changes.values) if not value[0] & TOMBSTONE_FLAG]
+        if self._meant is not None:
+            takes = self._meant
+            published = [at for at in published if takes(([changes.keys[at]], [changes.values[at]]))[0]]
+        if not self.wanted.matcher.is_selective or not published:
+            return frozenset(published)
+        chosen = changes.select(published)
+        return frozenset(published[at] for at in self.wanted.matcher.find_matches(chosen.keys, chosen.values))
+
+    def _group_deliveries(self, rows: Sequence[FocusEvent], changes: TopicChanges | None) -> Iterator[Delivery]:
+        """Rows as events, those of one kind in a row together."""
+        for (command, reason, _), some in groupby(rows, key=_get_event_kind):
+            run = list(some)
+            if command != "oof":
+                self._note_keys(row.key for row in run)
+            events = self._make_feed_events(
+                command, [row.key for row in run], [row.value for row in run], [row.payload for row in run], reason
+            )
+            events.txids = [row.txid for row in run]
+            events.times = [row.time for row in run]
+            places = [row.place for row in run if row.place is not None]
+            if places and changes is not None and changes.publishers is not None and changes.sequences is not None:
+                events.publishers = [changes.publishers[place] for place in places]
+                events.sequences = [changes.sequences[place] for place in places]
+            yield events
+
+
+def _get_event_kind(row: FocusEvent) -> tuple[EventCommand, EventReason | None, bool]:
+    return row.command, row.reason, row.place is None

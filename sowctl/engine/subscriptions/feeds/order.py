@@ -1,0 +1,73 @@
+"""Items in order, into which others are put and from which some are taken, by position too.
+
+A list of short lists: finding a place is a search by halves, first among the lists and then within one, and what moves
+is one short list. Taking a run by position passes whole lists by their lengths. Used by pages (:mod:`page`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Any
+
+BUCKET_ITEMS = 512
+"""Items of a list when it is made; at twice as many it becomes two. A million items are about 2,000 lists."""
+
+
+class OrderedItems:
+    """Distinct items that compare with one another; ``len`` tells how many."""
+
+    __slots__ = ("_count", "_lasts", "_lists")
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        found = sorted(items)
+        self._lists = [found[at : at + BUCKET_ITEMS] for at in range(0, len(found), BUCKET_ITEMS)]
+        self._lasts = [one[-1] for one in self._lists]
+        self._count = len(found)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: Any) -> None:
+        """Put an item in its place."""
+        self._count += 1
+        if not self._lists:
+            self._lists, self._lasts = [[item]], [item]
+            return
+        # An item behind all others goes into the last list.
+        at = min(bisect_left(self._lasts, item), len(self._lists) - 1)
+        chosen = self._lists[at]
+        insort(chosen, item)
+        self._lasts[at] = chosen[-1]
+        if len(chosen) > 2 * BUCKET_ITEMS:
+            self._lists[at : at + 1] = chosen[:BUCKET_ITEMS], chosen[BUCKET_ITEMS:]
+            self._lasts[at : at + 1] = chosen[BUCKET_ITEMS - 1], chosen[-1]
+
+    def remove(self, item: Any) -> None:
+        """Take out an item. Raises ValueError where it is not there."""
+        at = bisect_left(self._lasts, item)
+        if at == len(self._lists):
+            raise ValueError("no such item")
+        chosen = self._lists[at]
+        place = bisect_left(chosen, item)
+        if chosen[place] != item:
+            raise ValueError("no such item")
+        del chosen[place]
+        self._count -= 1
+        if chosen:
+            self._lasts[at] = chosen[-1]
+        else:
+            del self._lists[at], self._lasts[at]
+
+    def slice_items(self, start: int, count: int) -> list[Any]:
+        """At most ``count`` items from the position ``start`` on."""
+        found: list[Any] = []
+        for one in self._lists:
+            if start >= len(one):
+                start -= len(one)
+                continue
+            found += one[start : start + count - len(found)]
+            start = 0
+            if len(found) >= count:
+                break
+        return found

@@ -1,0 +1,120 @@
+"""Values that a subscriber holds: the last one of every record in focus, in bounded memory.
+
+Out-of-focus messages bring the last body of a record, and deltas are what differs from it. The store cannot be asked
+for it: it may be ahead of what a subscriber has been told, and a journal may have lost its beginning. So values are
+kept here: in memory up to a limit, then in a temporary file that is written anew when most of it is out of date. What
+remains in memory is about 200 bytes a record in focus. Called by the feeds of this room.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+HELD_MEMORY_BYTES = 64 << 20
+"""Bytes of values that are held before they go to a file."""
+_VALUE_SIZE_BITS = 28
+"""Bits of a place that tell a value's size: more than the largest message takes."""
+_COPY_PART_BYTES = 1 << 20
+
+
+class HeldValues:
+    """Values by key; ``len`` tells how many. Close it."""
+
+    def __init__(self, memory: int = HELD_MEMORY_BYTES) -> None:
+        self._memory = memory
+        self._young: dict[bytes, bytes] = {}
+        self._size = 0
+        self._places: dict[bytes, int] = {}
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._garbage = 0
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._places)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._young or key in self._places
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._young
+        yield from self._places
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, None where there is none."""
+        value = self._young.get(key)
+        if value is None and (place := self._places.get(key)) is not None:
+            return self._read_value(place)
+        return value
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Keep a value in the place of what the key had."""
+        self._forget_place(key)
+        self._young[key] = value
+        self._size += len(value)
+        if self._size > self._memory:
+            self._spill_values()
+
+    def drop(self, key: bytes) -> None:
+        """Keep nothing for a key."""
+        self._forget_place(key)
+
+    def clear(self) -> None:
+        """Keep nothing at all."""
+        self.close()
+        self._young, self._places = {}, {}
+        self._size = self._end = self._garbage = 0
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _forget_place(self, key: bytes) -> None:
+        before = self._young.pop(key, None)
+        if before is not None:
+            self._size -= len(before)
+        elif self._places and (place := self._places.pop(key, None)) is not None:
+            self._garbage += place & (1 << _VALUE_SIZE_BITS) - 1
+
+    def _read_value(self, place: int) -> bytes:
+        assert self._file is not None
+        return os.pread(self._file.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
+
+    def _spill_values(self) -> None:
+        """Values to the file; where most of the file is out of date, what counts goes into another one first."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        if self._garbage > self._memory and 2 * self._garbage > self._end:
+            self._compact_file()
+        self._append_values(self._young)
+        self._young, self._size = {}, 0
+
+    def _compact_file(self) -> None:
+        old, places = self._file, self._places
+        assert old is not None
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+        self._places, self._end, self._garbage = {}, 0, 0
+        part: dict[bytes, bytes] = {}
+        size = 0
+        for key, place in places.items():
+            part[key] = os.pread(old.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
+            size += len(part[key])
+            if size > _COPY_PART_BYTES:
+                self._append_values(part)
+                part, size = {}, 0
+        self._append_values(part)
+        old.close()
+
+    def _append_values(self, values: dict[bytes, bytes]) -> None:
+        assert self._file is not None
+        for key, value in values.items():
+            self._places[key] = self._end << _VALUE_SIZE_BITS | len(value)
+            self._end += len(value)
+        # One write may take fewer bytes than given, as on a disk that is nearly full; the next one says why.
+        data = memoryview(b"".join(values.values()))
+        while data:
+            data = data[self._file.write(data) :]

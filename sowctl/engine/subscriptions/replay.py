@@ -1,0 +1,189 @@
+"""The replaying part of a subscription with a bookmark: which entries belong to it, how fast they go, where it ends.
+
+:class:`~sowctl.engine.subscriptions.subscription.Subscription` drives it: it asks for the beginning, lets changes of
+the journal through :meth:`Replay.select_replayed`, and hands out deliveries as :meth:`Replay.deliver_paced` gives them.
+Ruled by ``behaviour`` 4.6.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sowctl.engine.subscriptions.bookmarks import NOW, BookmarkRange, RangeBound, parse_bookmark_range
+from sowctl.engine.subscriptions.events import Delivery, EventBatch
+from sowctl.engine.subscriptions.pace import ReplayPace, parse_rate
+from sowctl.engine.subscriptions.replay_start import ReplayStart, find_replay_start, open_replay_states
+from sowctl.engine.subscriptions.spans import NotFoundPolicy
+from sowctl.engine.subscriptions.topic_states import TopicStates
+from sowctl.errors import UsageError
+from sowctl.store.codec import read_all_stamps
+from sowctl.values.times import MICROS_PER_SECOND
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.options import SubscribeOptions
+    from sowctl.engine.subscriptions.changes import TopicChanges
+    from sowctl.engine.subscriptions.journal_tail import JournalTail
+    from sowctl.journal.block import Block
+    from sowctl.journal.format import Topic
+
+END_GRACE_SECONDS = 1.0
+"""Seconds behind an end in the future: a writer has taken its time before, and writes its entries a moment later."""
+
+
+class Replay:
+    """One replay. ``is_over``: the end of a range is reached; ``completed``: everything from before it began is told.
+
+    Raises UsageError for what is no bookmark, no policy and no rate.
+    """
+
+    past: ReplayStart
+
+    def __init__(
+        self,
+        instance: Instance,
+        topics: Sequence[TopicConfig],
+        options: SubscribeOptions,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert options.bookmark is not None
+        self.is_over = self.completed = False
+        self._instance = instance
+        self._topics = topics
+        self._wanted = parse_bookmark_range(options.bookmark, instance.clock)
+        if self._wanted.is_recent:
+            raise UsageError(
+                "SOW-FOL-022",
+                "'recent' is the position in a bookmark store, but no store is given",
+                hint="give a bookmark store, or start at 0 or 0|1|",
+            )
+        if self._wanted == BookmarkRange(RangeBound((NOW,))) and not options.sow and options.top_n is not None:
+            raise UsageError(
+                "SOW-FOL-024",
+                "top_n without records is a number of replayed messages, but a replay from now on has none",
+                hint="start earlier, or use --max",
+            )
+        self._not_found = parse_not_found_policy(options.bookmark_not_found)
+        rate = None if options.rate is None else parse_rate(options.rate)
+        self._pace = None if rate is None else ReplayPace(rate, options.rate_max_gap, monotonic)
+        self._monotonic = monotonic
+        self._source: Iterator[Delivery] | None = None
+        self._rest: EventBatch | None = None
+        self._resume = 0.0
+
+    @property
+    def has_past_states(self) -> bool:
+        """True if past states exist to begin with: without History a state is that of now."""
+        return any(topic.history is not None for topic in self._topics)
+
+    def open_start_states(self, tail: JournalTail, *, sow: bool, until_now: bool) -> tuple[TopicStates, int | None]:
+        """The states to begin with, with ``sow``, and the txid of the last entry, if any; ``tail`` stands behind them.
+
+        ``until_now``: nothing behind what is there now. Raises as ``find_replay_start`` and ``open_replay_states`` of
+        ``replay_start``.
+        """
+        self.past = past = find_replay_start(self._instance, self._topics, self._wanted, self._not_found, states=sow)
+        until = past.span.until
+        if until_now:
+            until = past.caught_up if until is None else min(until, past.caught_up)
+        if not sow:
+            tail.start_after(past.span.after)
+            return TopicStates(past.span.after, self._instance.now, [None] * len(self._topics), ExitStack()), until
+        together, after = open_replay_states(self._instance, self._topics, past)
+        with ExitStack() as held:
+            held.callback(together.close)
+            tail.start_after(after)
+            held.pop_all()
+        return together, until
+
+    def select_replayed(self, changes: TopicChanges) -> TopicChanges:
+        """Those of the changes that belong to the replay: its beginning may be a time."""
+        since = self.past.span.since
+        if not since:
+            return changes
+        times = [at for _, at in read_all_stamps(changes.values)]
+        return changes if min(times) >= since else changes.select([at for at, one in enumerate(times) if one >= since])
+
+    def find_end_txid(self, block: Block, topics: Collection[Topic]) -> int | None:
+        """The txid with which the replay ends, if it does within a block, because it ends at a time."""
+        before = self.past.span.before
+        if before is None or block.header.latest < before:
+            return None
+        for entry in block.iter_entries():
+            if entry.time >= before and entry.topic in topics:
+                return entry.txid - 1
+        return None
+
+    @property
+    def seconds_until_end(self) -> float | None:
+        """Seconds until the clock has passed the end, None without an end in time."""
+        before = self.past.span.before
+        return (
+            None if before is None else max((before - self._instance.now) / MICROS_PER_SECOND + END_GRACE_SECONDS, 0.0)
+        )
+
+    @property
+    def pause_seconds(self) -> float | None:
+        """Seconds until the next message is to go; None where none is held back."""
+        return None if self._source is None else max(self._resume - self._monotonic(), 0.0)
+
+    def deliver_paced(self, news: Callable[[], Iterator[Delivery]]) -> Iterator[Delivery]:
+        """Yield the deliveries that may go now. ``news`` is asked for more when everything before it has gone.
+
+        It stays where it is while a message waits for its time, so nothing else may read the journal meanwhile.
+        """
+        pace = self._pace
+        if pace is None or self.completed:
+            yield from news()
+            return
+        if self._source is None:
+            self._source = news()
+        elif self._monotonic() < self._resume:
+            return
+        if self._rest is not None:
+            # The first of them was waiting, and its time has come.
+            yield self._rest.slice_events(0, 1)
+            rest, self._rest = self._rest.slice_events(1, None), None
+            if self._must_wait(pace, rest):
+                yield from self._release_due(pace, rest)
+                return
+            if len(rest):
+                yield rest
+        for delivery in self._source:
+            if not isinstance(delivery, EventBatch) or delivery.command == "sow":
+                yield delivery
+            elif self._must_wait(pace, delivery):
+                yield from self._release_due(pace, delivery)
+                return
+            else:
+                yield delivery
+        self._source = None
+
+    def _must_wait(self, pace: ReplayPace, events: EventBatch) -> bool:
+        """Return whether one of the events has to wait."""
+        self._count, pause = pace.count_ready(events.times, [len(payload) for payload in events.payloads])
+        self._resume = self._monotonic() + pause
+        return pause > 0
+
+    def _release_due(self, pace: ReplayPace, events: EventBatch) -> Iterator[Delivery]:
+        """Yield the events before the one that has to wait; the rest is kept."""
+        self._rest = events.slice_events(self._count, None)
+        if self._count:
+            yield events.slice_events(0, self._count)
+
+    def close(self) -> None:
+        """Let go of what is held back."""
+        self._source = self._rest = None
+
+
+def parse_not_found_policy(text: str | None) -> NotFoundPolicy | None:
+    """Parse the policy for a bookmark that the journals do not hold. Raises UsageError ``SOW-FOL-023``."""
+    try:
+        return None if text is None else NotFoundPolicy(text.strip().lower())
+    except ValueError:
+        words = f"{text!r} is not a policy for unknown bookmarks"
+        raise UsageError("SOW-FOL-023", words, hint="use fail, epoch or now") from None

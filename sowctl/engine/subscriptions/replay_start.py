@@ -1,0 +1,182 @@
+"""The start of a subscription with a bookmark: the entries to replay, and the states before them.
+
+A state is the retained one of each topic at the bookmark's place. Granularity may have dropped what was current then,
+and a window what came before: the replay begins so early that it brings that again. So messages may come twice, and
+none is missing (``behaviour`` 2.2, 4.6). Called by :mod:`sowctl.engine.subscriptions.subscription`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.sources.past import plan_past_state
+from sowctl.engine.sources.versions import VersionsSource
+from sowctl.engine.subscriptions.spans import (
+    NotFoundPolicy,
+    TxidSpan,
+    find_last_txid_at,
+    resolve_bookmark_range,
+    resolve_without_journal,
+)
+from sowctl.engine.subscriptions.topic_states import TopicStates
+from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.retention import find_version_at
+from sowctl.errors import MissingError, RefusedError
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.subscriptions.bookmarks import BookmarkRange
+    from sowctl.journal.format import Topic
+    from sowctl.journal.reader import Journal
+    from sowctl.values.times import Micros
+
+_BATCH_RECORDS = 1000
+
+
+class ReplayStart(DescribedStruct, frozen=True):
+    """The meaning of a bookmark for some topics: the entries, and the journal's end when it was resolved.
+
+    What stands behind ``caught_up`` is not replayed but live. ``states``: for each topic with History the latest
+    instant at which its state was the one before the first entry; None: now.
+    """
+
+    span: TxidSpan
+    caught_up: int
+    states: dict[Topic, Micros | None]
+
+
+def find_replay_start(
+    instance: Instance,
+    topics: Sequence[TopicConfig],
+    wanted: BookmarkRange,
+    not_found: NotFoundPolicy | None,
+    *,
+    states: bool,
+) -> ReplayStart:
+    """Resolve a bookmark for a subscription to ``topics``; ``states``: records at that place are asked for, too.
+
+    Raises RefusedError ``SOW-FOL-021`` for a topic that the journal does not record, and as
+    :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range` does.
+    """
+    for topic in topics:
+        if not topic.journalled:
+            hint = "remove the bookmark, or add the topic to the TransactionLog"
+            # The journal has what it is computed from; naming it in the TransactionLog would change nothing.
+            if topic.derived is not None:
+                hint = "remove the bookmark; query --at shows its state at a past time"
+            raise RefusedError(
+                "SOW-FOL-021",
+                f"topic {topic.label!r} has no journal, so it cannot be replayed",
+                hint=hint,
+                topic=topic.label,
+            )
+    refs = frozenset((topic.name, topic.message_type) for topic in topics)
+    if not has_log(instance):
+        return ReplayStart(resolve_without_journal(instance, wanted, not_found), 0, {})
+    with open_log(instance) as log:
+        span = resolve_bookmark_range(instance, log, wanted, refs, not_found)
+        kept = frozenset((topic.name, topic.message_type) for topic in topics if topic.history is not None)
+        if not states or not kept:
+            return ReplayStart(span, log.read_last_txid(), {})
+        after = span.after
+        # Records of an instant are those that a query as of it has: with what was published at that very instant,
+        # unless a bracket asks for that as messages.
+        if span.since and not wanted.start.inclusive and kept == refs:
+            after = max(after, find_last_txid_at(instance, log, span.since - (wanted.start.inclusive is False), refs))
+        # A record that is older than the bookmark's time belongs to the state, whatever is said of messages.
+        return ReplayStart(
+            replace(span, after=after, since=0), log.read_last_txid(), find_instants_before(log, kept, after)
+        )
+
+
+def find_instants_before(log: Journal, refs: frozenset[Topic], txid: int) -> dict[Topic, Micros | None]:
+    """For each topic the latest instant at which its state was the one behind ``txid``; None: it still is.
+
+    That is right before its next entry, unless that has the time of the one before it: times do not go back within a
+    topic, but they may stand still.
+    """
+    state = log.read_state_before(txid)
+    last = {ref: known.last_time for ref in refs if (known := state.topics.get(ref)) is not None}
+    after: dict[Topic, Micros | None] = dict.fromkeys(refs)
+    left = set(refs)
+    for ref in log.iter_block_refs(after=state.end.txid):
+        header, names = ref.header, ref.read_map()
+        # Maps tell the last entry of every topic in a block; only where the place lies within is it read.
+        if header.last_txid <= txid:
+            last |= {row.topic: row.last_time for row in names.topics if row.topic in refs}
+        elif any(row.topic in left for row in names.topics):
+            for entry in ref.load().iter_entries():
+                if entry.txid <= txid and entry.topic in refs:
+                    last[entry.topic] = entry.time
+                elif entry.topic in left:
+                    after[entry.topic] = max(entry.time - 1, last.get(entry.topic, 0))
+                    left.discard(entry.topic)
+            if not left:
+                break
+    return after
+
+
+def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: ReplayStart) -> tuple[TopicStates, int]:
+    """The states before a replay, None for a topic without records; and the txid behind which the replay begins.
+
+    Raises MissingError ``SOW-ENG-071`` where the replay would have to begin before the oldest journal file.
+    """
+    after = past.span.after
+    with ExitStack() as held:
+        sources: list[Source | None] = []
+        for topic in topics:
+            try:
+                source, least = _open_past_state(
+                    instance, topic, past.states.get((topic.name, topic.message_type)), held
+                )
+            except MissingError as error:
+                if error.code != "SOW-ENG-010":
+                    raise
+                source, least = None, None
+            sources.append(source)
+            if least is not None and least < after:
+                _require_entries_after(instance, topic, least)
+                after = least
+        return TopicStates(past.span.after, instance.now, sources, held.pop_all()), after
+
+
+def _open_past_state(
+    instance: Instance, topic: TopicConfig, at: Micros | None, held: ExitStack
+) -> tuple[Source | None, int | None]:
+    """A topic's state, and the txid of the oldest version in it behind which others may have been dropped."""
+    if topic.key_mode == "none":
+        return None, None
+    if at is None:
+        return held.enter_context(closing(open_current_source(instance, topic, now=instance.now))), None
+    assert topic.history is not None
+    # Outside the window nothing is told of a state. The oldest one within it has all records that were there before;
+    # what has changed in between comes again with the replay.
+    oldest = at < instance.now - topic.history.window_us
+    way = plan_past_state(instance, topic, 0 if oldest else at, held)
+    source = VersionsSource(way.current, topic, way.at)
+    # Flags of stored values do not have what changes behind the store have dropped: the timelines do.
+    found = (find_version_at(versions, way.at) for _, versions in source.iterate_timelines(_BATCH_RECORDS))
+    return source, min((version.txid for version in found if version is not None and version.lossy), default=None)
+
+
+def _require_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> None:
+    """Refuse a replay behind ``txid`` if entries of the topic behind it are gone."""
+    with open_log(instance) as log:
+        if txid < log.first_txid - 1 and txid < log.find_prior_state((topic.name, topic.message_type)).last_txid:
+            raise MissingError(
+                "SOW-ENG-071",
+                f"topic {topic.label!r} has merged its changes after txid {txid}, because of its "
+                f"Granularity, and the journals, which begin at txid {log.first_txid}, no longer have "
+                "them",
+                place=log.search_locations,
+                hint="start at a later position, or with the current state",
+                first_txid=log.first_txid,
+            )

@@ -1,0 +1,118 @@
+"""Columns of a table from memo indexes, as they lie in their files: no record is read, and no value is made in Python.
+
+What an index cannot show as a look at the records would is left to that look: fields of nested or mixed values, an
+array of one value (which filters take for that value), an empty text (which they take for NULL), numbers that a double
+may have changed, states behind which records have changed. Whether there are such values, the types say that were kept
+when all records were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sowctl.arrow import arrays
+from sowctl.engine.search import figures
+from sowctl.engine.search.index_lookup import open_indexes
+from sowctl.memo.column import INTEGERS_FLAG, NULL, NumberColumn, StringColumn
+from sowctl.memo.format import BadMemo
+from sowctl.values.fields import Slot
+from sowctl.values.paths import Path, Step
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.search.index_lookup import IndexColumns
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.tables.types import FieldTypes
+    from sowctl.memo.column import MemoColumn
+
+INDEXED_METADATA = ("_txid", "_timestamp", "_topic", "_message_type")
+"""Metadata that indexes know."""
+_MAX_EXACT_INTEGER = float(1 << 53)
+
+
+def read_indexed_table(
+    instance: Instance, source: Source, types: FieldTypes, facts: Sequence[str]
+) -> pyarrow.Table | None:
+    """The columns of ``types``, which are those of this state, and ``facts``; None where indexes do not know them.
+
+    Indexes are built where fields are asked for again, as for a query.
+    """
+    import pyarrow as pa
+
+    stored = source.stored_source
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEX_MIN_RECORDS:
+        return None
+    if not instance.find_message_type(source.message_type).filterable or not set(facts) <= set(INDEXED_METADATA):
+        return None
+    # A decimal is shown as a double, unless some of its values are too large for one.
+    fields = [
+        field.with_type(pa.float64()) if pa.types.is_decimal(field.type) and field.name not in types.large else field
+        for field in types.fields
+    ]
+    shown = (pa.string(), pa.int64(), pa.float64())
+    # Asked before the indexes, which would be built for a field that they cannot show.
+    if not all(field.type in shown and field.name in types.single for field in fields):
+        return None
+    slots = [Slot(Path((Step(field.name),))) for field in fields]
+    memos = open_indexes(instance, stored, slots) if fields else None
+    if memos is None or memos.changed or memos.records != stored.count_visible():
+        return None
+    columns: dict[str, Any] = {}
+    try:
+        for slot, field in zip(slots, fields, strict=True):
+            memo = memos.columns.get(slot)
+            column = None if memo is None else _column(memo, field.type, blank=field.name in types.blank)
+            if column is None:
+                return None
+            columns[field.name] = column
+        for name in facts:
+            columns[name] = _fact(memos, source, name)
+    except BadMemo:
+        return None
+    # Not pyarrow.table(): it loads pandas where that is installed, which takes longer than the rest.
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _column(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
+    """The column of an index, if it has the values that records of this type have; ``blank``: empty texts as well."""
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(memo, StringColumn) and pa.types.is_string(kind):
+        if blank:
+            return None
+        starts, texts = memo.read_texts()
+        try:
+            bytes(texts).decode()
+        except UnicodeDecodeError:
+            return None
+        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
+        return arrays.build_dictionary(codes, memo.words, starts, texts)
+    if not isinstance(memo, NumberColumn):
+        return None
+    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
+    present = np.ones(len(data), bool)
+    if memo.nulls:
+        present = (np.frombuffer(memo.marks, np.uint8) & NULL) == 0
+    if pa.types.is_int64(kind):
+        return arrays.build_nullable_longs(data, present) if memo.kinds == INTEGERS_FLAG else None
+    # Whole numbers among them are whole in a double up to here; a larger one may be another number.
+    if (
+        not pa.types.is_floating(kind)
+        or memo.kinds == INTEGERS_FLAG
+        or not (np.abs(data[present]) <= _MAX_EXACT_INTEGER).all()
+    ):
+        return None
+    return arrays.build_doubles(data, present)
+
+
+def _fact(memos: IndexColumns, source: Source, name: str) -> pyarrow.Array:
+    import numpy as np
+
+    if name in ("_topic", "_message_type"):
+        return arrays.build_constant(source.topic if name == "_topic" else source.message_type, memos.records)
+    txids, times = memos.read_stamp_columns(np)
+    return arrays.build_longs(txids) if name == "_txid" else arrays.build_timestamps(times)

@@ -1,0 +1,158 @@
+"""Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``behaviour`` 3.6, 4.6).
+
+The command line and the data sources of Spark ask here what a past instant is called; times are read in
+``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``engine.asof``); NOW is no
+instant at all but the present state. What a plain time does not need is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.engine.topics.histories import find_undoing_history, make_maybe_undone_error, make_undone_place_error
+from sowctl.errors import MissingError
+from sowctl.structs import DescribedStruct
+from sowctl.values.times import parse_time
+from sowctl.values.units import parse_whole_number
+
+if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
+    from sowctl.identity.bookmarks import Bookmark
+    from sowctl.journal.reader import Journal
+    from sowctl.remote.place import Place
+    from sowctl.values.times import Clock, Micros
+
+
+class LogPlace(DescribedStruct, frozen=True):
+    """An entry of the log: its txid, and its time in microseconds UTC."""
+
+    txid: int
+    time: Micros
+
+
+LOG_BEGINNING = LogPlace(0, 0)
+"""Before every entry: the bookmark EPOCH."""
+
+
+class Moment(DescribedStruct, frozen=True):
+    """A moment given as ``at``: an instant, an entry whose time is yet to be looked up, or neither: now."""
+
+    time: Micros | None = None
+    entry: str | None = None
+
+    def resolve_time(self, instance: Instance) -> Micros | None:
+        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
+        if self.entry is None:
+            return self.time
+        place = find_log_place(instance, self.entry)
+        return None if place is None else place.time
+
+
+def parse_moment(text: str | None, clock: Clock) -> Moment:
+    """Parse ``at``: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
+    if text is None:
+        return Moment()
+    if "|" in text:
+        from sowctl.identity.bookmarks import parse_bookmark
+
+        parse_bookmark(text)
+        return Moment(entry=text)
+    if parse_whole_number(text.strip()) is not None:
+        return Moment(entry=text)
+    return Moment(parse_time(text, clock))
+
+
+def find_log_place(instance: Instance, text: str, directory: Place | None = None) -> LogPlace | None:
+    """The entry that a bookmark or a txid names; :data:`LOG_BEGINNING` for EPOCH, None for NOW, the present.
+
+    ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
+    a Spark commit makes them, the last. Every bookmark that a dump prints is found. Raises UsageError ``SOW-IDN-001``
+    for what is neither, MissingError ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them
+    raises.
+    """
+    from sowctl.engine.topics.positions import open_whole_log
+    from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
+
+    word = text.strip()
+    if word.upper() == "EPOCH":
+        return LOG_BEGINNING
+    if (txid := parse_whole_number(word)) is not None:
+        return _require_entry_at_txid(instance, txid, directory) if txid else LOG_BEGINNING
+    bookmark = parse_bookmark(word)
+    if bookmark == NOW:
+        return None
+    if bookmark == EPOCH:
+        return LOG_BEGINNING
+    with open_whole_log(instance, directory) as log:
+        found = find_last_entry(log, bookmark, instance)
+    if found is None:
+        raise make_maybe_undone_error(f"bookmark {bookmark}", log) or MissingError(
+            "SOW-ENG-070",
+            f"bookmark {bookmark} is not in the journals",
+            hint="sowctl journal dump shows the bookmarks of all entries",
+        )
+    return found
+
+
+def find_last_entry(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | None:
+    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
+
+    A bookmark of the instance itself names an entry without a publisher by its txid. A client that has the instance's
+    name, too, comes first: its sequence numbers are its own.
+    """
+    found = None
+    # An entry without a client has the instance's hash and its txid for a bookmark (decision 54).
+    if bookmark.publisher == instance.publisher_id:
+        # No client has the instance's name, so no block needs to be searched for its numbers.
+        if not log.find_highest_sequence(bookmark.publisher):
+            return _find_entry_at_txid(log, bookmark.sequence, own=True)
+        found = _find_entry_at_txid(log, bookmark.sequence, own=True)
+    for block in log.iter_blocks():
+        # The block's map names its publishers: blocks without this one are not decompressed.
+        if all(row.hash != bookmark.publisher for row in block.map.publishers):
+            continue
+        for entry in block.iter_entries():
+            if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
+                # No return here: of several entries with one bookmark the last one counts.
+                found = LogPlace(entry.txid, entry.time)
+    return found
+
+
+def _find_entry_at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
+    """The entry with a txid; with ``own`` only one without a publisher."""
+    if not log.first_txid <= txid <= log.read_last_txid():
+        return None
+    if (ended := find_undoing_history(log, txid)) is not None:
+        raise make_undone_place_error(f"txid {txid}", ended, log)
+    for block in log.iter_blocks(after=txid - 1, until=txid):
+        for entry in block.iter_entries():
+            if entry.txid == txid and not (own and entry.publisher is not None):
+                return LogPlace(txid, entry.time)
+    return None
+
+
+def _require_entry_at_txid(instance: Instance, txid: int, directory: Place | None) -> LogPlace:
+    from sowctl.engine.topics.positions import open_whole_log
+
+    with open_whole_log(instance, directory) as log:
+        last = log.read_last_txid()
+        if (found := _find_entry_at_txid(log, txid)) is not None:
+            return found
+        raise MissingError(
+            "SOW-ENG-070",
+            f"txid {txid} is not in the journals, which have txids {log.first_txid} to {last}",
+            hint=_explain_missing_txid(log, txid),
+        )
+
+
+def _explain_missing_txid(log: Journal, txid: int) -> str:
+    """Why there is no entry with ``txid``, as far as the journal tells, and what has it."""
+    if 0 < txid < log.first_txid:
+        return (
+            f"entries before txid {log.first_txid} were pruned, or their files are missing; an "
+            "older backup may have them"
+        )
+    for gap in log.iter_gaps():
+        if gap.first_txid <= txid <= gap.last_txid:
+            return f"a repair removed txids {gap.first_txid} to {gap.last_txid}; their bytes are in {gap.receipt}"
+    return f"a time requires a unit: {txid}s or {txid}ms since 1970"

@@ -1,0 +1,178 @@
+"""A cache brought up to date: what changed records of the sources mean for the rows and groups of a view.
+
+Of every record that may have changed, the rows that it made before are taken back out of their groups and those that
+it makes now are added. Of a join every row begins with one record of the first source, so a change of any source is
+one of some of these: those that look for the texts of the record that changed (``behaviour`` 5.2). All of it happens in
+one transaction of the cache, called by :mod:`sowctl.engine.views.cache_refresh`. Ruled by ``sow-view(5)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sowctl.engine.search.matcher import evaluate_records
+from sowctl.engine.views.cache_tables import (
+    DIGEST_BYTES,
+    STAMP_BYTES,
+    JoinTables,
+    RowTables,
+    encode_stamp,
+    record_seeks,
+)
+from sowctl.engine.views.definition import Program, ViewRecord
+from sowctl.engine.views.groups import encode_message
+from sowctl.engine.views.joins import JoinedRow, build_rows, find_no_partners, finish_rows, join_record
+from sowctl.expressions.rows.retraction import Contribution, RetractableProjection
+from sowctl.identity.keys import build_batch_digester
+
+if TYPE_CHECKING:
+    from sowctl.store.write import WriteTxn
+
+Changes = Mapping[bytes, ViewRecord | None]
+"""The records of a source that may have changed, by key, as they are now; None for one that is gone."""
+BATCH_RECORDS = 1000
+"""First records whose rows are read together."""
+
+
+class Contributions:
+    """Rows, each with the digest of its group and its contribution to it."""
+
+    def __init__(self, program: Program, retractable: RetractableProjection, rows: Sequence[JoinedRow]) -> None:
+        headers = [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
+        # The order makes stamps unique: of rows of one instant, the later in it is the later one.
+        stamps = [(*row.stamp, row.order) for row in rows]
+        values = [row.values for row in rows]
+        keys, self.contributions = evaluate_records(
+            lambda part: retractable.compute_contributions(
+                values[part], stamps[part], program.environment, headers and headers[part]
+            ),
+            [row.key for row in rows],
+            program.query.sources[0][1],
+        )
+        self.digests = build_batch_digester(program.query.key_domain, 0)(keys, null=True)
+        self.places = [
+            digest + encode_stamp(row.stamp) + row.order for digest, row in zip(self.digests, rows, strict=True)
+        ]
+
+
+class IncrementalUpdate:
+    """One refresh of a cache, in a transaction. Raises DamageError where the cache turns out to be none of its view."""
+
+    def __init__(self, program: Program, txn: WriteTxn) -> None:
+        self._program = program
+        self._retractable = RetractableProjection(program.projection)
+        self._txn = txn
+        self._rows = RowTables(txn.open_table)
+        self._joins = JoinTables(program, txn.open_table) if program.steps else None
+        self._gone: dict[bytes, list[Contribution]] = {}
+        self._fresh: dict[bytes, list[Contribution]] = {}
+
+    def apply(self, changes: Sequence[Changes]) -> int:
+        """Bring rows, groups and messages up to date with ``changes`` of each source; how many rows there are more."""
+        if self._joins is None:
+            self._rows_of_one(changes[0])
+        else:
+            self._rows_of_joins(self._joins, changes)
+        self._groups()
+        return sum(map(len, self._fresh.values())) - sum(map(len, self._gone.values()))
+
+    def _rows_of_one(self, changes: Changes) -> None:
+        keys = sorted(changes)
+        for start in range(0, len(keys), BATCH_RECORDS):
+            some = keys[start : start + BATCH_RECORDS]
+            records = [record for key in some if (record := changes[key]) is not None]
+            rows = build_rows(self._program, records, find_no_partners)
+            self._exchange(some, rows)
+
+    def _rows_of_joins(self, tables: JoinTables, changes: Sequence[Changes]) -> None:
+        concerned: set[bytes] = set()
+        for source, records in enumerate(changes):
+            for key in sorted(records):
+                old, new = tables.read_record(source, key), records[key]
+                if old != new:
+                    concerned |= tables.replace_record(source, key, old, new)
+        # All records are as they will be before any row is made of them.
+        roots = sorted(concerned)
+        for start in range(0, len(roots), BATCH_RECORDS):
+            some = roots[start : start + BATCH_RECORDS]
+            rows: list[tuple[ViewRecord | None, ...]] = []
+            for root in some:
+                record, sought = tables.read_record(0, root), set[bytes]()
+                if record is not None:
+                    rows += join_record(self._program, record, record_seeks(tables.find_records, sought))
+                tables.replace_seeks(root, sought)
+            self._exchange(some, finish_rows(self._program, rows))
+
+    def _exchange(self, roots: Sequence[bytes], rows: Sequence[JoinedRow]) -> None:
+        """Put ``rows`` in the place of those that first records made before."""
+        tables, retractable = self._rows, self._retractable
+        before: dict[bytes, bytes] = {}
+        for root in roots:
+            before.update(tables.find_root_rows(root, joined=self._joins is not None))
+        made = Contributions(self._program, retractable, rows)
+        old = tables.rows.get_many(sorted(before.values()))
+        put: list[tuple[bytes, bytes]] = []
+        for row, digest, place, one in zip(rows, made.digests, made.places, made.contributions, strict=True):
+            data = retractable.encode_contribution(one)
+            # What is there already, byte for byte, stays: neither its group nor its message changes.
+            if before.get(row.order) == place and old.get(place) == data:
+                del before[row.order]
+                continue
+            put.append((place, data))
+            self._fresh.setdefault(digest, []).append(one)
+        for place in before.values():
+            self._gone.setdefault(place[:DIGEST_BYTES], []).append(
+                retractable.decode_contribution(_require_row(old, place))
+            )
+        tables.rows.delete(before.values())
+        tables.places.delete(order for order in before)
+        tables.rows.put(sorted(put))
+        tables.places.put(
+            sorted((place[DIGEST_BYTES + STAMP_BYTES :], place[: DIGEST_BYTES + STAMP_BYTES]) for place, _ in put)
+        )
+
+    def _groups(self) -> None:
+        tables, retractable, environment = self._rows, self._retractable, self._program.environment
+        touched = sorted(self._gone.keys() | self._fresh.keys())
+        states = tables.groups.get_many(touched)
+        kept: list[tuple[bytes, bytes]] = []
+        messages: dict[bytes, bytes] = {}
+        empty: list[bytes] = []
+        for digest in touched:
+            state = states.get(digest)
+            group = retractable.build_empty_group() if state is None else retractable.decode_group(state)
+            if digest in self._gone:
+                group.update(self._gone[digest], -1)
+            if digest in self._fresh:
+                group.update(self._fresh[digest], 1)
+            if not group.size:
+                empty.append(digest)
+                continue
+
+            def rows(descending: bool, digest: bytes = digest) -> Iterator[Contribution]:
+                return map(retractable.decode_contribution, tables.iterate_group(digest, descending))
+
+            stamp = group.find_stamp(rows)
+            fields = retractable.compute_fields(group, environment, rows)
+            messages[digest[:8]] = encode_message(self._program, digest, fields, stamp)
+            kept.append((digest, retractable.encode_group(group)))
+        tables.groups.put(kept)
+        tables.groups.delete(empty)
+        self._messages(messages, {digest[:8] for digest in empty})
+
+    def _messages(self, messages: Mapping[bytes, bytes], empty: set[bytes]) -> None:
+        keys = sorted(messages)
+        olds = self._txn.read_values(keys)
+        changed = [key for key in keys if olds.get(key) != messages[key]]
+        self._txn.put_records(changed, [messages[key] for key in changed])
+        self._txn.delete_records(empty)
+
+
+def _require_row(rows: Mapping[bytes, bytes], place: bytes) -> bytes:
+    found = rows.get(place)
+    if found is None:
+        from sowctl.expressions.rows.sums import build_damage_error
+
+        raise build_damage_error("rows")
+    return found

@@ -1,0 +1,224 @@
+"""One instant of several topics: every topic that a view reads, directly or through other views, as of one point.
+
+Journalled topics share one log, and are opened up to the same txid of it; the others are opened one right after the
+other. A topic to which nothing was ever published is empty here. Called by the openers of this room; what is opened
+stays open until the moment is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from sowctl.config.model import OtherEntry, TopicConfig
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.sources.opener import open_source
+from sowctl.engine.sources.past import EmptySource
+from sowctl.engine.topics.derived_topics import refuse_circle
+from sowctl.engine.topics.positions import build_definition, has_log, open_log
+from sowctl.engine.topics.targets import Target
+from sowctl.errors import LockedError, MissingError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import SowEntry
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.store.meta import StoreMeta
+
+T = TypeVar("T")
+MAX_ATTEMPTS = 20
+"""A topic that is written to between two looks is looked at anew; so often that only a fault comes to the end."""
+NEVER_PUBLISHED_CODE = "SOW-ENG-010"
+"""The code of the error for a topic without any record ever."""
+
+Opener = Callable[["ViewInstant", OtherEntry], "Source"]
+"""Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
+
+
+class Moved(Exception):
+    """Raised where the sources have gone on beyond the moment: the work is done again as of a later one."""
+
+
+class ViewInstant:
+    """The sources as of one instant. ``at``: microseconds UTC, None for the present; ``until``: the last txid of the
+    log that it holds, None without a log or where the instant is in the past; ``memory``: bytes that a computation may
+    take before it uses files, None for the usual. Made by :func:`run_at_instant`."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        at: int | None,
+        until: int | None,
+        open_entry: Opener,
+        *,
+        fresh: bool = False,
+        memory: int | None = None,
+    ) -> None:
+        now = instance.now
+        # One clock for all sources: a record does not expire between the reading of one and that of another.
+        self.instance = replace(instance, clock=lambda: now)
+        self.now = now
+        self.at = at
+        self.until = until
+        self.fresh = fresh
+        self.memory = memory
+        self.opener = open_entry
+        self._held = ExitStack()
+        self._sources: dict[tuple[str, str], Source] = {}
+
+    def find_source(self, ref: tuple[str, str]) -> Source:
+        """The source of a message type and name: a topic, or what is derived from topics.
+
+        Raises MissingError ``SOW-ENG-012`` where the configuration has no such entry, and what opening raises.
+        """
+        if ref not in self._sources:
+            entry = find_entry(self.instance, ref)
+            self._sources[ref] = self._topic(entry) if isinstance(entry, TopicConfig) else self._derived(entry)
+        return self._sources[ref]
+
+    def _derived(self, entry: SowEntry) -> Source:
+        assert isinstance(entry, OtherEntry)
+        source = self.opener(self, entry)
+        self._held.callback(source.close)
+        return source
+
+    def _topic(self, topic: TopicConfig) -> Source:
+        try:
+            source = self._open_topic(topic)
+        except MissingError as missing:
+            # Of a join the other topics may have records; and a view is there, and empty, before its topic is.
+            if missing.code != NEVER_PUBLISHED_CODE:
+                raise
+            assert self.instance.config is not None
+            return EmptySource(build_definition(self.instance.config.name, topic))
+        self._held.callback(source.close)
+        return source
+
+    def _open_topic(self, topic: TopicConfig) -> Source:
+        if self.at is not None:
+            return open_source(self.instance, Target(topic=topic), self.at)
+        if not topic.journalled or self.until is None:
+            return open_current_source(self.instance, topic, now=self.now)
+        until = self.until
+
+        def admit(meta: StoreMeta) -> None:
+            # What a writer has applied behind the moment would be seen of this topic and not of the others.
+            if meta.has_journal and meta.applied > until:
+                raise Moved
+
+        return open_current_source(self.instance, topic, now=self.now, until=until, admit=admit)
+
+    def close(self) -> None:
+        """Let go of all sources."""
+        self._sources = {}
+        self._held.close()
+
+
+def run_at_instant(
+    instance: Instance,
+    entry: OtherEntry,
+    at: int | None,
+    open_entry: Opener,
+    work: Callable[[ViewInstant], T],
+    *,
+    fresh: bool = False,
+    memory: int | None = None,
+    states: bool = True,
+) -> T:
+    """Return the result of ``work`` on the topics that an entry reads, all opened as of one instant.
+
+    ``states``: they are opened before; an entry that reads the log alone needs none of them.
+
+    Raises ConfigError ``SOW-VIW-004`` for an entry that reads itself, and as :func:`run_with_topics`.
+    """
+    if instance.config is not None:
+        refuse_circle(instance.config, entry)
+    refs = list_topic_refs(instance, entry) if states else []
+    return run_with_topics(
+        instance, refs, at, open_entry, work, what=f"the sources of {entry.name}", fresh=fresh, memory=memory
+    )
+
+
+def run_with_topics(
+    instance: Instance,
+    refs: Sequence[tuple[str, str]],
+    at: int | None,
+    open_entry: Opener,
+    work: Callable[[ViewInstant], T],
+    *,
+    what: str,
+    fresh: bool = False,
+    memory: int | None = None,
+) -> T:
+    """Return the result of ``work`` on topics, by message type and name, all opened as of one instant.
+
+    Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together (``what`` they
+    are is said there), and what opening and ``work`` raise.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        until = None if at is not None else read_last_txid(instance)
+        with (
+            closing(ViewInstant(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment,
+            suppress(Moved),
+        ):
+            for ref in refs:
+                moment.find_source(ref)
+            return work(moment)
+    raise LockedError(
+        "SOW-VIW-001",
+        f"{what} changed during each attempt to read them at one instant",
+        hint="run the command again",
+    )
+
+
+def find_entry(instance: Instance, ref: tuple[str, str]) -> SowEntry:
+    """The entry of a message type and name. Raises MissingError ``SOW-ENG-012``."""
+    message_type, name = ref
+    found = instance.config.find_entries(name, message_type) if instance.config is not None else ()
+    if not found:
+        raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
+    return found[0]
+
+
+def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False) -> list[tuple[str, str]]:
+    """Message type and name of every topic that an entry is made of, directly or through others, each once, in order.
+
+    ``read``: only those whose state is read; of the topics below a conflated topic it is what happened that counts.
+    """
+    found: dict[tuple[str, str], None] = {}
+    waiting, seen = [entry], set()
+    while waiting:
+        current = waiting.pop()
+        # Definitions that go in a circle are refused by refuse_circle; here they only must come to an end.
+        if current in seen:
+            continue
+        seen.add(current)
+        if read and current.kind == "ConflatedTopic":
+            continue
+        for ref in list_source_refs(instance, current):
+            source = find_entry(instance, ref)
+            if isinstance(source, OtherEntry):
+                waiting.append(source)
+            else:
+                found[ref] = None
+    return list(found)
+
+
+def list_source_refs(instance: Instance, entry: OtherEntry) -> tuple[tuple[str, str], ...]:
+    """Message type and name of each topic or entry that an entry reads directly."""
+    from sowctl.config.derived_entries import ConflatedTopic, View
+    from sowctl.engine.views.definition import build_query
+
+    if isinstance(entry, View):
+        return build_query(instance, entry).sources
+    return entry.sources if isinstance(entry, ConflatedTopic) else ()
+
+
+def read_last_txid(instance: Instance) -> int | None:
+    if not has_log(instance):
+        return None
+    with open_log(instance) as log:
+        return log.read_last_txid()

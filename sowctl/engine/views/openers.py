@@ -1,0 +1,112 @@
+"""The door for whatever a TARGET names: a topic, a file, or what is derived from topics. Readers open sources here.
+
+A kind of derived entry has a line in :data:`OPENER_MODULES`: its module has ``open_entry(moment, entry)``, which gives
+the source of the entry as of a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sowctl.engine.sources.opener import open_source
+from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.config.model import OtherEntry, TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.topics.targets import Target
+    from sowctl.engine.views.instant import ViewInstant
+
+OPENER_MODULES = {
+    "View": "sowctl.engine.views.view",
+    "ConflatedTopic": "sowctl.engine.views.conflation.conflated_source",
+    "Queue": "sowctl.engine.queues.queue_source",
+    "LocalQueue": "sowctl.engine.queues.queue_source",
+    "GroupLocalQueue": "sowctl.engine.queues.queue_source",
+}
+"""The module of each kind of entry that can be read."""
+
+
+def open_target(
+    instance: Instance, target: Target, at: int | None, *, fresh: bool = False, memory: int | None = None
+) -> Source:
+    """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
+
+    ``fresh``: what is derived is computed from its topics, and its caches are made anew (:func:`check_fresh` first).
+
+    ``memory``: bytes that its groups may take before they go to files.
+
+    Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
+    """
+    topic = target.topic
+    # What is no derived entry costs no more than the question; the modules of views are not loaded for it.
+    if topic is None or topic.derived is None:
+        return open_source(instance, target, at)
+    from sowctl.engine.sources.logical_topics import narrow_source
+    from sowctl.engine.views.instant import run_at_instant
+
+    entry = topic.derived
+    # A conflated topic reads the log itself, not the state of its topics.
+    states = entry.kind == "View"
+    found = run_at_instant(
+        instance,
+        entry,
+        at,
+        open_entry,
+        lambda moment: open_entry(moment, entry),
+        fresh=fresh,
+        memory=memory,
+        states=states,
+    )
+    return narrow_source(found, topic)
+
+
+def has_known_state(instance: Instance, topic: TopicConfig) -> bool:
+    """Return whether a derived topic's state is known; of a conflated topic without a journal, only a kept one."""
+    entry = topic.derived
+    if entry is None or entry.kind != "ConflatedTopic":
+        return True
+    from sowctl.config.derived_entries import ConflatedTopic
+    from sowctl.engine.views.cache import find_cache_path
+    from sowctl.engine.views.conflation.state_tables import is_recorded
+
+    assert isinstance(entry, ConflatedTopic)
+    path = find_cache_path(instance, entry)
+    return is_recorded(instance, entry) or (path is not None and path.exists())
+
+
+def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
+    """Raise UsageError ``SOW-QRY-019`` unless every target is computed from topics, and can be computed again."""
+    for target in targets:
+        topic = target.topic
+        entry = topic.derived if topic is not None else None
+        if topic is None or entry is None or entry.kind not in ("View", "ConflatedTopic"):
+            what = "a file" if topic is None else f"{topic.label!r}, a {entry.kind if entry is not None else 'Topic'},"
+            hint = "use --fresh only with views and conflated topics"
+            raise UsageError("SOW-QRY-019", f"{what} is not computed from topics", hint=hint)
+        if entry.kind == "ConflatedTopic":
+            from sowctl.config.derived_entries import ConflatedTopic
+            from sowctl.engine.views.conflation.state_tables import is_recorded
+
+            assert isinstance(entry, ConflatedTopic)
+            if not is_recorded(instance, entry):
+                raise UsageError(
+                    "SOW-QRY-019",
+                    f"{entry.name!r} cannot be recomputed: its source has no journal",
+                    hint="remove --fresh: only the state saved by sowctl conflate is available",
+                    topic=entry.name,
+                )
+
+
+def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
+    """The source of a derived entry as of a moment; it stays open when the moment is closed."""
+    module = OPENER_MODULES.get(entry.kind)
+    if module is None:
+        from sowctl.engine.topics.derived_topics import make_not_topic_error
+
+        raise make_not_topic_error(entry)
+    source: Source = import_module(module).open_entry(moment, entry)
+    return source

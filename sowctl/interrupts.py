@@ -1,0 +1,90 @@
+"""Signals that end a run, put off while locks and files are between two states.
+
+A signal's handler raises between any two steps of Python, so also between taking a lock and noting down that it is
+held. Inside :func:`without_interrupts` such a signal is noted and raised at the end, in the words of the handler that
+was there; a second one is raised at once, so that a user can end a long wait. Where waiting would be long and nothing
+is half done, :func:`allow_interrupts` lets signals through again. Only the main thread has handlers; in others both do
+nothing.
+
+Called by what holds locks or waits for them. Knows nothing of what it protects.
+"""
+
+from __future__ import annotations
+
+import signal
+from _thread import get_ident
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+__all__ = ["allow_interrupts", "without_interrupts"]
+
+_ENDING_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name)
+)
+_regions: list[without_interrupts] = []
+
+
+class without_interrupts:  # noqa: N801 - used as a function
+    """A region at whose end a signal that came meanwhile is raised, unless an error is under way. They may nest."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        self.open = False
+        self._pending: int | None = None
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def __enter__(self) -> None:
+        if _current_region() is not None:
+            return
+        for number in _ENDING_SIGNALS:
+            handler = signal.getsignal(number)
+            if not callable(handler):
+                continue
+            try:
+                signal.signal(number, self._note_signal)
+            except ValueError:
+                return  # not the main thread
+            self._handlers[number] = handler
+        if self._handlers:
+            _regions.append(self)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._handlers:
+            return
+        _regions.remove(self)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if kind is None:
+            self.deliver_signal()
+
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.open or self._pending is not None:
+            self._handlers[number](number, frame)
+        else:
+            self._pending = number
+
+    def deliver_signal(self) -> None:
+        """Raise what is noted."""
+        number, self._pending = self._pending, None
+        if number is not None:
+            self._handlers[number](number, None)
+
+
+class allow_interrupts:  # noqa: N801 - used as a function
+    """A part of an :class:`without_interrupts` region in which signals are raised as they come."""
+
+    def __enter__(self) -> None:
+        self._region = _current_region()
+        if self._region is not None:
+            self._region.open = True
+            self._region.deliver_signal()
+
+    def __exit__(self, *_: object) -> None:
+        if self._region is not None:
+            self._region.open = False
+
+
+def _current_region() -> without_interrupts | None:
+    """The region that this thread is in."""
+    return _regions[-1] if _regions and _regions[-1].thread == get_ident() else None

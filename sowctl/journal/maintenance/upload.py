@@ -1,0 +1,291 @@
+"""Sealed journal files to a URL, and the manifest that tells of them (``sow-archive(5)``).
+
+A segment is a file as it lies here, compressed or not; it stays here as well. The manifest is written when all that it
+tells of is there, so that a run that is killed leaves the archive as it was, with files beside it that nobody reads
+and that the next run replaces. Called under the lock of :mod:`sowctl.journal.maintenance.lock`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from sowctl.errors import DamageError, RefusedError, SowError
+from sowctl.journal.archive.archived_file import ArchivedFile
+from sowctl.journal.archive.manifest import (
+    MANIFEST_PLACE_INTERVAL_BYTES,
+    KnownState,
+    Manifest,
+    encode_manifest,
+    find_manifest,
+    format_manifest_name,
+)
+from sowctl.journal.archive.remotefile import lost_file_error, segment_mismatch_error
+from sowctl.journal.block import Position
+from sowctl.journal.files import BlockRef, JournalFile, read_error
+from sowctl.journal.maintenance.survey import SurveyedFile
+from sowctl.journal.state import decode_checkpoint
+from sowctl.journal.walk import Walker
+from sowctl.remote import remote_files
+from sowctl.remote.place import RemotePath
+from sowctl.seam import Seam
+from sowctl.values.times import Micros
+
+SAVE_INTERVAL_BYTES, SAVE_INTERVAL_FILES = 1 << 30, 256
+"""So much is sent at most before the manifest is written: what a run that is killed has to send again."""
+_SEND_CHUNK_BYTES = 4 << 20
+
+
+class UploadedSegment(Struct, frozen=True):
+    """A segment of the archive. ``anew``: it was sent by this run; otherwise it was there already."""
+
+    segment: ArchivedFile
+    source: Path
+    anew: bool
+
+
+class ArchiveUpload:
+    """One run that brings files into the archive at ``target``. ``verify_segment``: what is there already is read
+    again.
+
+    ``agreed`` counts the segments that were read and are what the manifest says.
+    """
+
+    def __init__(self, target: RemotePath, instance: str, seam: Seam, now: Micros, *, verify: bool = False) -> None:
+        self.target = target
+        self.instance = instance
+        self._seam = seam
+        self._now = now
+        self._verify = verify
+        self._known = find_manifest(target, instance)
+        self._segments = {} if self._known is None else dict(self._known.map_segments())
+        self._before = KnownState() if self._known is None else self._known.before
+        self._behind = KnownState() if self._known is None else self._known.behind
+        self._waiting: list[UploadedSegment] = []
+        self._bytes = 0
+        self.agreed = 0
+
+    def has_segment(self, file: SurveyedFile) -> bool:
+        """Return whether the manifest names a segment of this number."""
+        return file.number in self._segments
+
+    @property
+    def last_txid(self) -> int:
+        """The last txid that is there; 0 where there is no segment."""
+        return self._segments[max(self._segments)].last_txid if self._segments else 0
+
+    def check_continuity(self, files: Sequence[SurveyedFile]) -> None:
+        """Refuse files that do not belong behind those in the archive. Raises RefusedError ``SOW-JRN-085``."""
+        if not self._segments or not files:
+            return
+        last = max(self._segments)
+        if files[0].number > last + 1:
+            raise self._upload_error(
+                f"the archive ends at file {last:010d}, but the oldest local file is {files[0].number:010d}",
+                "use another URL, and keep both archives: the files between were pruned before they were archived",
+            )
+        for file in files:
+            if file.number in self._segments:
+                self._compare_segment(file, self._segments[file.number])
+
+    def list_missing_files(self, files: Sequence[SurveyedFile]) -> list[SurveyedFile]:
+        """The files that are to be sent: the archive has not got them, or with ``verify_segment`` they differ there."""
+        return [file for file in files if self._needs_upload(file)]
+
+    def upload_files(self, files: Sequence[SurveyedFile]) -> Iterator[UploadedSegment]:
+        """Send what is not there, the oldest first; each is given when the manifest tells of it.
+
+        Raises as :meth:`check_continuity`, DamageError for a file that is not sound, and what writing at a URL raises;
+        with ``verify_segment`` as :meth:`verify_unlisted_segments` at the end.
+        """
+        self.check_continuity(files)
+        try:
+            for file in files:
+                self._send_file(file)
+                if self._bytes >= SAVE_INTERVAL_BYTES or len(self._waiting) >= SAVE_INTERVAL_FILES:
+                    yield from self._save_manifest()
+        except SowError:
+            # What has come there in full need not be sent again.
+            yield from self._save_manifest()
+            raise
+        yield from self._save_manifest()
+        self.verify_unlisted_segments(files)
+
+    def verify_unlisted_segments(self, files: Sequence[SurveyedFile]) -> None:
+        """With ``verify_segment``, read the segments of which ``files`` has none: they cannot be sent again.
+
+        Raises as :func:`verify_segment` for the first that differs.
+        """
+        here = {file.number for file in files}
+        for number in sorted(self._segments.keys() - here) if self._verify else ():
+            verify_segment(self.target, self._segments[number])
+            self.agreed += 1
+
+    def _needs_upload(self, file: SurveyedFile) -> bool:
+        there = self._segments.get(file.number)
+        if there is None:
+            return True
+        if not self._verify:
+            return False
+        try:
+            verify_segment(self.target, there)
+        except DamageError:
+            return True
+        self.agreed += 1
+        return False
+
+    def _send_file(self, file: SurveyedFile) -> None:
+        if not self._needs_upload(file):
+            self._waiting.append(UploadedSegment(self._segments[file.number], file.path, anew=False))
+            return
+        with closing(JournalFile(file.path, file.number, self._seam)) as opened:
+            if not self._segments:
+                self._before = _beginning_state(opened)
+            found = _collect_facts(opened, file)
+        digest = hashlib.sha256()
+        place = self.target / file.path.name
+        size = self._seam.call("remote.write", remote_files.write_file, place, self._read_content(file.path, digest))
+        lies = remote_files.find_size(place)
+        if lies != size:
+            raise segment_mismatch_error(place, "no bytes" if lies is None else f"{lies} bytes", str(size))
+        self._segments[file.number] = replace(found, size=size, sha256=digest.hexdigest())
+        if file.number == max(self._segments):
+            assert file.behind is not None  # a file that is finished has another behind it
+            self._behind = KnownState.from_state(file.behind)
+        self._waiting.append(UploadedSegment(self._segments[file.number], file.path, anew=True))
+        self._bytes += size
+
+    def _read_content(self, path: Path, digest: hashlib._Hash) -> Iterator[bytes]:
+        try:
+            fd = self._seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise read_error(error, path) from error
+        try:
+            at = 0
+            while chunk := self._read_chunk(fd, at, path):
+                digest.update(chunk)
+                yield chunk
+                at += len(chunk)
+        finally:
+            os.close(fd)
+
+    def _read_chunk(self, fd: int, at: int, path: Path) -> bytes:
+        """A chunk of a file here. What fails in it is the file, and not the URL that it is on its way to."""
+        try:
+            return self._seam.call("file.read", os.pread, fd, _SEND_CHUNK_BYTES, at)
+        except OSError as error:
+            raise read_error(error, path) from error
+
+    def _save_manifest(self) -> Iterator[UploadedSegment]:
+        """Write the manifest if it would say anything new; then give what it tells of."""
+        if any(one.anew for one in self._waiting):
+            segments = tuple(self._segments[number] for number in sorted(self._segments))
+            manifest = Manifest(self.instance, self._now, segments, self._before, self._behind)
+            place = self.target / format_manifest_name(self.instance)
+            self._seam.call("remote.write", remote_files.write_file, place, [encode_manifest(manifest)])
+        done, self._waiting, self._bytes = self._waiting, [], 0
+        yield from done
+
+    def _compare_segment(self, file: SurveyedFile, there: ArchivedFile) -> None:
+        with closing(JournalFile(file.path, file.number, self._seam)) as opened:
+            header = opened.header
+        if header != there.build_file_header():
+            raise self._upload_error(
+                f"file {file.number:010d} of this journal differs from that in the archive",
+                "use another URL: the archive belongs to another journal, or to a copy that was continued separately",
+            )
+
+    def _upload_error(self, why: str, hint: str) -> RefusedError:
+        return RefusedError("SOW-JRN-085", why, place=str(self.target), hint=hint)
+
+
+def verify_segment(directory: RemotePath, segment: ArchivedFile) -> None:
+    """Read a segment and compare it with its digest. Raises DamageError ``SOW-JRN-083`` and ``SOW-JRN-084``."""
+    place = directory / segment.name
+    digest, size = hashlib.sha256(), 0
+    try:
+        for chunk in remote_files.iterate_chunks(place):
+            digest.update(chunk)
+            size += len(chunk)
+    except SowError as error:
+        if error.code != "SOW-RMT-002":
+            raise
+        raise lost_file_error(place) from error
+    if (size, digest.hexdigest()) != (segment.size, segment.sha256):
+        raise segment_mismatch_error(place, f"sha256 {digest.hexdigest()}", segment.sha256)
+
+
+def _beginning_state(file: JournalFile) -> KnownState:
+    header = file.header
+    end = Position(file.number, header.blocks_offset, header.first_txid - 1)
+    return KnownState.from_state(decode_checkpoint(file.read_checkpoint(), end, header.chain, header.version))
+
+
+class _WalkFacts:
+    """The facts of a file that a walk through it collects."""
+
+    def __init__(self) -> None:
+        self.entries = self.payload_bytes = self.gaps = 0
+        self.earliest = self.latest = 0
+        self.topics: dict[tuple[str, str], tuple[int, int]] = {}
+        self.index: list[tuple[int, int]] = []
+
+    def add(self, group: list[BlockRef]) -> None:
+        """Count a group in."""
+        first = group[0]
+        begins = first.header.first_txid == first.header.group and not first.header.is_gap
+        if begins and (not self.index or first.offset >= self.index[-1][1] + MANIFEST_PLACE_INTERVAL_BYTES):
+            self.index.append((first.header.group - 1, first.offset))
+        self.gaps += sum(ref.header.is_gap for ref in group)
+        if group[-1].header.is_abort:
+            return
+        for ref in group:
+            header = ref.header
+            if header.is_gap:
+                continue
+            self.entries += header.count
+            self.payload_bytes += header.payloads_raw
+            if header.count:
+                self.earliest = min(self.earliest or header.earliest, header.earliest)
+                self.latest = max(self.latest, header.latest)
+            for row in ref.read_map().topics:
+                self.topics[row.topic] = row.last_txid, row.last_time
+
+
+def _collect_facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
+    """Walk through a file and collect its facts; size and digest are found when it is sent."""
+    header = file.header
+    walker = Walker(file, header.blocks_offset, header.first_txid - 1, is_last=False, chain=header.chain)
+    found = _WalkFacts()
+    for group in walker.iter_groups():
+        assert isinstance(group, list)  # without resync, damage raises
+        found.add(group)
+    assert known.last_txid is not None
+    topics = tuple((*topic, *last) for topic, last in found.topics.items())
+    return ArchivedFile(
+        name=known.path.name,
+        number=file.number,
+        size=0,
+        sha256="",
+        length=file.size,
+        lineage=header.lineage.hex(),
+        created=header.created,
+        header=(header.version, header.checkpoint_size, header.checkpoint_crc, header.chain, header.chain_offset),
+        first_txid=header.first_txid,
+        last_txid=known.last_txid,
+        entries=found.entries,
+        payload_bytes=found.payload_bytes,
+        earliest=found.earliest,
+        latest=found.latest,
+        topics=topics,
+        last_block=walker.last_block,
+        index=tuple(found.index),
+        gaps=found.gaps,
+        seekable=True if file.is_compressed and file.is_seekable else UNSET,
+    )

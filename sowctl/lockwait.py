@@ -1,0 +1,69 @@
+"""Waiting for a lock of flock(2): attempts with pauses between, a word to who waits, which process holds it, and
+whether a process is there.
+
+An attempt that does not block ends on time, and a signal ends the pause. Called by the locks of journals and of stores,
+which know what their files say of the holder.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sowctl.interrupts import allow_interrupts
+
+NOTICE_DELAY_SECONDS = 1.0
+"""Seconds of waiting after which it is said what for."""
+
+
+def wait_for_lock(
+    attempt: Callable[[], bool], wait: float, pauses: tuple[float, float], tell: Callable[[], None] | None = None
+) -> bool:
+    """Return whether ``attempt`` succeeds within ``wait`` seconds; it is made at least once.
+
+    ``pauses`` are the first and the longest between two attempts. ``tell`` is called once, when waiting takes long.
+    """
+    begin = time.monotonic()
+    pause, longest = pauses
+    while not attempt():
+        waited = time.monotonic() - begin
+        if waited >= wait:
+            return False
+        if tell is not None and waited >= NOTICE_DELAY_SECONDS:
+            tell()
+            tell = None
+        with allow_interrupts():
+            time.sleep(min(pause, wait - waited))
+        pause = min(2 * pause, longest)
+    return True
+
+
+def find_lock_holders(path: str | os.PathLike[str]) -> set[int] | None:
+    """The processes that hold a flock(2) lock on a file, as the system knows them; None where it does not say.
+
+    Numbers are of this process's own PID namespace; a holder outside of it is left out by the system.
+    """
+    try:
+        found = Path(path).stat()
+        wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        with Path("/proc/locks").open() as table:
+            rows = [line.split() for line in table]
+    except OSError:
+        return None
+    # 4: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF; a row with an arrow is of one who waits.
+    return {int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == wanted and int(row[4]) > 0}
+
+
+def is_running(pid: int) -> bool:
+    """Return whether there is a process of this number."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

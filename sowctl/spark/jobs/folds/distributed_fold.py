@@ -1,0 +1,489 @@
+"""The distributed fold: highest txid per key wins, over pieces of the journals (principle 1).
+
+Map tasks fold a stretch of the journal each, some blocks at a time, and cut what is left by ranges of the key space;
+Spark's shuffle brings the runs of one range together, as few large values rather than as rows; reduce tasks fold those
+and sort them by key. A journal that is large beyond what one shuffle should be asked to do is folded in two
+(:mod:`sowctl.spark.jobs.folds.fold_layout`), and a range that is larger than memory part by part
+(:mod:`sowctl.spark.jobs.folds.run_spool`). Memory: 32 MiB in a map task, a part of a range in a reduce task. Called by
+the jobs that rebuild stores, which take sorted files, and by those that answer for an instant, which take the records
+as they come; the runs themselves are of :mod:`sowctl.spark.jobs.folds.runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from sowctl.engine.sources.source import Pairs
+from sowctl.engine.topics.retention import Retention, build_retention, encode_version, extend_versions
+from sowctl.identity.keyspace import find_last_occurrences, iterate_parts
+from sowctl.journal.stretch import find_spans
+from sowctl.remote.place import Place
+from sowctl.spark.errors import translate_errors
+from sowctl.spark.jobs.folds.fold_layout import MAX_MAP_TASKS, FoldLayout, choose_layout
+from sowctl.spark.jobs.folds.key_sample import (
+    TxidMarks,
+    TxidSet,
+    choose_sample,
+    create_mark_accumulator,
+    read_winners,
+    record_txids,
+    select_history_txids,
+)
+from sowctl.spark.jobs.folds.pairfiles import PairFile, split_pairs, write_pairs
+from sowctl.spark.jobs.folds.run_spool import RunSpool
+from sowctl.spark.jobs.folds.runs import (
+    Run,
+    RunFacts,
+    build_entry_batch,
+    encode_stream,
+    iterate_latest,
+    iterate_timelines,
+    select_latest,
+)
+from sowctl.spark.jobs.tasks import (
+    carry_iterator,
+    create_gap_accumulator,
+    describe_stages,
+    format_attempt_name,
+    report_gaps,
+)
+from sowctl.spark.origin import Origin
+from sowctl.spark.reading.journalplan import (
+    PlannedStretch,
+    build_origin,
+    compute_partition_bytes,
+    open_journal,
+    split_partitions,
+)
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark import RDD, Accumulator
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.journal.block import Block, Gap
+    from sowctl.journal.blockcodec import BlockHeader
+    from sowctl.journal.reader import Journal
+    from sowctl.journal.stretch import Segment, Span
+
+MIN_TASK_BYTES = 1 << 20
+"""Stored bytes of journal that are worth a map task of their own, where processors would have no work."""
+FOLD_BATCH_BYTES = 32 << 20
+"""Messages and numbers that a map task folds at a time."""
+MAX_SAMPLED_FILES = 8
+"""Files of which a block is looked at to know how much there is to be folded."""
+R = TypeVar("R")
+
+
+class FoldedFile(NamedTuple):
+    """A file of sorted records that a reduce task left, and another: of versions where the topic keeps History, else of
+    the txids of the records."""
+
+    topic: int
+    bucket: int
+    records: str
+    versions: str
+    txids: str
+    entries: int
+    payload_bytes: int
+
+
+class FoldPlan(DescribedStruct, frozen=True):
+    """Plan of a fold: topics in order, entries behind a txid, up to another, not later than ``at``; its layout.
+    ``origin`` is the journal's."""
+
+    origin: Origin
+    topics: tuple[tuple[str, str], ...]
+    rules: tuple[Retention | None, ...]
+    after: int
+    until: int
+    at: int | None
+    shape: FoldLayout
+
+
+class FoldResult(DescribedStruct, frozen=True):
+    """The files by topic, in key order; per topic entries folded, time and txid of the last one; tasks that ran; the
+    txids of the records whose keys are to be looked at."""
+
+    files: tuple[tuple[FoldedFile, ...], ...]
+    entries: tuple[int, ...]
+    latest: tuple[int, ...]
+    last_txid: tuple[int, ...]
+    partitions: int
+    sample: TxidSet
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values of all records."""
+        return sum(one.payload_bytes for files in self.files for one in files)
+
+
+class Fold(DescribedStruct):
+    """A fold that has been planned: nothing is read before one of its results is asked for, and the journal's part of
+    the work is done once, however many of them are. ``runs`` are those of one bucket in each partition."""
+
+    plan: FoldPlan
+    runs: RDD[Any] | None
+    on_gap: Callable[[Gap], None]
+    told: Accumulator[Any] | None = None
+    marks: Accumulator[Any] | None = None
+
+    @property
+    def topic_count(self) -> int:
+        """Number of topics that are folded."""
+        return len(self.plan.topics)
+
+    def write_files(self, directory: Place) -> FoldResult:
+        """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``; and which records a
+        replay would look at, where the fold is ``marked``."""
+        files: list[list[FoldedFile]] = [[] for _ in self.plan.topics]
+        entries, newest, last = ([0] * self.topic_count for _ in range(3))
+        if self.runs is not None:
+            with translate_errors():
+                found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, directory)).collect()
+            for folded, facts in found:
+                topic = folded.topic
+                files[topic].append(folded)
+                entries[topic] += facts.entries
+                newest[topic] = max(newest[topic], facts.latest)
+                last[topic] = max(last[topic], facts.last_txid)
+        self.report_gaps()
+        # Buckets are ranges of the key space, so their files one after the other are in key order.
+        ordered = tuple(tuple(sorted(row, key=lambda one: one.bucket)) for row in files)
+        tasks = self.plan.shape.task_count if self.runs is not None else 0
+        sample = self._sample(ordered, directory)
+        return FoldResult(ordered, tuple(entries), tuple(newest), tuple(last), tasks, sample)
+
+    def _sample(self, files: Sequence[Sequence[FoldedFile]], directory: Place) -> TxidSet:
+        """The txids of the records that a replay looks at; none where no task has told of them."""
+        first, last = self.plan.after + 1, self.plan.until
+        sample = TxidSet(first, last)
+        told = self.marks.value if self.marks is not None else []
+        for topic, (rule, row) in enumerate(zip(self.plan.rules, files, strict=True)):
+            marked = sample if rule is not None else TxidSet(first, last)
+            for marks in told:
+                if marks.topic == topic:
+                    marked.add(marks.to_array())
+            # Noted entries are looked at if they are records in the end; of blocks, what is left of them says which.
+            if rule is None and self.marks is not None:
+                winners = TxidSet(first, last)
+                for txids in read_winners(directory / one.txids for one in row):
+                    winners.add(txids)
+                choose_sample(sample, marked, winners)
+        return sample
+
+    def map_records(self, made: Callable[[Pairs], R]) -> RDD[R] | None:
+        """Map the topic's records by ``made`` on executors, in key order in and across partitions; None if none
+        folded. No file is left of them."""
+        assert self.topic_count == 1
+        return None if self.runs is None else self.runs.mapPartitionsWithIndex(_RecordMapper(self.plan, made))
+
+    def report_gaps(self) -> None:
+        """Name the gaps that tasks have come upon."""
+        if self.told is not None:
+            report_gaps(self.told, self.on_gap)
+
+
+def prepare_fold(
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    *,
+    after: int = 0,
+    until: int,
+    at: int | None,
+    seen: bool = True,
+    marked: bool = False,
+) -> Fold:
+    """Fold the entries of ``topics`` behind ``after``, up to ``until`` and ``at``. ``seen``: executors see the files of
+    the journal that lie here; else they read the archive at its URL, and this process what is here alone. ``marked``:
+    tasks tell what it takes to know which records a replay would look at, for :meth:`Fold.write_files`."""
+    plan, stretches = plan_fold(spark, log, topics, after, until, at, None if seen else log.find_archived_file)
+    if not stretches:
+        return Fold(plan, None, log.on_gap)
+    describe_stages(spark, "fold " + ", ".join(topic.name for topic in topics))
+    told, marks = create_gap_accumulator(spark), create_mark_accumulator(spark) if marked else None
+    own: list[tuple[int, Run]] = []
+    if not seen:
+        here = _Mapper(plan, told, marks)
+        mine = [one for one in stretches if not all(log.find_archived_file(part.number) for part in one.parts)]
+        own = [run for stretch in mine for run in here.iterate_runs(stretch)]
+        stretches = [one for one in stretches if one not in mine]
+        # Of a path that executors do not see, another file may lie there: they are not told of it.
+        plan = replace(plan, origin=replace(plan.origin, path=log.archive or log.directory, archive=None))
+    if not stretches and not own:
+        # All files lie here, and none of them has an entry of these topics: there are no runs to shuffle.
+        return Fold(plan, None, log.on_gap, told)
+    runs = _shuffle_runs(spark, plan, stretches, _Mapper(plan, told, marks), own)
+    return Fold(plan, runs, log.on_gap, told, marks)
+
+
+def plan_fold(
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    after: int,
+    until: int,
+    at: int | None,
+    apart: Callable[[int], object] | None = None,
+) -> tuple[FoldPlan, list[PlannedStretch]]:
+    """The plan of a fold of ``topics`` behind ``after``, up to ``until`` and ``at``, and what each map task reads;
+    ``apart`` as in :func:`plan_fold_tasks`."""
+    segments = log.list_segments()
+    after, until = max(after, segments[0].first_txid - 1), min(until, segments[-1].last_txid)
+    stretches, shape = plan_fold_tasks(log, segments, after, until, spark.sparkContext.defaultParallelism, apart)
+    plan = FoldPlan(
+        build_origin(log, 0),
+        tuple((topic.name, topic.message_type) for topic in topics),
+        tuple(build_retention(topic.history) for topic in topics),
+        after,
+        until,
+        at,
+        shape,
+    )
+    return plan, stretches
+
+
+class JournalLookup(Protocol):
+    """The looks into files that a plan may take; a journal's."""
+
+    def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:
+        """About where in a file a txid lies."""
+        ...
+
+    def sample_header(self, segment: Segment) -> BlockHeader | None:
+        """The header of some block."""
+        ...
+
+
+def plan_fold_tasks(
+    log: JournalLookup,
+    segments: Sequence[Segment],
+    after: int,
+    until: int,
+    parallel: int,
+    apart: Callable[[int], object] | None = None,
+) -> tuple[list[PlannedStretch], FoldLayout]:
+    """Plan what each map task reads of these files, and the layout of the rest, on so many processors. ``apart`` says
+    by number which files no task reads together with the others."""
+    wanted = find_spans(segments, after, until, log.locate_txid)
+    stored = sum(span.size for span in wanted)
+    size = max(compute_partition_bytes(stored, 2 * parallel, MIN_TASK_BYTES), -(-stored // MAX_MAP_TASKS))
+    # Files apart come first: an archive has the oldest ones. Cut by themselves, no task reads both kinds.
+    kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
+    stretches = [one for some in kinds for one in split_partitions(some, after, until, size)]
+    return stretches, choose_layout(max(1, len(stretches)), estimate_entry_bytes(wanted, log.sample_header), parallel)
+
+
+def _shuffle_runs(
+    spark: SparkSession,
+    plan: FoldPlan,
+    stretches: Sequence[PlannedStretch],
+    mapper: _Mapper,
+    own: Sequence[tuple[int, Run]],
+) -> RDD[Any]:
+    """The runs of each bucket in a partition, ``own`` among them. What leaves a map task is folded already: without
+    History only the last entry of each key travels."""
+    context, shape = spark.sparkContext, plan.shape
+    size = -(-len(stretches) // shape.slices) or 1
+    found = [
+        context.parallelize(some, len(some)).mapPartitions(mapper)
+        for some in (stretches[start : start + size] for start in range(0, len(stretches), size))
+    ]
+    if own:
+        found.append(context.parallelize(own, min(len(own), max(2, context.defaultParallelism))))
+    if shape.slices > 1:
+        combiner = _Combiner(plan)
+        found = [some.partitionBy(shape.coarse, int).mapPartitionsWithIndex(combiner) for some in found]
+    return (found[0] if len(found) == 1 else context.union(found)).partitionBy(shape.buckets, int)
+
+
+def estimate_entry_bytes(wanted: Sequence[Span], sample: Callable[[Segment], BlockHeader | None]) -> int:
+    """About how many bytes the entries of these files take in memory: payloads, and 96 bytes for each besides.
+
+    A few blocks of the files tell how much more that is than what is stored.
+    """
+    step = max(1, len(wanted) // MAX_SAMPLED_FILES)
+    stored = raw = 0
+    for span in wanted[step // 2 :: step]:
+        header = sample(span.segment)
+        if header is not None and header.count:
+            stored += header.size
+            raw += header.payloads_raw + 96 * header.count
+    total = sum(span.size for span in wanted)
+    return total * raw // stored if stored else total
+
+
+class _Mapper:
+    def __init__(self, plan: FoldPlan, told: Accumulator[Any], marks: Accumulator[Any] | None) -> None:
+        self.plan = plan
+        self.told = told
+        self.marks = marks
+
+    def __call__(self, stretches: Iterable[PlannedStretch]) -> Iterator[tuple[int, Run]]:
+        return carry_iterator(run for stretch in stretches for run in self.iterate_runs(stretch))
+
+    def iterate_runs(self, stretch: PlannedStretch) -> Iterator[tuple[int, Run]]:
+        """The runs of a stretch, some blocks at a time."""
+        with open_journal(self.plan.origin, task=stretch) as log:
+            log.on_gap = lambda gap: self.told.add([gap])
+            for blocks in _batch_blocks(stretch.read_blocks(log, self.plan.after, self.plan.until)):
+                yield from self.fold_blocks(blocks)
+
+    def fold_blocks(self, blocks: list[Block]) -> Iterator[tuple[int, Run]]:
+        """Every range of keys that some blocks have entries in, with the run of each topic."""
+        import numpy as np
+        import pyarrow as pa
+
+        plan = self.plan
+        buckets = plan.shape.buckets if plan.shape.slices == 1 else plan.shape.coarse
+        for number, (ref, rule) in enumerate(zip(plan.topics, plan.rules, strict=True)):
+            taken = (build_entry_batch(block, ref, plan.after, plan.until, plan.at) for block in blocks)
+            batches = [found for found in taken if found is not None]
+            if not batches:
+                continue
+            if self.marks is not None:
+                # The first entry of a block stands for its beginning: what is left of the block is not before it.
+                some = [batch["txid"].to_numpy() for batch in batches]
+                some = [txids[:1] if rule is None else select_history_txids(txids) for txids in some]
+                self.marks.add([TxidMarks.from_array(number, np.concatenate(some))])
+            table = pa.Table.from_batches(batches).combine_chunks()
+            keys = table["key"].to_numpy()
+            # The counts of these blocks travel with their first run only, so that the sum counts each entry once.
+            facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())
+            # A topic with History needs every version; all others need the last entry of each key.
+            chosen = find_last_occurrences(keys) if rule is None else np.arange(len(keys))
+            for bucket, places in iterate_parts(keys[chosen], buckets):
+                run = encode_stream(table.take(pa.array(chosen[places])))
+                yield bucket, Run(blocks[0].first_txid, facts, run, number)
+                facts = RunFacts(0, facts.latest, facts.last_txid)
+
+
+def _batch_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks in their order, so many together as are worth folding at once, and not more than memory has room for."""
+    found: list[Block] = []
+    size = 0
+    for block in blocks:
+        found.append(block)
+        size += block.header.payloads_raw + 96 * len(block)
+        if size >= FOLD_BATCH_BYTES:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+class _PartitionRuns:
+    """The runs of one partition of a shuffle, and what is known of each topic's."""
+
+    def __init__(self, spool: RunSpool, runs: Iterable[tuple[int, Run]]) -> None:
+        self.facts: dict[int, RunFacts] = {}
+        self.first: dict[int, int] = {}
+        for _, run in runs:
+            known, one = self.facts.get(run.topic), run.facts
+            if known is not None:
+                one = RunFacts(
+                    known.entries + one.entries, max(known.latest, one.latest), max(known.last_txid, one.last_txid)
+                )
+            self.facts[run.topic] = one
+            self.first[run.topic] = min(self.first.get(run.topic, run.first_txid), run.first_txid)
+            spool.add(run)
+
+
+class _Combiner:
+    """Between two shuffles: what the tasks of one slice have left of a range of keys, folded."""
+
+    def __init__(self, plan: FoldPlan) -> None:
+        self.plan = plan
+
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
+        return carry_iterator(self.combine_runs(index, runs))
+
+    def combine_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
+        """The runs of all buckets in the range."""
+        import pyarrow as pa
+
+        shape = self.plan.shape
+        parts = shape.coarse_parts
+        with RunSpool(index * parts, parts, shape.coarse * parts) as spool:
+            found = _PartitionRuns(spool, runs)
+            for topic, facts in found.facts.items():
+                for _, table in spool.read_parts(topic):
+                    some = select_latest(table) if self.plan.rules[topic] is None else table
+                    for bucket, places in iterate_parts(some["key"].to_numpy(), shape.buckets):
+                        yield bucket, Run(found.first[topic], facts, encode_stream(some.take(pa.array(places))), topic)
+                        facts = RunFacts(0, facts.latest, facts.last_txid)
+
+
+class _Reducer:
+    """The end of a fold whose records are left in files."""
+
+    def __init__(self, plan: FoldPlan, directory: Place) -> None:
+        self.plan = plan
+        self.directory = directory
+
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[FoldedFile, RunFacts]]:
+        return carry_iterator(self.reduce_runs(index, runs))
+
+    def reduce_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[tuple[FoldedFile, RunFacts]]:
+        """The files of one bucket: of every topic of which runs came."""
+        shape = self.plan.shape
+        with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
+            found = _PartitionRuns(spool, runs)
+            for topic, facts in found.facts.items():
+                # The attempt is part of the name: a task that Spark runs twice must not write into the file of the
+                # other.
+                name = f"fold-{topic}-{index}-{format_attempt_name()}"
+                place, rule = self.directory / name, self.plan.rules[topic]
+                tables = (table for _, table in spool.read_parts(topic))
+                if rule is None:
+                    with PairFile(self.directory / f"{name}-t") as txids:
+                        records_left = chain.from_iterable(map(iterate_latest, tables))
+                        count, size = write_pairs(place, record_txids(records_left, txids))
+                    yield FoldedFile(topic, index, name, "", f"{name}-t", count, size), facts
+                    continue
+                with PairFile(place) as records, PairFile(self.directory / f"{name}-v") as versions:
+                    for table in tables:
+                        _write_retained(table, rule, records, versions)
+                yield FoldedFile(topic, index, name, f"{name}-v", "", records.count, records.size), facts
+
+
+def _write_retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:
+    """Write the records of a part, and the versions that a topic with History keeps of its keys."""
+    older: list[tuple[bytes, bytes]] = []
+    present: list[tuple[bytes, bytes]] = []
+    for key, updates in iterate_timelines(table):
+        kept = extend_versions([], updates, rule)
+        current = kept[-1]
+        # A deleted key has no record, so its last entry, the tombstone, stands among the versions.
+        older += [(key, encode_version(key, one)) for one in (kept if current.tombstone else kept[:-1])]
+        if not current.tombstone:
+            present.append((key, current.value))
+    for file, pairs in ((records, present), (versions, older)):
+        for part in split_pairs(pairs):
+            file.add(part)
+
+
+class _RecordMapper(Generic[R]):
+    """The end of a fold whose records go on to what reads them."""
+
+    def __init__(self, plan: FoldPlan, made: Callable[[Pairs], R]) -> None:
+        self.plan = plan
+        self.made = made
+
+    def __call__(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[R]:
+        return carry_iterator(self.map_runs(index, runs))
+
+    def map_runs(self, index: int, runs: Iterable[tuple[int, Run]]) -> Iterator[R]:
+        """The records of one bucket."""
+        shape = self.plan.shape
+        with RunSpool(index * shape.parts, shape.parts, shape.buckets * shape.parts) as spool:
+            _PartitionRuns(spool, runs)
+            for _, table in spool.read_parts(0):
+                yield from map(self.made, iterate_latest(table))

@@ -1,0 +1,371 @@
+"""A fold in two looks at the journal, without a shuffle: which entries count, then those alone (for the rebuild).
+
+All records of a store pass one process in the end. So where this process can hold the txids of the journal, tasks first
+read the columns of keys and leave the last txid of each key; the driver finds the last one over all stretches; tasks
+then take these entries out, encoded as the store holds them, and leave them in files by ranges of keys, which the
+driver sorts range by range. A payload that a later one replaced is not even unpacked into a value, and no payload
+passes Spark: two thirds of the CPU that :mod:`sowctl.spark.jobs.folds.distributed_fold` needs, through which larger
+journals go. The two looks are those of a replay (:mod:`sowctl.engine.fold.journal_fold`), and its functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sowctl.engine.fold.blocks import read_winner_values
+from sowctl.engine.fold.journal_fold import FOLD_PART_RECORDS, EntrySpan, LastPerKey
+from sowctl.engine.fold.spill import Pairs, encode_part
+from sowctl.identity.keyspace import iterate_parts, read_words
+from sowctl.journal.stretch import find_spans
+from sowctl.spark.jobs.folds.distributed_fold import FoldPlan, estimate_entry_bytes, plan_fold
+from sowctl.spark.jobs.folds.fold_layout import PART_BYTES
+from sowctl.spark.jobs.folds.key_sample import TxidSet, choose_sample
+from sowctl.spark.jobs.folds.pairfiles import (
+    build_incomplete_error,
+    open_staged_file,
+    read_part,
+    translate_write_errors,
+)
+from sowctl.spark.jobs.tasks import create_gap_accumulator, format_attempt_name, report_gaps, run_tasks
+from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import SparkSession
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.journal.block import Block
+    from sowctl.journal.reader import Journal
+
+MAX_GATHER_TXIDS = 16_000_000
+"""Txids of a journal, at most, whose keys the driver holds: 17 bytes of each key that a stretch has, and a sort."""
+RANGE_BYTES, MAX_RANGES = 2 << 20, 256
+"""Bytes of the records of a range of keys: few, so that they stay in the processor's cache while they are sorted and
+appended, which halves the driver's time; and ranges of a topic at most."""
+MAX_GATHER_BYTES = MAX_RANGES * PART_BYTES
+"""Entries, in memory, of a journal at most: so no range is larger than what a task of a fold holds at a time, and the
+driver knows of half a million pieces at most."""
+MAX_OPEN_FILES = 100
+"""Files of pieces that are held open. There is one for each task, and a process may have no more than 1,024."""
+PIECE_BUFFER_BYTES = 8 << 20
+"""Records that a task holds before it writes them, a piece for each range."""
+_ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
+
+
+class _Look(Struct, frozen=True):
+    """Findings of a task on a topic in a stretch: entries, payload bytes, last time, first and last txid. Its file has,
+    by columns, ``kept`` keys, the last txid of each, and whether that is a publish; behind them the first txids of
+    ``blocks`` blocks."""
+
+    path: str
+    kept: int
+    blocks: int
+    entries: int
+    size: int
+    latest: int
+    first_txid: int
+    last_txid: int
+
+
+class _TakePlan(Struct, frozen=True):
+    """Entries to take from a stretch: per topic a range in its file of txids, and a number of key ranges."""
+
+    stretch: PlannedStretch
+    places: tuple[tuple[int, int], ...]
+    buckets: tuple[int, ...]
+
+
+class _Piece(Struct, frozen=True):
+    """Records of a topic in a range of keys: a part in a file, and bytes of its values."""
+
+    topic: int
+    bucket: int
+    path: str
+    offset: int
+    count: int
+    size: int
+
+
+class TwoPassFold(DescribedStruct, frozen=True):
+    """By topic: entries folded, time and txid of the last one, pieces of its records by range of keys; tasks that ran;
+    the txids of the records whose keys are to be looked at."""
+
+    entries: tuple[int, ...]
+    latest: tuple[int, ...]
+    last_txid: tuple[int, ...]
+    pieces: tuple[tuple[tuple[_Piece, ...], ...], ...]
+    partitions: int
+    sample: TxidSet
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values of all records."""
+        return sum(piece.size for rows in self.pieces for row in rows for piece in row)
+
+    def read_records(self, topic: int) -> Iterator[Pairs]:
+        """Keys and stored values of a topic in key order; a range of keys is in memory at a time. Raises DamageError
+        ``SOW-SPK-061``."""
+        import numpy as np
+
+        with _PieceFiles() as files:
+            for bucket in self.pieces[topic]:
+                keys: list[bytes] = []
+                values: list[bytes] = []
+                for piece in bucket:
+                    raw, some = files.read(piece)
+                    keys.append(raw)
+                    values += some
+                # Of every key there is one record, so nothing depends on the order of the pieces.
+                numbers = np.frombuffer(b"".join(keys), dtype=">u8")
+                order = numbers.astype(np.uint64).argsort()
+                for start in range(0, len(order), FOLD_PART_RECORDS):
+                    part = order[start : start + FOLD_PART_RECORDS]
+                    yield read_words(numbers[part]), [values[place] for place in part.tolist()]
+
+
+class _PieceFiles:
+    """Files of pieces, of which the first ones stay open until the ``with`` ends."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> _PieceFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def read(self, piece: _Piece) -> tuple[bytes, list[bytes]]:
+        """Keys of a piece back to back, and its values. Raises DamageError ``SOW-SPK-061`` and ``SOW-SPK-158``."""
+        path = Path(piece.path)
+        with ExitStack() as once:
+            file = self._files.get(piece.path)
+            if file is None and len(self._files) < MAX_OPEN_FILES:
+                file = self._files[piece.path] = self._held.enter_context(open_staged_file(path))
+            found = read_part(file or once.enter_context(open_staged_file(path)), piece.offset, path)
+        if len(found[1]) != piece.count:
+            raise build_incomplete_error(path)
+        return found
+
+
+def can_gather(log: Journal, topics: Sequence[TopicConfig], until: int) -> bool:
+    """Return whether the two-pass fold suits: entries not too many or too large, and no topic that keeps versions. A
+    few blocks of the journal are looked at."""
+    after = log.first_txid - 1
+    if until - after > MAX_GATHER_TXIDS or any(topic.history is not None for topic in topics):
+        return False
+    return (
+        estimate_entry_bytes(find_spans(log.list_segments(), after, until, log.locate_txid), log.sample_header)
+        <= MAX_GATHER_BYTES
+    )
+
+
+def gather_records(
+    spark: SparkSession,
+    log: Journal,
+    topics: Sequence[TopicConfig],
+    directory: Path,
+    *,
+    until: int,
+    at: int | None,
+) -> TwoPassFold:
+    """Fold the entries of ``topics`` up to ``until`` and ``at``; files are left in ``directory``.
+
+    Raises what reading the journal raises, and StorageError ``SOW-SPK-060``.
+    """
+    plan, stretches = plan_fold(spark, log, topics, 0, until, at)
+    gaps = create_gap_accumulator(spark)
+    looks = run_tasks(spark, stretches, _KeyScanner(plan, str(directory), gaps), what="find the last entries")
+    report_gaps(gaps, log.on_gap)
+    # Looks come in the order of their stretches, so that what comes later has the higher txids.
+    found = [_merge_looks(plan, rows) for rows in zip(*looks, strict=True)] or [_build_empty_result(plan)] * len(topics)
+    buckets, winners, sample = [], [], TxidSet(plan.after + 1, plan.until)
+    for number, (last, size, starts) in enumerate(found):
+        txids = last.list_record_txids()
+        winners.append(txids)
+        left = TxidSet(plan.after + 1, plan.until)
+        left.add(txids)
+        choose_sample(sample, starts, left)
+        # How much the records take is estimated, as a replay does it, from the share of entries that are left.
+        share = len(txids) / max(last.entries, 1)
+        buckets.append(min(max(1, -(-int(size * share + 96 * len(txids)) // RANGE_BYTES)), MAX_RANGES))
+        with translate_write_errors(path := _winner_path(directory, number)):
+            txids.tofile(path)
+    wanted = [_plan_take(stretch, row, winners, tuple(buckets)) for stretch, row in zip(stretches, looks, strict=True)]
+    wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
+    taker = _RecordTaker(plan, str(directory))
+    pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
+    for piece in chain.from_iterable(run_tasks(spark, wanted, taker, what="take the last entries")):
+        pieces[piece.topic][piece.bucket].append(piece)
+    for rows, txids in zip(pieces, winners, strict=True):
+        # Every entry that counts was found again, or the journal has changed between the two looks.
+        if sum(piece.count for row in rows for piece in row) != len(txids):
+            raise build_incomplete_error(directory)
+    lasts = [last for last, _, _ in found]
+    return TwoPassFold(
+        tuple(last.entries for last in lasts),
+        tuple(last.latest for last in lasts),
+        tuple(last.last_txid for last in lasts),
+        tuple(tuple(map(tuple, rows)) for rows in pieces),
+        len(looks) + len(wanted),
+        sample,
+    )
+
+
+def _winner_path(directory: str | Path, topic: int) -> Path:
+    """The file of a topic's txids whose entries count, ascending."""
+    return Path(directory) / f"last-{topic}"
+
+
+def _build_empty_result(plan: FoldPlan) -> tuple[LastPerKey, int, TxidSet]:
+    """Return the result of a topic without entries."""
+    return LastPerKey(), 0, TxidSet(plan.after + 1, plan.until)
+
+
+def _merge_looks(plan: FoldPlan, looks: Iterable[_Look]) -> tuple[LastPerKey, int, TxidSet]:
+    """Merge a topic's looks at all stretches: last entries, bytes of payloads, first txids of its blocks."""
+    import numpy as np
+
+    last, size, starts = _build_empty_result(plan)
+    for look in looks:
+        size += look.size
+        if look.entries:
+            with open_staged_file(Path(look.path)) as file:
+                columns = [np.fromfile(file, dtype=kind, count=look.kept) for _, kind in _ROW]
+                begins = np.fromfile(file, dtype="u8", count=look.blocks)
+            if len(begins) < look.blocks:
+                raise build_incomplete_error(Path(look.path))
+            last.add_columns(*columns, entries=look.entries, latest=look.latest, last_txid=look.last_txid)
+            starts.add(begins)
+    return last, size, starts
+
+
+def _plan_take(
+    stretch: PlannedStretch, looks: Sequence[_Look], winners: Sequence[Any], buckets: tuple[int, ...]
+) -> _TakePlan:
+    """Return what is to be taken from a stretch, by what was seen there. Stretches follow each other and txids ascend,
+    so it is one range of each topic's txids."""
+    places = []
+    for look, txids in zip(looks, winners, strict=True):
+        # Numbers of the array's own type, or numpy would compare them as floating-point numbers.
+        number = txids.dtype.type
+        start = int(txids.searchsorted(number(look.first_txid)))
+        stop = int(txids.searchsorted(number(look.last_txid), side="right")) if look.entries else start
+        places.append((start, stop))
+    return _TakePlan(stretch, tuple(places), buckets)
+
+
+class _KeyScanner:
+    """The first look: columns alone."""
+
+    def __init__(self, plan: FoldPlan, directory: str, gaps: Accumulator[Any]) -> None:
+        self.plan = plan
+        self.directory = directory
+        self.gaps = gaps
+
+    def __call__(self, stretch: PlannedStretch) -> list[_Look]:
+        plan = self.plan
+        span = EntrySpan(plan.after, plan.until, plan.at)
+        found = [LastPerKey() for _ in plan.topics]
+        sizes: list[int] = [0] * len(found)
+        starts: list[list[int]] = [[] for _ in found]
+        with open_journal(plan.origin, task=stretch) as log:
+            log.on_gap = lambda gap: self.gaps.add([gap])
+            for block in stretch.read_blocks(log, plan.after, plan.until):
+                for number, ref in enumerate(plan.topics):
+                    # The block's own list of topics says whether it has any; else its columns are never unpacked.
+                    if block.map.has_topic(ref):
+                        sizes[number] += found[number].add_block(block, ref, span)
+                        # A block may begin before the entries that are folded.
+                        starts[number].append(max(block.first_txid, plan.after + 1))
+        return [self._write_look(*row) for row in zip(range(len(found)), found, sizes, starts, strict=True)]
+
+    def _write_look(self, number: int, last: LastPerKey, size: int, starts: list[int]) -> _Look:
+        """Write the keys of a topic into a file, and return what is known of the topic."""
+        import numpy as np
+
+        if not last.entries:
+            return _Look("", 0, 0, 0, 0, 0, 0, 0)
+        columns = last.list_columns()
+        # The attempt is part of the name: a task that Spark runs twice must not write into the file of the other.
+        path = Path(self.directory) / f"keys-{number}-{format_attempt_name()}"
+        with translate_write_errors(path), path.open("wb") as file:
+            for column, (_, kind) in zip(columns, _ROW, strict=True):
+                column.astype(kind, copy=False).tofile(file)
+            np.array(starts, dtype="u8").tofile(file)
+        count = len(columns[0])
+        return _Look(str(path), count, len(starts), last.entries, size, last.latest, starts[0], last.last_txid)
+
+
+class _RecordTaker:
+    """The second look: the entries that count, as stored values, in a file."""
+
+    def __init__(self, plan: FoldPlan, directory: str) -> None:
+        self.plan = plan
+        self.directory = directory
+
+    def __call__(self, wanted: _TakePlan) -> list[_Piece]:
+        import numpy as np
+
+        winners = []
+        for number, (start, stop) in enumerate(wanted.places):
+            with open_staged_file(_winner_path(self.directory, number)) as file:
+                file.seek(8 * start)
+                winners.append(np.fromfile(file, dtype="u8", count=stop - start))
+        pieces = _Pieces(Path(self.directory) / f"records-{format_attempt_name()}", wanted.buckets)
+        with open_journal(self.plan.origin, task=wanted.stretch) as log:
+            for block in wanted.stretch.read_blocks(log, self.plan.after, self.plan.until):
+                pieces.add(block, winners)
+        pieces.write()
+        return pieces.found
+
+
+class _Pieces:
+    """A file of pieces: records of blocks, cut by topic and range of keys.
+
+    What :meth:`add` has taken is written when it has :data:`PIECE_BUFFER_BYTES`, a piece for each topic and range of
+    keys.
+    """
+
+    def __init__(self, path: Path, buckets: Sequence[int]) -> None:
+        self.found: list[_Piece] = []
+        self._path, self._buckets = path, buckets
+        self._held: list[Pairs] = [([], []) for _ in buckets]
+        self._size = self._end = 0
+
+    def add(self, block: Block, winners: Sequence[Any]) -> None:
+        """Take the entries of a block that are among the ``winners`` of a topic."""
+        for held, txids in zip(self._held, winners, strict=True):
+            keys, values = read_winner_values(block, txids)
+            held[0].extend(keys)
+            held[1].extend(values)
+            self._size += sum(map(len, values)) + 96 * len(keys)
+        if self._size >= PIECE_BUFFER_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Put what is held into the file."""
+        import numpy as np
+
+        held, self._held = self._held, [([], []) for _ in self._buckets]
+        self._size = 0
+        with translate_write_errors(self._path), self._path.open("ab") as file:
+            for topic, (count, (keys, values)) in enumerate(zip(self._buckets, held, strict=True)):
+                if not keys:
+                    continue
+                numbers = np.frombuffer(b"".join(keys), dtype=">u8")
+                for bucket, places in iterate_parts(numbers.astype(np.uint64), count):
+                    some = values if count == 1 else [values[place] for place in places.tolist()]
+                    raw = encode_part(numbers[places].tobytes(), some)
+                    size = sum(map(len, some))
+                    self.found.append(_Piece(topic, bucket, str(self._path), self._end, len(some), size))
+                    file.write(raw)
+                    self._end += len(raw)

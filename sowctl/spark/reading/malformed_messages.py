@@ -1,0 +1,248 @@
+"""Handling of messages that do not fit their declared fields: Spark's modes (sowctl-spark(7), MODES).
+
+Without the options nothing here is asked: a message that does not fit is read as far as it fits. Called by the readers
+of stores and of journals, for all messages of a batch at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from msgspec import Struct
+
+from sowctl.arrow.struct_decoder import StructDecoder
+from sowctl.errors import InputError, UsageError
+from sowctl.spark.schema import PAYLOAD_COLUMN, is_inferred
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.arrow.arrays import Numbers
+    from sowctl.arrow.template_decoder import TemplateDecoder
+    from sowctl.arrow.type_checker import TypeChecker
+    from sowctl.messages.base import MessageType
+    from sowctl.spark.options import Options
+
+CORRUPT_COLUMN = "_corrupt_record"
+MODES = ("permissive", "dropmalformed", "failfast")
+MODE_OPTIONS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
+RowNamer = Callable[[int], str]
+"""Names the message at a place of the batch."""
+
+
+class MalformedRule(Struct, frozen=True):
+    """The options: ``mode`` None where it is not given; ``column`` has the text of a message that does not fit;
+    ``directory`` takes those that are left out. ``asked``: the column is among those that are there by default."""
+
+    mode: str | None = None
+    column: str = CORRUPT_COLUMN
+    directory: str | None = None
+    asked: bool = False
+
+
+def parse_malformed_rule(options: Options) -> MalformedRule:
+    """From the options of a reading. Raises UsageError ``SOW-SPK-011``, and ``SOW-SPK-134`` for those that exclude each
+    other."""
+    mode = options.read_choice("mode", MODES, "permissive") if options.read_text("mode") is not None else None
+    directory = options.read_path("badRecordsPath")
+    if directory is not None and mode not in (None, "dropmalformed"):
+        raise UsageError(
+            "SOW-SPK-134",
+            f"badRecordsPath saves dropped messages, but mode {mode} drops none",
+            hint="use mode DROPMALFORMED, or badRecordsPath without a mode",
+        )
+    mode = "dropmalformed" if directory is not None else mode
+    name = options.read_text("columnNameOfCorruptRecord")
+    if mode not in (None, "permissive") and name is not None:
+        raise UsageError(
+            "SOW-SPK-134",
+            f"columnNameOfCorruptRecord is set, but mode {mode} never fills this column",
+            hint="use mode PERMISSIVE",
+        )
+    asked = mode == "permissive" or name is not None
+    return MalformedRule(mode, name or CORRUPT_COLUMN, None if directory is None else str(directory), asked)
+
+
+class JudgedBatch(NamedTuple):
+    """A batch of messages: their column, the text of those that do not fit, and which rows are kept (None for all)."""
+
+    payload: pyarrow.Array
+    corrupt: pyarrow.Array | None
+    kept: Any | None
+
+
+class MessageJudge:
+    """Reads the messages of one task under the rule; counts what it leaves out."""
+
+    def __init__(self, rule: MalformedRule, schema: pyarrow.Schema) -> None:
+        import pyarrow.types as t
+
+        self._rule = rule
+        self.column = rule.column
+        names = schema.names
+        struct = schema.field(PAYLOAD_COLUMN).type if PAYLOAD_COLUMN in names else None
+        self._struct: pyarrow.StructType | None = struct if struct is not None and t.is_struct(struct) else None
+        at = -1 if self._struct is None else self._struct.get_field_index(rule.column)
+        inside = at >= 0
+        if self._struct is not None and inside and not t.is_string(self._struct.field(at).type):
+            raise UsageError(
+                "SOW-SPK-015", f"field {rule.column} of the message requires strings: declare it as STRING"
+            )
+        self._inside, self._beside = inside, rule.column in names
+        if self._struct is None and (rule.mode is not None or self._beside):
+            raise UsageError(
+                "SOW-SPK-134",
+                "a mode applies to messages that do not match their fields, but no fields are read",
+                hint="use payload=struct, payloadSchema or a schema with a payload STRUCT<...>",
+            )
+        tolerant = rule.mode == "permissive" and self._struct is not None and is_inferred(schema)
+        self.needed = inside or self._beside or tolerant or rule.mode in ("dropmalformed", "failfast")
+        """Whether there is anything to judge; otherwise the readers' usual way does."""
+        self.dropped = 0
+        self._first = ""
+        self._file: Any = None
+        if not self.needed:
+            return
+        assert self._struct is not None
+        import pyarrow as pa
+
+        # The text of the whole message is no field of it.
+        bare = pa.struct([field for field in self._struct if not (inside and field.name == rule.column)])
+        # Of an inferred type FAILFAST also refuses fields that were not seen; the other modes pass over them.
+        self._strict = is_inferred(schema) and rule.mode == "failfast"
+        self._decoder = StructDecoder(bare, strict=self._strict)
+        self._fitting: TypeChecker | None = None
+        self._sound: TemplateDecoder | None = None
+        if not self._strict:
+            from sowctl.arrow.template_decoder import TemplateDecoder
+            from sowctl.arrow.type_checker import TypeChecker
+
+            self._fitting = TypeChecker(bare)
+            self._sound = TemplateDecoder(bare, self._decoder.decode_views, lossless=True)
+
+    def judge_messages(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
+        """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
+        under an inferred type :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
+        import numpy as np
+
+        if kind.json_text:
+            there = [message for message in messages if message is not None]
+            present = np.fromiter((message is not None for message in messages), bool, len(messages))
+            lengths = np.fromiter((len(message or b"") for message in messages), "i8", len(messages))
+            found = self.judge_columns(there, lengths, present, present, place)
+            if found is not None:
+                return found
+        return self.judge_rows(messages, kind, place)
+
+    def judge_columns(
+        self, parts: Sequence[Any], lengths: Numbers, present: Numbers, asked: Numbers, place: RowNamer
+    ) -> JudgedBatch | None:
+        """As :meth:`judge_messages`, of JSON messages that lie back to back in ``parts``: what no shape has is looked
+        at again.
+
+        None where that is most of them. What is not ``present`` has no bytes; only what is ``asked`` for is judged.
+        """
+        found = None if self._sound is None else self._sound.decode_present(parts, lengths, present)
+        if found is None:
+            return None
+        assert self._fitting is not None
+        bad = {found.rows[at]: why for at, why in self._fitting.find_misfits(found.messages).items()}
+        bad = {row: why for row, why in bad.items() if asked[row]}
+        return self._apply_rule(found.structs, bad, dict(zip(found.rows, found.messages, strict=True)), ~present, place)
+
+    def judge_rows(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
+        """As :meth:`judge_messages`: each message is looked at a second time."""
+        import numpy as np
+
+        made = self._decoder.decode_payloads(messages, kind)
+        absent = np.array([message is None for message in messages], bool)
+        if self._fitting is None:
+            return JudgedBatch(made, self._texts({}, len(messages)), None)
+        views = list(messages)
+        if not kind.json_text:
+            views = [None if one is None else self.build_view(one, kind) for one in messages]
+        return self._apply_rule(made, self._fitting.find_misfits(views), dict(enumerate(views)), absent, place)
+
+    def build_view(self, message: bytes, kind: MessageType) -> bytes:
+        """The JSON view that is judged."""
+        return self._decoder.build_view(message, kind)
+
+    def _apply_rule(
+        self,
+        made: pyarrow.Array,
+        bad: dict[int, str],
+        views: Mapping[int, bytes | None],
+        absent: Numbers,
+        place: RowNamer,
+    ) -> JudgedBatch:
+        """Apply the rule to structs of which some are ``bad``, for this reason; ``views`` has at least these."""
+        import numpy as np
+        import pyarrow as pa
+
+        if bad and self._rule.mode == "failfast":
+            row, why = next(iter(bad.items()))
+            raise InputError(
+                "SOW-SPK-133",
+                f"{place(row)}: the message does not match the declared fields: {why}",
+                hint=f"mode PERMISSIVE keeps it in the column {CORRUPT_COLUMN}, DROPMALFORMED drops it",
+            )
+        if self._rule.mode == "dropmalformed":
+            if not bad:
+                return JudgedBatch(made, None, None)
+            self._leave_out(views, bad, place)
+            kept = np.ones(len(made), bool)
+            kept[list(bad)] = False
+            return JudgedBatch(made, None, kept)
+        texts = self._texts({row: _text(views[row]) for row in bad}, len(made))
+        if not self._inside:
+            return JudgedBatch(made, texts, None)
+        assert self._struct is not None
+        # A message that cannot be read at all is a struct of NULLs with its text, as from_json has it.
+        columns = iter(made.flatten())
+        children = [texts if field.name == self._rule.column else next(columns) for field in self._struct]
+        struct = pa.StructArray.from_arrays(children, fields=list(self._struct), mask=pa.array(absent))
+        return JudgedBatch(struct, texts, None)
+
+    def close(self) -> None:
+        """At the end of the task: say what was left out."""
+        if self._file is not None:
+            self._file.close()
+        if self.dropped:
+            # Spark collects what its Python processes log where spark.sql.pyspark.worker.logging.enabled says so.
+            logging.getLogger("sowctl").warning(
+                "%d messages dropped that do not match their fields (mode DROPMALFORMED); the first: %s",
+                self.dropped,
+                self._first,
+            )
+
+    def _texts(self, texts: Mapping[int, str | None], count: int) -> pyarrow.Array:
+        import pyarrow as pa
+
+        if not texts:
+            return pa.nulls(count, pa.string())
+        return pa.array([texts.get(row) for row in range(count)], pa.string())
+
+    def _leave_out(self, views: Mapping[int, bytes | None], bad: dict[int, str], place: RowNamer) -> None:
+        for row, why in bad.items():
+            self._first = self._first or f"{place(row)}: {why}"
+            if self._rule.directory is not None:
+                line = {"place": place(row), "reason": why, "record": _text(views[row])}
+                self._rejects().write(json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        self.dropped += len(bad)
+
+    def _rejects(self) -> Any:
+        """The file of this task: each attempt has one of its own, so that none writes into another's."""
+        if self._file is None:
+            directory = Path(self._rule.directory or "")
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = (directory / f"part-{uuid4().hex}.ndjson").open("wb")
+        return self._file
+
+
+def _text(view: bytes | None) -> str | None:
+    return None if view is None else view.decode("utf-8", "replace")

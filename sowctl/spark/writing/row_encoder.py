@@ -1,0 +1,151 @@
+"""Rows to messages: what a task gets from Spark, as the payloads and envelopes that the engine publishes.
+
+sowctl-spark(7), WRITING. A column ``payload`` is the message, as bytes, text or struct; without one, all columns that
+do not begin with an underscore are its fields. :mod:`sowctl.arrow.message_encoder` makes messages of fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sowctl.arrow.message_encoder import find_wrapping_root
+from sowctl.arrow.rowmessages import MessageMaker, build_struct_array, build_text_reader
+from sowctl.errors import UsageError
+from sowctl.messages.framing.envelope import Envelope
+from sowctl.spark.schema import PAYLOAD_COLUMN, check_row_fields
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from sowctl.messages.base import MessageType
+
+OWN_COLUMNS = ("_sow_key", "_user_key", "_timestamp", "_expiration", "_correlation_id", "_operation")
+"""Columns of a row besides its message that a writer looks at; others with an underscore are passed over."""
+
+
+def decode_variant(value: bytes, metadata: bytes) -> Any:
+    """Decode what Spark hands over for a VARIANT into Python values."""
+    from pyspark.sql.types import VariantVal
+
+    return VariantVal(value, metadata).toPython()
+
+
+class EncodedRows(Struct, frozen=True):
+    """Messages of one batch, or why a row makes none; the three lists run in parallel.
+
+    ``operations`` is None where rows have none.
+    """
+
+    payloads: list[bytes | Exception]
+    envelopes: list[Envelope]
+    operations: list[str] | None
+
+
+class RowEncoder:
+    """Makes messages of one type from Arrow batches of one schema.
+
+    ``keep_stamps``: the columns ``_timestamp`` and ``_expiration`` count; else messages get new ones. ``group_by_key``:
+    rows may do without a message, their ``_parse_sow_key`` says what is meant. ``own_keys``: the publisher chooses the
+    keys. ``root`` is the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, for XML
+    ``SOW-SPK-081``, for a schema of which no message can be made.
+    """
+
+    def __init__(
+        self,
+        schema: StructType,
+        kind: MessageType,
+        *,
+        keep_stamps: bool,
+        by_key: bool,
+        own_keys: bool,
+        root: str | None = None,
+    ) -> None:
+        from pyspark.sql.types import BinaryType, StringType, StructType
+
+        self._kind = kind
+        self._keep = keep_stamps
+        self._own_keys = own_keys
+        names = schema.fieldNames()
+        self._has = {name for name in OWN_COLUMNS if name in names}
+        self._fields = [name for name in names if not name.startswith("_")]
+        self._payload = PAYLOAD_COLUMN if PAYLOAD_COLUMN in names else None
+        if self._payload is not None:
+            self._raw = isinstance(schema[PAYLOAD_COLUMN].dataType, BinaryType | StringType)
+            if not self._raw and not isinstance(schema[PAYLOAD_COLUMN].dataType, StructType):
+                raise UsageError("SOW-SPK-030", "column payload must be bytes, a string or a struct")
+        elif not self._fields and not (by_key and "_sow_key" in names):
+            raise UsageError(
+                "SOW-SPK-030",
+                "the rows have no column for a message",
+                hint="add a column payload, or columns for its fields",
+            )
+        # Refused when the write begins, and not by the first row of some task.
+        if not (self._payload and self._raw) and self._fields and not kind.constructible:
+            raise UsageError(
+                "SOW-SPK-030",
+                f"messages of type {kind.name} cannot be constructed from fields",
+                hint="provide them as bytes in a column payload",
+            )
+        if not (self._payload and self._raw):
+            inner = None if self._payload is None else schema[PAYLOAD_COLUMN].dataType
+            check_row_fields(inner.fields if isinstance(inner, StructType) else [schema[name] for name in self._fields])
+        self._root = root
+        self._maker: MessageMaker | None = None
+        if kind.rooted and not (self._payload and self._raw) and self._fields:
+            struct = None if self._payload is None else schema[PAYLOAD_COLUMN].dataType
+            find_wrapping_root(struct.fieldNames() if isinstance(struct, StructType) else self._fields, root)
+
+    def encode_rows(self, batch: pyarrow.RecordBatch) -> EncodedRows:
+        """The messages of a batch, in order. Raises UsageError where the message type cannot have the columns."""
+        operations = batch.column("_operation").to_pylist() if "_operation" in self._has else None
+        payloads = self._payloads(batch)
+        return EncodedRows(payloads, self._envelopes(batch, payloads), operations)
+
+    def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes | Exception]:
+        if self._payload is not None and self._raw:
+            texts = batch.column(PAYLOAD_COLUMN).to_pylist()
+            # A row without a message stands for its key alone: empty here, judged by the operation later.
+            return [text if isinstance(text, bytes) else b"" if text is None else text.encode() for text in texts]
+        if self._payload is not None:
+            rows = batch.column(PAYLOAD_COLUMN)
+        elif self._fields:
+            rows = build_struct_array(batch, self._fields)
+        else:
+            return [b""] * len(batch)
+        if self._maker is None:
+            # Made at the first batch, whose Arrow types say what the columns really hold.
+            self._maker = MessageMaker(list(rows.type), self._kind, self._root, decode_variant)
+        messages = self._maker.encode_rows(rows)
+        for made in messages:
+            # That the type of the messages has no such columns is no matter of one row.
+            if isinstance(made, UsageError):
+                raise made
+        return [b"" if made is None else made for made in messages]
+
+    def _envelopes(self, batch: pyarrow.RecordBatch, payloads: list[bytes | Exception]) -> list[Envelope]:
+        """The envelopes of the rows; one whose texts cannot be read takes its row's place in ``payloads``."""
+        # Where the publisher chooses keys, the SOW key follows from the text that it chose.
+        wanted = {
+            "sow_key": "_user_key" if self._own_keys else "_sow_key",
+            "timestamp": "_timestamp" if self._keep else "",
+            "expiration": "_expiration" if self._keep else "",
+            "correlation_id": "_correlation_id",
+        }
+        columns = {
+            name: build_text_reader(batch.schema.field(column))(batch.column(column))
+            for name, column in wanted.items()
+            if column in self._has
+        }
+        if not columns:
+            return [Envelope()] * len(batch)
+        found = []
+        for place, row in enumerate(zip(*columns.values(), strict=True)):
+            problem = next((one for one in row if isinstance(one, Exception)), None)
+            if problem is not None:
+                payloads[place] = problem
+            texts: dict[str, Any] = {} if problem is not None else dict(zip(columns, row, strict=True))
+            found.append(Envelope(**texts))
+        return found

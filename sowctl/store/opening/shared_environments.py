@@ -1,0 +1,128 @@
+"""Environments that the readers of one process share: LMDB must not have a file open twice in a process.
+
+So a program may ask for a record while it goes through the result of a query, and threads may query side by side. A
+program that says that more questions follow (:func:`keep_open`) leaves the environment open after the last reader:
+opening it and mapping its pages anew costs more than a small query. An environment kept in this way is closed when this
+process wants to write to its store, and before it forks, since LMDB's locks do not come along.
+
+Called by ``current_handle``; a writer has an environment of its own. ``keep_open`` is called for an open instance.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from pathlib import Path
+
+from sowctl.seam import Seam
+from sowctl.store.opening.environment import OpenMode, open_handle
+from sowctl.store.opening.handle import Handle, read_identity
+from sowctl.store.opening.locks import StoreFiles
+from sowctl.store.opening.meta_pages import read_verified_meta
+
+MAX_IDLE_ENVIRONMENTS = 16
+"""Environments kept open without a reader; of more, those that were opened first are closed."""
+# _lock guards the tables and is held for moments; _opening makes opening one at a time and may be held as long as a
+# lock of a file is waited for. Order: _opening, then _lock.
+_lock = RLock()
+_opening_lock = RLock()
+_shared: dict[Path, Handle] = {}
+_fork_hooks: list[bool] = []
+_keepers: list[int] = []
+"""A process id for every :func:`keep`; a fork inherits those of its parent, which count for nothing in it."""
+
+
+def keep_open() -> None:
+    """From now on leave environments open after their last reader, until :func:`end_keep_open` is called as often."""
+    with _lock:
+        if not _fork_hooks:
+            _fork_hooks.append(True)
+            os.register_at_fork(before=forget)
+        _keepers.append(os.getpid())
+
+
+def end_keep_open() -> None:
+    """End one :func:`keep_open`; after the last one, environments without a reader are closed."""
+    me = os.getpid()
+    with _lock:
+        if me in _keepers:  # and not in a fork, which may leave a block that its parent entered
+            _keepers.remove(me)
+        if me not in _keepers:
+            forget()
+
+
+def forget(path: Path | None = None) -> None:
+    """Close environments without a reader: that of one file, or all."""
+    with _lock:
+        for known in list(_shared.values()):
+            if not known.sharers and path in (None, known.files.path):
+                _close_handle(known)
+
+
+def _close_handle(handle: Handle) -> None:
+    handle.retire()
+    if handle.env is None and _shared.get(handle.files.path) is handle:
+        del _shared[handle.files.path]
+
+
+def share_environment(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
+    """The environment in which others read this file already, or a new one. Raises as :func:`open_handle`."""
+    with (
+        _opening_lock
+    ):  # two threads must not open one file; others may go on, however long this waits for the file's locks
+        with _lock:
+            known = _shared.get(files.path)
+            if known is not None and _is_compatible(known, files, mode, seam) and known.revive():
+                return _join_environment(known)
+            if known is not None and not known.sharers:
+                _close_handle(known)
+        handle = open_handle(files, mode, seam)
+        with _lock:
+            _shared[files.path] = handle
+        return handle
+
+
+def _join_environment(known: Handle) -> Handle:
+    """One reader more. An environment without a reader is inspected as at opening: its file may have been cut since."""
+    if not known.sharers:
+        try:
+            read_verified_meta(known.files.path, known.seam)
+        except BaseException:
+            _close_handle(known)
+            raise
+    known.sharers += 1
+    return known
+
+
+def _is_compatible(known: Handle, files: StoreFiles, mode: OpenMode, seam: Seam) -> bool:
+    """Return whether this process opened it for the file that the path shows now, with the same system calls."""
+    mine = known.pid == os.getpid() and known.seam is seam
+    return mine and known.identity == read_identity(files, mode.no_lock)
+
+
+def release_environment(handle: Handle) -> None:
+    """One reader less; the last one leaves the environment, or closes it when its snapshots end. Of any handle."""
+    with _lock:
+        handle.sharers -= 1
+        if handle.sharers:
+            return
+        if not _can_stay_open(handle):
+            _close_handle(handle)
+            return
+        # Dictionaries keep the order of insertion: the first ones were opened first.
+        idle = [known for known in _shared.values() if not known.sharers]
+        for known in idle[:-MAX_IDLE_ENVIRONMENTS]:
+            _close_handle(known)
+
+
+def _can_stay_open(handle: Handle) -> bool:
+    """Return whether the next reader of its file can use it, and one may come."""
+    # An environment that is not in the table belongs to a writer, or to a file that was replaced: no reader can come to
+    # it.
+    if os.getpid() not in _keepers or _shared.get(handle.files.path) is not handle or handle.env is None:
+        return False
+    now = read_identity(handle.files, no_lock=True)
+    return now is not None and now.data == handle.identity.data
+
+
+__all__ = ["end_keep_open", "forget", "keep_open", "release_environment", "share_environment"]

@@ -1,0 +1,85 @@
+"""The entries of one sub-database in key order, and proof that none was left out (``sow-store(5)``, "How to read").
+
+A checksum says that an entry is sound, and nothing of where it stands: a wrong bit in a branch page, or two pages
+exchanged, lead a search to a place where it finds sound entries, but not those that it should. Then keys do not ascend
+there, are of another length, or are not those that the branches promise (:mod:`sowctl.store.opening.proof`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import lt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+
+from sowctl.errors import DamageError
+from sowctl.store.lmdberrors import REBUILD_HINT, build_store_error
+
+if TYPE_CHECKING:
+    from sowctl.store.opening.proof.transaction import ProvenTransaction
+
+Batch = tuple[list[bytes], list[bytes]]
+"""Keys and values, in parallel."""
+Found = tuple[list[bytes], Sequence[bytes]]
+"""Keys and values, in parallel, where the values need not be a list."""
+
+
+def inconsistent_store_error(reason: str, path: Path) -> DamageError:
+    """The error for parts of a store that are sound by themselves and do not fit each other."""
+    return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(path), hint=REBUILD_HINT)
+
+
+class OrderedEntries:
+    """A sub-database in a transaction."""
+
+    def __init__(self, txn: ProvenTransaction, database: Any, length: int, covered: int, path: Path) -> None:
+        """``length``: bytes of its keys; ``covered``: so many of them go into the checksum of a value."""
+        self._txn = txn
+        self._database = database
+        self._length = length
+        self._covered = covered
+        self._path = path
+
+    def walk(self, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
+        """Entries from ``start`` (inclusive) to ``stop`` (exclusive), at most ``size`` at a time.
+
+        Raises :class:`DamageError` SOW-STO-003.
+        """
+        try:
+            cursor = self._txn.cursor(self._database)
+            # A wrong key in a branch page makes a search begin too late, and a range end too early: entries would be
+            # missing there, all others sound and in order.
+            bounds = [bound for bound in (start, stop) if bound is not None]
+            cursor.verify_absence(bounds, self._length, self._covered)
+            last = b""
+            for keys, values in cursor.read_from(start, size, tiled=bool(bounds)):
+                # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
+                # one it had already visited, breaks the order.
+                if last >= keys[0] or not all(map(lt, keys, keys[1:])):
+                    raise self._disorder_error(keys[0])
+                # Entries of another sub-database have keys of another length.
+                if len(b"".join(keys)) != self._length * len(keys):
+                    raise self._disorder_error(keys[0])
+                last = keys[-1]
+                if stop is not None and last >= stop:
+                    end = bisect_left(keys, stop)
+                    if end:
+                        yield keys[:end], values[:end]
+                    return
+                yield keys, values
+        except lmdb.Error as problem:
+            raise build_store_error(problem, self._path, "read") from problem
+
+    def _disorder_error(self, key: bytes) -> DamageError:
+        reason = f"its keys are out of order, or are not its own, near {_decode_number(key)}"
+        return inconsistent_store_error(reason, self._path)
+
+
+def _decode_number(key: bytes) -> int:
+    return int.from_bytes(key[:8], "big")
+
+
+__all__ = ["Batch", "Found", "OrderedEntries", "inconsistent_store_error"]

@@ -1,0 +1,138 @@
+"""Many records of a mapped file at once: copied into one run of bytes, and verified there by one checksum.
+
+For processes that have numpy loaded, and records that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
+:mod:`sowctl.store.raw.offset_read`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from struct import unpack
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from sowctl.checksum import crc32
+from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES, LazyValues
+from sowctl.store.integrity import CRC_RESTART, MAX_RUN_BYTES
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+CACHE_LINE_BYTES = 64
+"""Bytes that a processor fetches from memory at once."""
+PREFETCH_BYTES = 1024
+"""Of longer values it fetches by itself what follows."""
+_BEHIND_BYTES = CRC_SIZE + len(CRC_RESTART)
+_BEFORE_BYTES = KEY_SIZE + HEADER_SIZE
+
+
+class BatchValues(LazyValues):
+    """Sound values without optional parts in one run of bytes, from ``starts`` to ``stops``, and their payloads.
+
+    A value is cut out when it is asked for.
+    """
+
+    __slots__ = ("_payloads", "_run", "_starts", "_stops")
+
+    def __init__(self, run: bytes, starts: Array, stops: Array, payloads: list[bytes]) -> None:
+        self._run = run
+        self._starts = starts
+        self._stops = stops
+        self._payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> BatchValues: ...
+    def __getitem__(self, place: int | slice) -> bytes | BatchValues:
+        if isinstance(place, slice):
+            return BatchValues(self._run, self._starts[place], self._stops[place], self._payloads[place])
+        return self._run[self._starts[place] : self._stops[place]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self._run.__getitem__, map(slice, self._starts.tolist(), self._stops.tolist()))
+
+    def list_payloads(self) -> list[bytes]:
+        """The payloads of all values."""
+        return self._payloads
+
+    def select_values(self, places: Sequence[int]) -> BatchValues:
+        """Some of the values."""
+        payloads = [self._payloads[place] for place in places]
+        return BatchValues(self._run, self._starts[places], self._stops[places], payloads)
+
+
+def read_batch(
+    data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, sums: bytes
+) -> tuple[BatchValues, list[int]] | None:
+    """The values of ``keys`` at ``starts``, with ``sizes`` (two arrays of int64) and checksums ``sums``, end to end.
+
+    Of those that are still there, and the indexes of the others. None where that cannot be told for all at once: one is
+    damaged or has optional parts, they are too large to be copied, or nothing is there.
+    """
+    expected = np.frombuffer(sums, "<u4")
+    stops = starts + sizes
+    # Places come from a file that may be damaged: they are proven to lie within the map before numpy reads at them.
+    if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
+        return None
+    if int(sizes.min()) < VALUE_OVERHEAD_BYTES or int(sizes.sum()) > MAX_RUN_BYTES:
+        return None
+    # Each line of each record is touched once by one numpy call: the processor fetches many of them side by side, where
+    # the copies below would wait for one after the other.
+    lines = np.arange(0, min(int(sizes.max()), PREFETCH_BYTES), CACHE_LINE_BYTES)
+    np.frombuffer(data, np.uint8).take(starts[:, None] + lines, mode="clip")
+
+    # A view of the file as overlapping 32-bit numbers that begin at every byte: one gather compares the last four bytes
+    # of all values with those expected.
+    there = np.ndarray((len(data) - CRC_SIZE + 1,), "<u4", data, 0, (1,))[stops - CRC_SIZE] == expected
+    missing: list[int] = []
+    if not there.all():
+        missing = np.flatnonzero(~there).tolist()
+        keys = list(compress(keys, there.tolist()))
+        starts, sizes, stops, expected = starts[there], sizes[there], stops[there], expected[there]
+    joined = _join_sound_values(data, keys, starts, sizes, stops, expected) if keys else None
+    return None if joined is None else (joined, missing)
+
+
+def _join_sound_values(
+    data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, stops: Array, expected: Array
+) -> BatchValues | None:
+    """All values, if they are sound and without optional parts.
+
+    Between two payloads stand the checksum that the one should have, what restarts the checksum, key and header of the
+    other: so the checksum of the whole tells whether every value is the one that is meant.
+    """
+    count = len(keys)
+    heads = np.ndarray((len(data) - HEADER_SIZE + 1, HEADER_SIZE), np.uint8, data, 0, (1, 1))[starts]
+    # Flags or optional parts: then the payload does not stand right behind the header, and the plain way reads them.
+    if heads[:, :4].any():
+        return None
+    between = np.empty((count + 1, _BEHIND_BYTES + _BEFORE_BYTES), np.uint8)
+    between[1:, :CRC_SIZE] = expected.view(np.uint8).reshape(count, CRC_SIZE)
+    between[:, CRC_SIZE:_BEHIND_BYTES] = np.frombuffer(CRC_RESTART, np.uint8)
+    between[:-1, _BEHIND_BYTES : _BEHIND_BYTES + KEY_SIZE] = np.frombuffer(b"".join(keys), np.uint8).reshape(
+        count, KEY_SIZE
+    )
+    between[:-1, _BEHIND_BYTES + KEY_SIZE :] = heads
+    # What stands between two payloads, as one piece of bytes for each gap: the join below then has two parts per record
+    # instead of five.
+    pieces = unpack(f"{_BEHIND_BYTES + _BEFORE_BYTES}s" * (count + 1), between.data)
+    slices = map(slice, (starts + HEADER_SIZE).tolist(), (stops - CRC_SIZE).tolist())
+    payloads = list(map(data.__getitem__, slices))
+    parts = [b""] * (2 * count + 1)
+    parts[0::2], parts[1::2] = pieces, payloads
+    parts[0], parts[-1] = pieces[0][_BEHIND_BYTES:], pieces[-1][:_BEHIND_BYTES]
+    run = b"".join(parts)
+    # 0 if and only if each value is sound under its key and has the checksum that was expected, for the reason that
+    # :func:`sowctl.store.integrity.build_sound_run` gives.
+    if crc32(run):
+        return None
+    ends = np.cumsum(sizes + (KEY_SIZE + len(CRC_RESTART))) - len(CRC_RESTART)
+    return BatchValues(run, ends - sizes, ends, payloads)
+
+
+__all__ = ["BatchValues", "read_batch"]

@@ -1,0 +1,99 @@
+"""All records of a state by their places in the file, without LMDB (``sow-memo(5)``, "Kind 5"). Loads numpy.
+
+What is read is proven as a scan proves it: keys ascend and are as many as the store counts, and every value has the
+right checksum under its key. Called by :meth:`sowctl.store.read.Reader.read_record_offsets`; LMDB is not asked after
+that, so a fork may go on reading while the first process holds the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from struct import unpack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sowctl.store.codec import KEY_SIZE, VALUE_OVERHEAD_BYTES, Offsets
+from sowctl.store.opening.environment import RECORDS_DATABASE
+from sowctl.store.raw import line_pages
+from sowctl.store.raw.offset_read import read_values_at
+from sowctl.store.raw.tree import Leaves, StaleTree, find_leaf_pages, read_page_entries
+
+if TYPE_CHECKING:
+    from sowctl.store.raw.line_pages import PageLines
+    from sowctl.store.raw.offset_read import DataFile
+
+
+class RecordOffsets:
+    """The records of a state, by number in key order. Made by :func:`read_record_offsets`."""
+
+    def __init__(self, file: DataFile, leaves: Leaves, page_size: int) -> None:
+        self.keys = leaves.keys
+        self._file = file
+        self._leaves, self._page_size = leaves, page_size
+        self._sums = leaves.sums
+        self._offsets = Offsets(leaves.starts, leaves.sizes, leaves.sums.tobytes())
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def build_value_offsets(self) -> tuple[Any, Any, Any]:
+        """First byte, size and last four bytes of each value, as :func:`sowctl.store.raw.tree.locate_values` gives
+        them.
+        """
+        return self._offsets.starts.astype(np.uint64), self._offsets.sizes.astype(np.uint32), self._sums
+
+    def read_stamps(self) -> tuple[Any, Any]:
+        """Txid and time of every record; they are those of values that were read."""
+        data = self._file.map_file()
+        # A stride of one byte: the number at index i is the one that begins at byte i. Behind flags and size of the
+        # optional parts, four bytes, stand txid and time.
+        numbers = np.ndarray((len(data) - KEY_SIZE + 1,), "<u8", data, 0, (1,))
+        starts = self._offsets.starts
+        return numbers[starts + 4], numbers[starts + 12].view("<i8")
+
+    def read_values(self, start: int, stop: int) -> Sequence[bytes] | None:
+        """The values of some records; None where one is not there, or not sound."""
+        part = self.keys[KEY_SIZE * start : KEY_SIZE * stop]
+        keys = unpack(f"{KEY_SIZE}s" * (stop - start), part)
+        try:
+            values, wrong = read_values_at(self._file, keys, self._offsets.select_range(start, stop))
+        except (OSError, OverflowError, ValueError):
+            return None
+        return None if wrong else values
+
+    def iter_lines(self, start: int, stop: int) -> Iterator[tuple[int, int, PageLines | None]]:
+        """Records in parts of some pages: from which number to which; as lines, where the pages show them so."""
+        pages = self._leaves.starts[start:stop] // self._page_size
+        # Where a page begins; a value on pages of its own begins one, too.
+        begun = np.flatnonzero(np.append(True, pages[1:] != pages[:-1])) + start
+        bounds = (
+            [*begun[:: max(line_pages.PAGE_BATCH_BYTES // self._page_size, 1)].tolist(), stop] if len(pages) else []
+        )
+        for low, high in pairwise(bounds):
+            part = slice(low, high)
+            keys = self.keys[KEY_SIZE * low : KEY_SIZE * high]
+            some = Leaves(keys, *(column[part] for column in self._leaves[1:]))
+            yield low, high, line_pages.read_lines(self._file.map_file(), self._page_size, some)
+
+
+def read_record_offsets(file: DataFile | None, txnid: int, count: int) -> RecordOffsets | None:
+    """The ``count`` records of the state of a transaction; None where the file does not show just these."""
+    try:
+        if file is None:
+            return None
+        meta, pages = find_leaf_pages(file.map_file(), txnid, RECORDS_DATABASE)
+        leaves = read_page_entries(file.map_file(), meta, pages)
+    except (StaleTree, OSError, ValueError):
+        return None
+    if len(leaves.sums) != count:
+        return None
+    keys = np.frombuffer(leaves.keys, ">u8")
+    # Sizes are proven before stamps are read by them; a page out of its place breaks the order of keys.
+    if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=VALUE_OVERHEAD_BYTES)) < VALUE_OVERHEAD_BYTES:
+        return None
+    return RecordOffsets(file, leaves, meta.page_size)
+
+
+__all__ = ["RecordOffsets", "read_record_offsets"]

@@ -1,0 +1,83 @@
+"""Files that builders which were killed left beside a store: names that end in ``.new-PID`` or ``.new-PID-N``.
+
+Builders of stores and of sorted runs hold a lock on such a file for as long as they live; those of memo indexes have a
+lock of their own. A file is a leftover if no process has its number, and no process holds its lock. Called by upkeep;
+a builder removes those of its own kind when it begins. Ruled by ``sow-store(5)``, "Files".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from sowctl.lockwait import is_running
+from sowctl.seam import SEAM, Seam
+from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.opening.access import StoreFiles
+
+_LEFTOVER_NAME_PATTERN = re.compile(r".+\.new-(\d+)(?:-\d+)?")
+_SIDE_DIRECTORIES = ("-runs", "-memo", "-views")
+"""Directories beside a store in which files are built, too, by what they add to its name."""
+
+
+class Leftover(Struct, frozen=True):
+    """A file that nobody builds any more: the process that did, and its size in bytes."""
+
+    path: Path
+    pid: int
+    bytes: int
+
+
+def list_leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
+    """List the files left beside the store at this path, in the order of names. Reads names only."""
+    files = StoreFiles.from_path(store)
+    found = []
+    for place in (files.directory, *(files.directory / f"{files.path.name}{end}" for end in _SIDE_DIRECTORIES)):
+        with suppress(OSError):
+            for path in sorted(place.iterdir()):
+                # Process and lock are both asked: builders of indexes hold no lock on the file itself.
+                named = _LEFTOVER_NAME_PATTERN.fullmatch(path.name)
+                # In the directory that it shares with other stores, only what begins with its name is its own.
+                own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))
+                if named and (place != files.directory or own):
+                    with suppress(OSError):
+                        if not is_running(int(named[1])) and _is_unlocked(path):
+                            found.append(Leftover(path, int(named[1]), path.lstat().st_size))
+    return found
+
+
+def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[Leftover]:
+    """Remove them; gives those that were removed. Raises StorageError."""
+    gone = []
+    for one in list_leftovers(store):
+        with translate_errors(one.path, "remove what a killed process left"):
+            try:
+                fd = os.open(one.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue  # another process cleaned up, too
+            try:
+                # Locked while it is removed: a builder that got the same number meanwhile begins again.
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                seam.call("file.unlink", os.unlink, one.path)
+                gone.append(one)
+            except BlockingIOError:
+                continue
+            finally:
+                os.close(fd)
+    return gone
+
+
+def _is_unlocked(path: Path) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

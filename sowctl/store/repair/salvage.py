@@ -1,0 +1,499 @@
+"""Salvage of a damaged store: what it held and can be read, nothing else (``sow-store(5)``, "Repairing").
+
+Pages are read without LMDB, from the state that was committed last. A record is taken if its checksum is right and its
+page belongs to that state: a branch leads to it, or no branch does where one is damaged, and it does not stand in the
+free list. Pages in the free list may hold records that were deleted; without a sound free list no page is taken to
+which no branch leads. Called by the engine's repair alone, under the writer lock.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.errors import DamageError, SowError, VersionError
+from sowctl.seam import SEAM, Seam
+from sowctl.store.codec import (
+    EXPIRY_KEY_SIZE,
+    HISTORY_KEY_SIZE,
+    KEY_SIZE,
+    build_history_key,
+    encode_expiry_value,
+    is_sound,
+)
+from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum
+from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
+from sowctl.store.opening.meta_pages import (
+    BRANCH_FLAG,
+    LEAF_FLAG,
+    MAX_TREE_DEPTH,
+    PAGE_SIZES,
+    MetaPage,
+    parse_likely_meta_page,
+    parse_meta_page,
+)
+from sowctl.store.repair.pagefile import (
+    PageFile,
+    PageNode,
+    TreeInfo,
+    parse_branch,
+    parse_leaf,
+    read_free_list,
+    read_main_trees,
+    read_page_kind,
+)
+
+SALVAGE_BATCH_RECORDS = 1000
+MAX_SOW_KEY = (1 << 64) - 1
+"""The highest SOW key."""
+_KEY_END = b"\xff" * (HISTORY_KEY_SIZE + 1)
+"""Behind every key of records and versions."""
+_DEFAULT_PAGE_BYTES = 4096
+"""Size of pages where no meta page tells it."""
+_Bounds: TypeAlias = tuple[bytes, bytes]
+_Leaf: TypeAlias = tuple[bytes, bytes, int]
+"""The first and the last key of a leaf, and its page."""
+Pairs: TypeAlias = tuple[list[bytes], list[bytes]]
+
+
+class Loss(Struct, frozen=True):
+    """Something of the store that cannot be read. It had one key or several, from ``low`` to ``high`` (inclusive).
+
+    ``key``: the key that stands there, where one record or version cannot be read; its own bits may be the wrong ones,
+    so bounds are those of its neighbours. ``versions``: it is of the history, else of the current records; ``txid`` of
+    a version, as its key has it.
+    """
+
+    low: int
+    high: int
+    why: str
+    key: int | None = None
+    versions: bool = False
+    txid: int | None = None
+
+
+class _Gap(Struct, frozen=True):
+    """A stretch of keys whose page is missing, from ``low`` up to ``high`` (exclusive)."""
+
+    low: bytes
+    high: bytes
+    why: str
+
+
+class _SavedTree:
+    """The leaves of one sub-database, and what is missing between them."""
+
+    def __init__(self, size: int) -> None:
+        self.key_size = size
+        self.leaves: list[tuple[bytes, int]] = []
+        self.gaps: list[_Gap] = []
+        self.tree: TreeInfo | None = None
+
+
+class Salvage:
+    """A damaged store, looked through. Use as a context manager.
+
+    ``meta`` is None where its record cannot be read, ``sequences`` None where one of them cannot. ``losses`` is whole
+    when :meth:`iter_records` and :meth:`iter_versions` have been read to their ends; ``is_exact`` then says that
+    nothing is missing: the digest of what was read is the one in the meta record. ``earlier``: only the state before
+    the last transaction was found. ``notes`` say in words what else is wrong.
+    """
+
+    def __init__(self, path: Path, seam: Seam = SEAM) -> None:
+        """Raises VersionError for a newer format, StorageError."""
+        self.path = path
+        self.meta: StoreMeta | None = None
+        self.sequences: dict[int, int] | None = {}
+        self.losses: list[Loss] = []
+        self.notes: list[str] = []
+        self.earlier = False
+        self._digest = 0
+        self._counted = [0, 0]
+        self._visited: set[int] = set()
+        self._free: set[int] = set()
+        self._large = 0
+        self._expiry: TreeInfo | None = None
+        self._saved = {b"records": _SavedTree(KEY_SIZE), b"history": _SavedTree(HISTORY_KEY_SIZE)}
+        with translate_errors(path, "read the store"):
+            self._metas, size = _read_meta_pages(path, seam)
+            self._file = PageFile(path, size, seam)
+            try:
+                self._look_through()
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self) -> Salvage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def has_content(self) -> bool:
+        """True if there is anything at all."""
+        return self.meta is not None or any(saved.leaves for saved in self._saved.values())
+
+    @property
+    def is_exact(self) -> bool:
+        """True if what was read is all that the store held; known when everything was read."""
+        meta = self.meta
+        if meta is None or self.earlier or self.sequences is None or len(self.sequences) != meta.sequences:
+            return False
+        return self._digest % DIGEST_MODULUS == meta.digest and self._counted == [meta.records, meta.versions]
+
+    def iter_records(self) -> Iterator[Pairs]:
+        """Keys and values of the sound records, in key order. What is not sound goes to ``losses``."""
+        yield from self._read_saved(b"records", 0)
+
+    def iter_versions(self) -> Iterator[Pairs]:
+        """History keys and values of the sound versions, in their order."""
+        yield from self._read_saved(b"history", 1)
+
+    def iter_expiring_keys(self) -> Iterator[int]:
+        """The SOW keys of records with a lifetime, from the index of these; in no order, without what is damaged."""
+        for node in self._read_small_tree(self._expiry):
+            if len(node.key) == EXPIRY_KEY_SIZE and node.value == encode_expiry_value(node.key):
+                yield _decode_sow_key(node.key[KEY_SIZE:])
+
+    def restart(self) -> None:
+        """Forget what was counted and found missing while reading, to read once more."""
+        self._digest, self._counted, self.losses = 0, [0, 0], []
+
+    # Which state
+
+    def _look_through(self) -> None:
+        state = self._find_committed_state()
+        if state is None:
+            self.notes.append("no LMDB meta page is usable")
+            return
+        free = read_free_list(self._file, state)
+        if free is not None:
+            self._free = free.own.union(*free.freed.values())
+        trees = read_main_trees(self._file, state) or {}
+        # Where a tree is missing, its pages cannot be counted.
+        counted = trees.keys() >= {*DATABASE_NAMES}
+        self._large = sum(tree.overflow_pages for tree in trees.values()) if counted else state.last_page
+        # A page belongs to one place: what was seen once is not followed again, so that a ring of wrong branches ends.
+        self._visited = {0, 1}
+        if trees:
+            self._visited.add(state.main_root)
+        for name, saved in self._saved.items():
+            saved.tree = trees.get(name)
+            if saved.tree is None:
+                saved.gaps.append(_Gap(b"", _KEY_END, "its root cannot be found"))
+            elif saved.tree.depth:
+                self._walk_tree(saved, saved.tree.root, (b"", _KEY_END), (b"", _KEY_END))
+        self._read_meta(trees.get(b"meta"))
+        # Read only when records are missing: it names keys and holds no record.
+        self._expiry = trees.get(b"expiry")
+        # A tree under another name may be one of these two, with a wrong bit in its name: its leaves fill gaps, then.
+        for name in trees.keys() & {*DATABASE_NAMES, CHANGES_DATABASE} - self._saved.keys():
+            self._pass_over(trees[name])
+        # Where every branch was sound, a leaf without one is not of this state: it is asked for only to fill a gap.
+        if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
+            if free is None:
+                self.notes.append("the list of free pages is damaged: pages without a branch are not used")
+            else:
+                self._adopt_orphan_leaves(state)
+
+    def _find_committed_state(self) -> MetaPage | None:
+        """The meta page of the last committed transaction, as far as that can be told."""
+        known = {page.number: page for page in self._metas}
+        for page in self._metas:
+            other = known.get(1 - page.number)
+            led = self._leads_to(page)
+            # A write of this page failed: its roots are of a transaction that never was (sow-store(5), How to write).
+            if other is not None and led is not None and led == page.txnid + 2 == other.txnid + 1:
+                del known[page.number]
+        # The meta record names its transaction. A page whose own number was altered is known by it.
+        order = sorted(known.values(), key=lambda page: (self._leads_to(page) or page.txnid, page.txnid), reverse=True)
+        for page in order:
+            if read_main_trees(self._file, page) or read_free_list(self._file, page) is not None:
+                found = self._leads_to(page) or page.txnid
+                self.earlier = any(other.txnid == found + 1 for other in order)
+                return page
+        return None
+
+    def _leads_to(self, page: MetaPage) -> int | None:
+        """The LMDB transaction that wrote the meta record to which a meta page leads."""
+        # Each transaction writes the meta record anew, with its own number in it: the record dates the roots that lead
+        # to it.
+        tree = (read_main_trees(self._file, page) or {}).get(b"meta")
+        for node in self._read_small_tree(tree):
+            if node.key == META_KEY:
+                data = self._file.read_value(node)
+                try:
+                    return decode_meta(data or b"", str(self.path)).transaction
+                except VersionError:
+                    raise
+                except DamageError:
+                    return None
+        return None
+
+    def _read_small_tree(self, tree: TreeInfo | None) -> Iterator[PageNode]:
+        """The entries of a small tree, in no order that counts."""
+        pages, seen = [tree.root] if tree is not None and tree.depth else [], set[int]()
+        while pages:
+            number = pages.pop()
+            data = self._file.read_page(number)
+            # A damaged page ends its branch and not the search: the other entries may be whole.
+            if data is None or number in seen:
+                continue
+            seen.add(number)
+            kind = read_page_kind(data, number)
+            if kind == BRANCH_FLAG:
+                pages += [child[1] for child in parse_branch(data) if child is not None]
+            elif kind == LEAF_FLAG:
+                yield from (node for node in parse_leaf(data) if node is not None)
+        self._visited |= seen
+
+    def _read_meta(self, tree: TreeInfo | None) -> None:
+        for node in self._read_small_tree(tree):
+            self._take_meta(node)
+        if self.meta is None:
+            self.notes.append("the meta record cannot be read")
+
+    def _take_meta(self, node: PageNode) -> None:
+        data = self._file.read_value(node) or b""
+        try:
+            if node.key == META_KEY:
+                self.meta = decode_meta(data, str(self.path))
+            elif node.key.startswith(SEQUENCE_PREFIX) and self.sequences is not None:
+                publisher = int.from_bytes(node.key[len(SEQUENCE_PREFIX) :], "big")
+                self.sequences[publisher] = decode_sequence(publisher, data, str(self.path))
+        except VersionError:
+            raise
+        # One sequence that cannot be read makes the list useless: a publisher that is missing in it could repeat its
+        # messages.
+        except (SowError, OverflowError) as problem:
+            if node.key != META_KEY:
+                self.sequences = None
+                self.notes.append(f"sequence numbers of publishers: {problem}")
+
+    # Which pages
+
+    def _walk_tree(self, saved: _SavedTree, number: int, within: _Bounds, wide: _Bounds, depth: int = 0) -> None:
+        """The leaves below a page whose keys are ``within`` bounds; ``wide`` are those of the branch above."""
+        data = self._file.read_page(number)
+        kind = 0 if data is None else read_page_kind(data, number)
+        # A free page may hold sound records of an older state: whatever leads there is wrong, and its records must not
+        # come back.
+        if data is None or not kind or number in self._visited or number in self._free or depth > MAX_TREE_DEPTH:
+            saved.gaps.append(
+                _Gap(*within, f"page {number} cannot be read" if data is None else _describe_wrong_page(number))
+            )
+            return
+        if kind == LEAF_FLAG:
+            self._take_leaf(saved, number, data, within, wide)
+            return
+        self._visited.add(number)
+        children = list(parse_branch(data))
+        # Keys that do not ascend are wrong bits: then each child may have any key of the page.
+        starts = [within[0], *(child[0] if child is not None else b"" for child in children[1:]), within[1]]
+        ordered = all(one <= other for one, other in pairwise(starts))
+        for place, child in enumerate(children):
+            bounds = (starts[place], starts[place + 1]) if ordered else within
+            if child is None:
+                saved.gaps.append(_Gap(*bounds, _describe_wrong_page(number)))
+            else:
+                # The bounds of the branch itself go along: where a key in it is wrong, they are all that is known of
+                # the child.
+                self._walk_tree(saved, child[1], bounds, within, depth + 1)
+
+    def _take_leaf(self, saved: _SavedTree, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
+        # A leaf is taken if at least one entry proves by its checksum that the page is of these records.
+        nodes = list(parse_leaf(data))
+        sound = [node.key for node in nodes if node is not None and self._read_verified_value(saved, node) is not None]
+        # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
+        if not sound or not within[0] <= sound[0] <= sound[-1] < within[1] or sound != sorted(sound):
+            saved.gaps.append(_Gap(*(wide if sound else within), _describe_wrong_page(number)))
+            return
+        self._visited.add(number)
+        # Of an entry that is not sound, the size may be what is wrong: it must not claim the pages of others.
+        for node in nodes:
+            if node is not None and node.value is None and node.key in sound:
+                self._visited.update(range(node.page, node.page + self._file.count_overflow_pages(node.size)))
+        # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
+        insort(saved.leaves, (sound[0], number))
+
+    def _read_verified_value(self, saved: _SavedTree, node: PageNode) -> bytes | None:
+        """The value of an entry, where key and checksum are right."""
+        if len(node.key) != saved.key_size:
+            return None
+        # The checksum covers key and payload: a value that stands under another key does not pass.
+        value = self._file.read_value(node)
+        if value is None or not is_sound(node.key[:KEY_SIZE], value):
+            return None
+        if saved.key_size == HISTORY_KEY_SIZE and build_history_key(node.key[:KEY_SIZE], value) != node.key:
+            return None
+        return value
+
+    def _pass_over(self, tree: TreeInfo) -> None:
+        """The pages of a sub-database that is made anew: they hold no records."""
+        for node in self._read_small_tree(tree):
+            if node.value is None:
+                # No checksum is asked here: of the size and of what the pages say themselves, either may be what is
+                # wrong. What both claim is of this value; a leaf behind it must not be passed over with it.
+                count = min(self._file.count_overflow_pages(node.size), self._count_claimed_pages(node.page))
+                self._visited.update(range(node.page, node.page + count))
+
+    def _count_claimed_pages(self, number: int) -> int:
+        """Return the length of a large value's run by its first page; 0 where it cannot be so many pages."""
+        data = self._file.read_page(number)
+        count = 0 if data is None else self._file.count_run_pages(data, number)
+        # No value has more pages than all of them together, and none that is free or another's.
+        run = range(number, number + count)
+        return 0 if count > self._large or any(page in self._visited or page in self._free for page in run) else count
+
+    def _adopt_orphan_leaves(self, state: MetaPage) -> None:
+        """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
+        found: dict[bytes, list[_Leaf]] = {name: [] for name in self._saved}
+        number = 2
+        while number <= min(state.last_page, self._file.size // state.page_size):
+            data = None if number in self._visited or number in self._free else self._file.read_page(number)
+            if data is None:
+                number += 1
+                continue
+            if read_page_kind(data, number) == LEAF_FLAG:
+                self._offer_orphan(data, number, found)
+            # The inside of a large value may look like a page: the run is passed over as a whole.
+            number += max(1, self._count_claimed_pages(number))
+        for name, leaves in found.items():
+            self._adopt_leaves(self._saved[name], sorted(leaves))
+
+    def _offer_orphan(self, data: bytes, number: int, found: dict[bytes, list[_Leaf]]) -> None:
+        nodes = [node for node in parse_leaf(data) if node is not None]
+        if self.meta is None and any(node.key == META_KEY for node in nodes):
+            for node in nodes:
+                self._take_meta(node)
+            return
+        for name, saved in self._saved.items():
+            keys = [node.key for node in nodes if self._read_verified_value(saved, node) is not None]
+            # Only what lies wholly within a gap is taken: elsewhere a branch has already said which page holds these
+            # keys.
+            if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
+                found[name].append((keys[0], keys[-1], number))
+
+    def _adopt_leaves(self, saved: _SavedTree, leaves: list[_Leaf]) -> None:
+        if not leaves:
+            return
+        tree = saved.tree
+        apart = all(one[1] < other[0] for one, other in pairwise(leaves))
+        # The tree counts its leaves: more candidates than it lacks means that one of them is of another state.
+        missing = tree.leaf_pages - len(saved.leaves) if tree is not None else len(leaves)
+        if not apart or len(leaves) > missing:
+            # One of them is of another state, and it cannot be told which.
+            self.notes.append(f"{len(leaves)} pages without a branch are not used, because they contradict each other")
+            return
+        for first, _, number in leaves:
+            insort(saved.leaves, (first, number))
+        saved.gaps = [part for gap in saved.gaps for part in _subtract_leaves(gap, leaves)]
+        # All leaves that the tree counts are there, so no page is missing between them.
+        if tree is not None and len(saved.leaves) == tree.leaf_pages:
+            saved.gaps = []
+
+    # What they hold
+
+    def _read_saved(self, name: bytes, place: int) -> Iterator[Pairs]:
+        saved = self._saved[name]
+        versions = bool(place)
+        for gap in saved.gaps:
+            self.losses.append(Loss(_decode_sow_key(gap.low), _find_last_key_before(gap.high), gap.why, None, versions))
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        last = b""
+        # Entries that cannot be read stand between the sound ones before and behind them.
+        pending: list[bytes | None] = []
+        # An entry that a split has left behind in a page is sound, and no longer this page's: its key lies in another.
+        ends = [first for first, _ in saved.leaves[1:]] + [_KEY_END]
+        for (_, number), end in zip(saved.leaves, ends, strict=False):
+            data = self._file.read_page(number)
+            for node in parse_leaf(data) if data is not None else (None,):
+                value = None if node is None else self._read_verified_value(saved, node)
+                if node is None or value is None or not last < node.key < end:
+                    pending.append(None if node is None else node.key)
+                    continue
+                self._note_loss(pending, last, node.key, versions)
+                last = node.key
+                keys.append(node.key)
+                values.append(value)
+                if len(keys) == SALVAGE_BATCH_RECORDS:
+                    self._count_sound(keys, values, place)
+                    yield keys, values
+                    keys, values = [], []
+        # What follows the last sound entry is bounded by nothing but the end of the key space.
+        self._note_loss(pending, last, _KEY_END, versions)
+        if keys:
+            self._count_sound(keys, values, place)
+            yield keys, values
+
+    def _note_loss(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
+        """Entries between two keys that cannot be read. Of versions both keys may be those that lost one."""
+        for key in pending:
+            low = _decode_sow_key(before) + (0 if versions or not before else 1)
+            high = _find_last_key_before(behind) if not versions or behind == _KEY_END else _decode_sow_key(behind)
+            txid = int.from_bytes(key[16:], "big") if key is not None and len(key) == HISTORY_KEY_SIZE else None
+            number = None if key is None else _decode_sow_key(key)
+            self.losses.append(Loss(low, max(low, high), "its checksum does not match", number, versions, txid))
+        pending.clear()
+
+    def _count_sound(self, keys: list[bytes], values: list[bytes], place: int) -> None:
+        self._counted[place] += len(keys)
+        self._digest += compute_digest_sum([key[:KEY_SIZE] for key in keys], values)
+
+
+def _describe_wrong_page(number: int) -> str:
+    return f"page {number} is damaged or outdated"
+
+
+def _subtract_leaves(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
+    """Yield the parts of a gap between leaves that were found."""
+    low = gap.low
+    for first, last, _ in leaves:
+        if gap.low <= first and last < gap.high:
+            if low < first:
+                yield replace(gap, low=low, high=first)
+            low = last + b"\0"
+    if low < gap.high:
+        yield replace(gap, low=low)
+
+
+def _decode_sow_key(key: bytes) -> int:
+    """The SOW key with which a key of records or versions begins; shorter ones are the beginnings of such."""
+    return int.from_bytes(key[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big")
+
+
+def _find_last_key_before(behind: bytes) -> int:
+    """The last SOW key that may stand before a key."""
+    number = _decode_sow_key(behind)
+    return MAX_SOW_KEY if behind == _KEY_END else number if len(behind) > KEY_SIZE else max(0, number - 1)
+
+
+def _read_meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:
+    """Both meta pages, whatever is wrong with them, and the size of pages, which one of them tells."""
+    with PageFile(path, PAGE_SIZES[-1], seam) as file:
+        data = file.read_beginning(2 * PAGE_SIZES[-1])
+    first = parse_meta_page(data, 0)
+    sizes = [first.page_size] if isinstance(first, MetaPage) else []
+    for size in PAGE_SIZES:
+        second = parse_meta_page(data[size : 2 * size], 1)
+        sizes += [size] if isinstance(second, MetaPage) and second.page_size == size else []
+    size = sizes[0] if sizes else _DEFAULT_PAGE_BYTES
+    pages = parse_likely_meta_page(data[:size], 0, size), parse_likely_meta_page(data[size : 2 * size], 1, size)
+    return [page for page in pages if page is not None], size
+
+
+__all__ = ["MAX_SOW_KEY", "Loss", "Salvage"]

@@ -1,0 +1,149 @@
+"""Records that wait as columns: their table of keys is a dictionary, their memtable says what one of values says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+np = pytest.importorskip("numpy")
+
+from sowctl.engine.fold.blocks import encode_tombstone  # noqa: E402
+from sowctl.engine.fold.entry_columns import PublishedRecords  # noqa: E402
+from sowctl.engine.fold.keytable import KeyTable  # noqa: E402
+from sowctl.engine.fold.memtable import Memtable  # noqa: E402
+from sowctl.engine.writing.batch_outcomes import decide_batch  # noqa: E402
+from sowctl.engine.writing.outcome import decide_outcomes, find_unchanged  # noqa: E402
+from sowctl.store import codec  # noqa: E402
+from tests.support.stores import START, key_of, value_of  # noqa: E402
+
+NUMBERS = st.integers(0, 2**64 - 1) | st.integers(0, 40)
+CHECK, OTHER = b"checkwrd", b"drowkcehc"[:8]
+
+
+@given(st.lists(st.sets(NUMBERS, max_size=60), max_size=8), st.sets(NUMBERS, max_size=20))
+def test_a_table_is_a_dictionary(batches: list[set[int]], asked: set[int]) -> None:
+    # So few slots that keys meet, and that it grows.
+    table, plain = KeyTable(3), dict[int, int]()
+    for number, batch in enumerate(batches):
+        keys, rows = sorted(batch), range(100 * number, 100 * number + len(batch))
+        table.set_rows(np.array(keys, dtype=np.uint64), np.array(rows, dtype=np.intp))
+        plain.update(zip(keys, rows, strict=True))
+        assert len(table) == len(plain)
+    every = sorted(asked | set(plain))
+    assert table.find_rows(np.array(every, dtype=np.uint64)).tolist() == [plain.get(key, -1) for key in every]
+    keys, rows = table.list_rows()
+    assert dict(zip(keys.tolist(), rows.tolist(), strict=True)) == plain
+
+
+def published(keys: list[bytes], payloads: list[bytes], checks: list[bytes] | None = None) -> PublishedRecords:
+    """Records by columns, as a batch makes them."""
+    numbers = [int.from_bytes(key, "big") for key in keys]
+    last = {number: place for place, number in enumerate(numbers)}
+    return PublishedRecords(
+        np.array(numbers, dtype=np.uint64),
+        np.frombuffer(b"".join(checks or [CHECK] * len(keys)), dtype=np.uint64),
+        payloads,
+        np.array(list(map(len, payloads)), dtype=np.int64),
+        np.array(list(last), dtype=np.uint64),
+        np.array(list(last.values()), dtype=np.intp),
+    )
+
+
+STEP = st.tuples(st.sampled_from(["columns", "values", "delete", "read"]), st.lists(st.integers(0, 9), min_size=1))
+
+
+@given(st.lists(STEP, max_size=8), st.booleans(), st.integers(1, 4))
+def test_an_overlay_says_the_same_of_columns_as_of_values(
+    steps: list[tuple[str, list[int]]], dropping: bool, size: int
+) -> None:
+    """Whatever comes between them; and the columns that it drops were superseded."""
+    one, other, txid = Memtable(), Memtable(), 0
+    for form, numbers in steps:
+        keys, payloads = [key_of(n) for n in numbers], [b"%d" % n for n in numbers]
+        txids = range(txid + 1, txid + 1 + len(keys))
+        values = [value_of(*one) for one in zip(keys, txids, payloads, strict=True)]
+        if form == "delete":
+            gone = [encode_tombstone(key, CHECK, at, START + at) for key, at in zip(keys, txids, strict=True)]
+            one.put_deletions(keys, gone)
+            other.put_deletions(keys, gone)
+        elif form == "read":
+            assert one.current_changes == other.current_changes
+            continue
+        else:
+            other.put_records(keys, values)
+            if form == "values":
+                one.put_records(keys, values)
+            else:
+                times = [START + at for at in txids]
+                one.put_columns(published(keys, payloads), txids, times, [0] * len(keys))
+                waiting = one.unpacked
+                assert waiting is not None and waiting.held <= waiting.taken <= waiting.added
+                if dropping:
+                    layer = waiting.sort_rows()
+                    values = [value or b"" for value in layer.read_changes(0, len(layer))[1]]
+                    assert waiting.is_full(1) and waiting.taken == waiting.held == sum(map(len, values))
+                assert not waiting.is_full(waiting.taken + 1)
+        txid = txids[-1]
+        assert (one.last_txid, one.last_time, one.deletes) == (other.last_txid, other.last_time, other.deletes)
+        assert 0 < one.added_bytes <= other.added_bytes and one.memory_change_count >= other.memory_change_count
+    assert set(one.list_memory_keys()) == set(other.current_changes)
+    windows = [dict(part) for _, part in one.select_newest(size, key_of(2), key_of(8)).read_upto(None)]
+    assert windows == [dict(part) for _, part in other.select_newest(size, key_of(2), key_of(8)).read_upto(None)]
+    assert list(one.iterate_parts(size)) == list(other.iterate_parts(size))
+    for memtable in (one, other):
+        count, parts = memtable.sort_memory_changes(size)
+        found = [pair for keys, values in parts for pair in zip(keys, values, strict=True)]
+        assert len(found) == count and found == sorted(other.current_changes.items())
+    asked = [key_of(n) for n in range(12)]
+    assert one.find_values(asked) == other.find_values(asked) and one.current_changes == other.current_changes
+
+
+class Standing:
+    """A topic as the decision by columns sees it: some records wait as columns, the others are stored."""
+
+    def __init__(self, memtable: Memtable, stored: dict[bytes, bytes]) -> None:
+        self.memtable, self._stored = memtable, stored
+
+    def read_packed_values(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        assert keys == sorted(set(keys))
+        return {key: self._stored[key] for key in keys if key in self._stored}
+
+
+RECORD = st.tuples(st.integers(0, 5), st.sampled_from([b"", b"{}", b"ab", b"{} "]), st.integers(0, 9).map(bool))
+
+
+@given(st.lists(RECORD, min_size=1, max_size=12), st.lists(RECORD, max_size=6), st.lists(RECORD, max_size=6))
+def test_columns_decide_what_lists_decide(
+    messages: list[tuple[int, bytes, bool]],
+    waiting: list[tuple[int, bytes, bool]],
+    stored: list[tuple[int, bytes, bool]],
+) -> None:
+    """Of the same messages and records; where a key is another record's, columns leave the decision to lists."""
+    store = {
+        key_of(n): codec.encode_record(key_of(n), CHECK if own else OTHER, 1, 2, 0, 0, text) for n, text, own in stored
+    }
+    memtable = Memtable()
+    if waiting:
+        keys = [key_of(n) for n, _, _ in waiting]
+        checks = [CHECK if own else OTHER for _, _, own in waiting]
+        records = published(keys, [text for _, text, _ in waiting], checks)
+        memtable.put_columns(records, range(1, len(keys) + 1), [5] * len(keys), [0] * len(keys))
+    keys, checks = [key_of(n) for n, _, _ in messages], [CHECK if own else OTHER for _, _, own in messages]
+    payloads = [text for _, text, _ in messages]
+    digests = [key + check for key, check in zip(keys, checks, strict=True)]
+    found = decide_batch(Standing(memtable, store), digests, payloads)  # type: ignore[arg-type]
+    befores = [memtable.current_changes.get(key, store.get(key)) for key in keys]
+    statuses, _ = decide_outcomes(keys, checks, payloads, befores, find_unchanged(befores, payloads))
+    met: dict[bytes, bytes] = {
+        key: value[codec.KEY_CHECK_SLICE] for key, value in zip(keys, befores, strict=True) if value
+    }
+    alike = all(met.setdefault(key, check) == check for key, check in zip(keys, checks, strict=True))
+    assert (found is None) is not alike
+    if found is not None:
+        columns = found[1]
+        assert found[0] == statuses and columns.split_keys() == (keys, checks)
+        assert columns.concatenate_keys() == (b"".join(keys), b"".join(checks))
+        assert dict(zip(columns.distinct.tolist(), columns.last.tolist(), strict=True)) == {
+            int.from_bytes(key, "big"): place for place, key in enumerate(keys)
+        }

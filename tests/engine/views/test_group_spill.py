@@ -1,0 +1,76 @@
+"""A view whose groups outgrow memory is the view that they make in memory, byte for byte."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from sowctl.engine.views import computation, costs, group_spill
+from sowctl.engine.views.group_spill import GroupSpill
+from tests.support.instances import Lab, config_xml, message, topic_xml
+
+MakeLab = Callable[..., Lab]
+CALLS = ("SUM", "AVG", "COUNT", "MIN", "MAX", "STDDEV_POP", "COUNT_DISTINCT", "ANY", "UNIQUE", "GROUP_CONCAT")
+
+
+def view(name: str, underlying: str, front: str) -> str:
+    fields = "".join(f"<Field>{call}({front}/v) AS /{call.lower()}</Field>" for call in CALLS)
+    return f"""<View><Name>{name}</Name><MessageType>json</MessageType><UnderlyingTopic>{underlying}</UnderlyingTopic>
+<Projection><Field>{front}/g</Field><Field>{front}/id AS /last</Field>{fields}</Projection>
+<Grouping><Field>{front}/g</Field></Grouping></View>"""
+
+
+XML = config_xml(
+    topic_xml("t")
+    + topic_xml("others")
+    + view("single", "t", "")
+    + view("joined", "<Join>[t]./g = [others]./k</Join>", "[t]."),
+    ("t",),
+)
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Lab:
+    made = make_lab(XML)
+    chance = random.Random(7)
+    values = [1, 2.5, -7, 10**20, 1e308, -1e308, float(3), "x", "12", None, "", True]
+    rows = [message(id=n, g=chance.randrange(40), v=chance.choice(values)) for n in range(600)]
+    for start in range(0, 600, 100):
+        made.clock.tick(1)
+        made.publish("t", *rows[start : start + 100])
+    made.publish("others", *(message(id=n, k=n % 20) for n in range(40)))
+    # Later updates of some records, so that the order of keys is not that of updates.
+    made.publish("t", *(message(id=n, g=3, v=n) for n in (500, 20, 444, 5)))
+    return made
+
+
+@pytest.mark.parametrize("name", ["single", "joined"])
+@pytest.mark.parametrize("columns", [0, 1 << 40])
+def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
+    with patch.object(costs, "KEEP_ROWS_MAX_RECORDS", 0), patch.object(computation, "MIN_COLUMN_RECORDS", columns):
+        whole = [(one.sow_key, one.payload, one.txid) for one in lab.records(name, fresh=True)]
+        for limit in (1, 20_000):
+            with patch.object(computation, "BATCH_RECORDS", 37), patch.object(group_spill, "GROUP_BYTES", 500):
+                parts: list[int] = []
+                spill = GroupSpill._spill
+
+                def counted(self: GroupSpill, groups: object, spill: object = spill, parts: list[int] = parts) -> None:
+                    parts.append(1)
+                    spill(self, groups)  # type: ignore[operator]
+
+                with patch.object(GroupSpill, "_spill", counted):
+                    found = lab.records(name, fresh=True, sort_memory=limit)
+            assert [(one.sow_key, one.payload, one.txid) for one in found] == whole
+            assert len(parts) > 1
+        assert len(whole) == 40
+
+
+def test_what_fits_is_not_spilled(lab: Lab) -> None:
+    with (
+        patch.object(costs, "KEEP_ROWS_MAX_RECORDS", 0),
+        patch.object(GroupSpill, "_spill", side_effect=AssertionError),
+    ):
+        assert len(lab.query("single")) == 40

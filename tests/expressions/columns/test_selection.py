@@ -1,0 +1,92 @@
+"""Some places of columns and columns one behind the other hold the values that lists of them would."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sowctl.expressions.columns.column import Column, Kind, build_column
+from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
+from sowctl.values.fields import Number, SlotValue, ValueList
+from sowctl.values.lazynumbers import LazyNumbers
+from tests.support.examples import examples
+
+INTEGERS = st.one_of(st.none(), st.integers(-5, 5), st.integers(-(1 << 63), (1 << 63) - 1))
+DOUBLES = st.one_of(st.none(), st.floats(allow_nan=False))
+TEXTS = st.one_of(st.none(), st.binary(max_size=2), st.text(max_size=2))
+TRUTHS = st.one_of(st.none(), st.booleans())
+LISTS = st.lists(st.one_of(TRUTHS, INTEGERS, TEXTS), max_size=2).map(lambda items: ValueList(tuple(items)))
+NUMBERS = st.floats(0, 9, allow_nan=False).map(lambda value: Number(value, repr(value).encode() + b"0"))
+KINDS = (st.none(), INTEGERS, st.integers(1 << 63, (1 << 64) - 1), DOUBLES, TEXTS, TRUTHS, LISTS, NUMBERS,
+         st.one_of(DOUBLES, st.integers(-9, 9)), st.one_of(TEXTS, INTEGERS))  # fmt: skip
+LIKE = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(kind, max_size=5))
+ANY = st.one_of(LIKE, LIKE, st.lists(st.one_of(*KINDS), max_size=5))
+
+
+def told(values: Sequence[SlotValue]) -> list[Any]:
+    """Values so that only those of one type are equal; texts are bytes, and the empty one is NULL."""
+    plain = [value.encode() if isinstance(value, str) else value for value in values]
+    return [None if value in (b"", None) else (type(value), repr(value)) for value in plain]
+
+
+def spelled(texts: Sequence[bytes]) -> Column:
+    """A column of Doubles as they are written, as readers by shapes make it."""
+    raw = b"front " + b"|".join(texts)
+    ends = 6 + np.cumsum([len(text) + 1 for text in texts]) - 1
+    begins = ends - np.array([len(text) for text in texts])
+    data = np.array([float(text) for text in texts])
+    return Column(Kind.DOUBLE, len(texts), data, source=LazyNumbers(data, raw, begins, ends), texts=True)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(several=st.lists(ANY, min_size=1, max_size=4), data=st.data())
+def test_columns_are_like_lists(several: list[list[SlotValue]], data: st.DataObject) -> None:
+    whole = [value for values in several for value in values]
+    column = concatenate_columns(list(map(build_column, several)))
+    assert column.size == len(whole)
+    assert told(column.read_values()) == told(whole)
+    if column.kind is not Kind.ROWS:
+        # What kernels read is what a column of all values holds. The empty text is NULL, also in a column of its own.
+        other = build_column([None if value in ("", b"") else value for value in whole])
+        assert (column.kind, column.listed, column.texts) == (other.kind, other.listed, other.texts)
+        assert told(column.strip_source().read_values()) == told(other.strip_source().read_values())
+        if column.kind not in (Kind.NULL, Kind.STRING):
+            assert np.array_equal(column.data, other.data, equal_nan=column.kind in (Kind.DOUBLE, Kind.NUMBER))
+    places = data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=6)) if whole else []
+    some = [whole[place] for place in places]
+    assert told(take_values(column, np.array(places, np.int64))) == told(some)
+    assert told(take_rows(column, np.array(places, np.int64)).read_values()) == told(some)
+    assert told(take_rows(column, slice(1, 3)).read_values()) == told(whole[1:3])
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(several=st.lists(st.lists(st.sampled_from([b"1.50", b"2.0", b"1e3"]), min_size=1), min_size=2, max_size=3))
+def test_numbers_keep_their_texts(several: list[list[bytes]]) -> None:
+    whole = [text for texts in several for text in texts]
+    column = concatenate_columns(list(map(spelled, several)))
+    wanted = [Number(float(text), text) for text in whole]
+    assert isinstance(column.source, LazyNumbers)
+    assert column.texts
+    assert list(column.read_values()) == wanted
+    assert column.data.tolist() == [number.value for number in wanted]
+    assert take_values(column, np.array([len(whole) - 1, 0])) == [wanted[-1], wanted[0]]
+    assert list(take_rows(column, np.array([len(whole) - 1, 0])).read_values()) == [wanted[-1], wanted[0]]
+    assert list(take_rows(column, slice(1, None)).read_values()) == wanted[1:]
+    # Beside others they are numbers of their own.
+    mixed = concatenate_columns([column, build_column([None, b"x"])])
+    assert list(mixed.read_values()) == [*wanted, None, b"x"]
+
+
+def test_a_few_numbers_in_a_file_take_their_own_texts_along_alone() -> None:
+    column = spelled([b"1.50", b"2.0", *[b"3.25"] * 5000])
+    some = take_rows(column, np.array([1, 0, 1]))
+    written = pickle.dumps(some)
+    assert len(written) < 1500
+    read = pickle.loads(written)
+    assert list(read.read_values()) == [Number(2.0, b"2.0"), Number(1.5, b"1.50"), Number(2.0, b"2.0")]
+    assert list(pickle.loads(pickle.dumps(take_rows(column, slice(0, 0)))).read_values()) == []
