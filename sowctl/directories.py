@@ -11,6 +11,8 @@ from pathlib import Path
 
 from sowctl.seam import Seam
 
+FILE_MODE = 0o640
+"""The mode of new files; the umask takes from it."""
 DIRECTORY_MODE = 0o750
 
 

@@ -22,11 +22,11 @@ from sowctl.arrow.inference import Inference
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.jsontrees import TreeReader, Unreadable
 from sowctl.arrow.struct_decoder import StructDecoder
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 if TYPE_CHECKING:
     import pyarrow
 
-_MAX_EXACT_INTEGER = 1 << 53
 _LONG_NUMBER_PATTERNS = (rb"\.[0-9]{8}", rb"(?<=[0-9]{8})\.", rb"(?<=[0-9])[eE](?=[-+0-9])")
 """What every number has that is longer than 15 digits and a point, or has an exponent. Each is searched for by itself:
 searches that begin with one character are several times as fast as one for all of them."""
@@ -115,7 +115,7 @@ class FieldTypes:
         for path in self._doubles:
             column = _find_column(array, path)
             # A whole number beyond the 53 bits of a double may have become another one.
-            if len(column) and not bool((np.abs(column.to_numpy(zero_copy_only=False)) <= _MAX_EXACT_INTEGER).all()):
+            if len(column) and not bool((np.abs(column.to_numpy(zero_copy_only=False)) <= MAX_EXACT_INTEGER).all()):
                 return False
         if not any(search.search(joined) for search in _make_searches()):
             return True

@@ -19,6 +19,7 @@ from msgspec import Raw
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.jsontrees import TreeReader, Unreadable
 from sowctl.errors import InputError, LimitError
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,8 +32,6 @@ MAX_COLUMN_DEPTH = 50
 """Objects and arrays within each other that have columns of their own; what lies deeper is a text of JSON. Files of
 Arrow end at 64 levels, and some readers before."""
 _LONG_LIMIT = 1 << 63
-_MAX_EXACT_INTEGER = 1 << 53
-"""Up to here a double holds every whole number."""
 _MAX_DECIMAL_DIGITS = 38
 """Digits of the largest DECIMAL."""
 _MAX_SAFE_DIGITS = 16
@@ -256,7 +255,7 @@ class _SeenValues:
         if not self.real and self.low >= -_LONG_LIMIT and self.high < _LONG_LIMIT:
             return "BIGINT"
         # A DOUBLE only where it keeps all numbers that were seen, whole ones included.
-        if self.real and self.exact and self.low >= -_MAX_EXACT_INTEGER and self.high <= _MAX_EXACT_INTEGER:
+        if self.real and self.exact and self.low >= -MAX_EXACT_INTEGER and self.high <= MAX_EXACT_INTEGER:
             return "DOUBLE"
         whole = (
             len(str(max(-self.low, self.high)))

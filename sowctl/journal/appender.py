@@ -11,9 +11,9 @@ import errno
 import os
 from pathlib import Path
 
-from sowctl.directories import sync_directory
+from sowctl.directories import FILE_MODE, sync_directory
 from sowctl.errors import StorageError
-from sowctl.journal.format import FILE_HEADER_SIZE, FILE_MODE, format_file_name
+from sowctl.journal.format import FILE_HEADER_SIZE, format_file_name
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 

@@ -65,7 +65,6 @@ numbers of a bookmark)."""
 # The highest number of the two-byte column: a block lists at most 65,535 publishers.
 NO_PUBLISHER = 0xFFFF
 
-FILE_MODE = 0o640
 MANIFEST_SUFFIX = ".manifest"
 """What the name of an archive's manifest has behind that of the instance."""
 

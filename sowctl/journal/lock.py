@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sowctl.directories import FILE_MODE
 from sowctl.errors import LockedError
 from sowctl.interrupts import allow_interrupts
-from sowctl.journal.format import FILE_MODE
 from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time

@@ -16,13 +16,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.checksum import crc32
+from sowctl.directories import FILE_MODE
 from sowctl.errors import StorageError
 from sowctl.journal.block import EndedHistory, Position, TopicState
 from sowctl.journal.blockcodec import BlockMap
 from sowctl.journal.files import BlockRef, JournalFile
 from sowctl.journal.format import (
     BLOCK_VERSION,
-    FILE_MODE,
     TOPICS_HEADER,
     TOPICS_MAGIC,
     Topic,

@@ -12,13 +12,13 @@ from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
 from sowctl.memo.format import MemoHeader, MemoKind, encode_file
 from sowctl.memo.valuecodec import encode_values
 from sowctl.values.fields import SlotValue
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 MAX_DISTINCT_VALUES = 1 << 16
 """Distinct values of several kinds above which a path is not indexed. A bound of memory, not measured: a reader makes
 a Python object of each."""
 # The largest range in which each integer has a double of its own: beyond it two different Integers would compare as
 # equal.
-_MAX_EXACT_INTEGER = 1 << 53
 _NUMERIC_TYPES = frozenset({int, float, type(None)})
 _STRING_TYPES = frozenset({str, type(None)})
 _TYPE_MARKS: dict[type, int] = {int: INTEGER, float: 0, type(None): NULL}
@@ -261,9 +261,9 @@ def _are_exact(values: Sequence[SlotValue], kinds: set[type]) -> bool:
     """Return whether a Double holds each Integer among the numbers."""
     if kinds == {int}:
         integers = cast("Sequence[int]", values)
-        return min(integers) >= -_MAX_EXACT_INTEGER and max(integers) <= _MAX_EXACT_INTEGER
+        return min(integers) >= -MAX_EXACT_INTEGER and max(integers) <= MAX_EXACT_INTEGER
     return int not in kinds or not any(
-        type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER for value in values
+        type(value) is int and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER for value in values
     )
 
 

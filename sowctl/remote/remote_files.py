@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from sowctl.directories import make_directories, sync_directory
+from sowctl.directories import FILE_MODE, make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.extras import build_missing_package_error
 from sowctl.interrupts import without_interrupts
@@ -35,7 +35,6 @@ READ_AHEAD_BYTES = 4 << 20
 5 MB of its answer; the header of a file needs few bytes."""
 COPY_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
-FILE_MODE = 0o640
 RETRY_SECONDS = 20
 """Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
 MAX_COPY_BYTES = 5 << 30

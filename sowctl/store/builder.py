@@ -19,7 +19,7 @@ from typing import Any
 
 import lmdb
 
-from sowctl.directories import make_directories, sync_directory
+from sowctl.directories import FILE_MODE, make_directories, sync_directory
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.lmdberrors import translate_errors
@@ -27,7 +27,7 @@ from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
 from sowctl.store.opening.access import require_regular_file
 from sowctl.store.opening.environment import MAX_DATABASES, MIN_WRITER_MAP_BYTES, create_databases
 from sowctl.store.opening.handle import FileIdentity, Handle
-from sowctl.store.opening.locks import FILE_MODE, Gate, StoreFiles, WriterLock, write_gate_inode
+from sowctl.store.opening.locks import Gate, StoreFiles, WriterLock, write_gate_inode
 from sowctl.store.opening.proof.transaction import begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.write import WriteTxn

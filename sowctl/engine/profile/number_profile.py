@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
+from sowctl.values.scalars import MAX_EXACT_INTEGER
+
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
@@ -25,8 +27,6 @@ MAX_HELD_NUMBERS = 8_000_000
 SKETCH_BUFFER_NUMBERS = 2048
 """Numbers in a buffer of a sketch."""
 QUANTILE_RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MAX_EXACT_INTEGER = 1 << 53
-"""Integers up to here are exact as doubles."""
 _WIDE_NUMBER_COST = 5
 """How much more room other integers take than doubles do."""
 
@@ -92,10 +92,10 @@ class NumberProfile:
             self._whole += sum(values)  # type: ignore[assignment]  # no double among them
         else:
             self._parts.append(_compute_sum(values))
-        wide = low < -_MAX_EXACT_INTEGER or high > _MAX_EXACT_INTEGER
+        wide = low < -MAX_EXACT_INTEGER or high > MAX_EXACT_INTEGER
         # Integers beyond what a double holds stay as they are: quantiles are numbers that were there.
         wide = wide and any(
-            type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER for value in values
+            type(value) is int and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER for value in values
         )
         taken = np.array(values, object if wide else np.float64)
         self._size += len(values) * (_WIDE_NUMBER_COST if wide else 1)

@@ -18,6 +18,7 @@ from sowctl.memo.column import INTEGERS_FLAG, NULL, NumberColumn, StringColumn
 from sowctl.memo.format import BadMemo
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 INDEXED_METADATA = ("_txid", "_timestamp", "_topic", "_message_type")
 """Metadata that indexes know."""
-_MAX_EXACT_INTEGER = float(1 << 53)
 
 
 def read_indexed_table(
@@ -103,7 +103,7 @@ def _column(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow
     if (
         not pa.types.is_floating(kind)
         or memo.kinds == INTEGERS_FLAG
-        or not (np.abs(data[present]) <= _MAX_EXACT_INTEGER).all()
+        or not (np.abs(data[present]) <= MAX_EXACT_INTEGER).all()
     ):
         return None
     return arrays.build_doubles(data, present)

@@ -37,6 +37,7 @@ from sowctl.engine.tables.where import build_filter
 from sowctl.errors import SowError
 from sowctl.messages.base import find_exact_view
 from sowctl.store.codec import extract_payloads
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import MatchedPairs, Source
     from sowctl.engine.tables.statement import StatementNames
     from sowctl.messages.base import MessageType
-
-_MAX_EXACT_INTEGER = 1 << 53
 
 
 class TableRead(Struct, frozen=True):
@@ -261,6 +260,6 @@ def _with_doubles(table: pyarrow.Table) -> pyarrow.Table:
     for place, field in enumerate(table.schema):
         if _has_fraction(field.type) and not field.name.startswith("_sow_key"):
             column = table.column(place).cast(pa.float64())
-            if len(column.drop_null()) and pc.max(pc.abs(column)).as_py() <= _MAX_EXACT_INTEGER:
+            if len(column.drop_null()) and pc.max(pc.abs(column)).as_py() <= MAX_EXACT_INTEGER:
                 table = table.set_column(place, field.name, column)
     return table

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from sowctl.values.scalars import MAX_EXACT_INTEGER
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -32,7 +34,6 @@ _WORD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_PATTERN = re.compile(r"[ !#$&(-\[\]-~]+")
 """Texts that stand in a filter as they are: ASCII without quotes, backslashes and percent signs."""
 _PREFIX_PATTERN = re.compile(r"([^%_]+)%")
-_MAX_EXACT_INTEGER = 1 << 53
 _COMPARE_TOLERANCE = Decimal("1e-9")
 """Numbers with fractions are compared with so much room, as a share: DuckDB rounds some constants otherwise."""
 _BOTH_SIDES, _LEFT_SIDE = ("INNER",), ("LEFT", "SEMI", "ANTI")
@@ -144,7 +145,7 @@ class _Translation:
             return None
         number = Decimal(text)
         # Beyond what doubles tell apart, one of the two may see numbers as equal that the other does not.
-        if abs(number) >= _MAX_EXACT_INTEGER:
+        if abs(number) >= MAX_EXACT_INTEGER:
             return None
         if t.is_int64(field.type) and kind == "INTEGER":
             return f"/{field.name} {operator} {text}"

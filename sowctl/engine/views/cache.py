@@ -16,12 +16,12 @@ from msgspec import Struct
 from xxhash import xxh3_128_hexdigest
 
 from sowctl.config.model import TopicConfig
+from sowctl.directories import FILE_MODE
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current_source
 from sowctl.engine.views.instant import find_entry, list_topic_refs, run_at_instant
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
 from sowctl.expressions.rows.retraction import STATE_VERSION
-from sowctl.store.opening.locks import FILE_MODE
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry

@@ -19,7 +19,7 @@ from sowctl.engine.fold.spill import SortBuckets
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import BATCH_MESSAGES, encode_message
 from sowctl.expressions.rows.retraction import RetractableProjection
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import DIGEST_BYTES, build_batch_digester
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -33,7 +33,6 @@ GROUP_BYTES, INPUT_BYTES, STAMP_BYTES = 1000, 40, 120
 """What Python takes for a group, for one input of an aggregate, and for the stamp of a row where order counts."""
 STATE_BYTES = 400
 """A packed state and what Python takes for it; a bound of memory, not measured."""
-_DIGEST_BYTES = 16
 
 
 class GroupSpill:
@@ -78,8 +77,8 @@ class GroupSpill:
         assert self._buckets is not None
         keys: list[bytes] = []
         values: list[bytes] = []
-        for digest, states in groupby(self._states(), key=lambda state: state[:_DIGEST_BYTES]):
-            first, *others = (self._retractable.decode_group(state[_DIGEST_BYTES:]) for state in states)
+        for digest, states in groupby(self._states(), key=lambda state: state[:DIGEST_BYTES]):
+            first, *others = (self._retractable.decode_group(state[DIGEST_BYTES:]) for state in states)
             for other in others:
                 first.merge(other)
             fields = self._retractable.compute_fields(first, self._program.environment)
@@ -115,7 +114,7 @@ class GroupSpill:
         assert self._buckets is not None
         for _, same in groupby(self._pairs(), key=lambda pair: pair[0]):
             # Groups of one SOW key, which next to never happens, do not mix; sorting keeps the order of parts.
-            yield from sorted((value for _, value in same), key=lambda value: value[:_DIGEST_BYTES])
+            yield from sorted((value for _, value in same), key=lambda value: value[:DIGEST_BYTES])
 
     def _pairs(self) -> Iterator[tuple[bytes, bytes]]:
         assert self._buckets is not None

@@ -10,7 +10,6 @@ import numpy as np
 
 from sowctl.expressions.columns.column import (
     FLOAT_KINDS,
-    MAX_EXACT_INTEGER,
     NULL_COLUMN,
     Array,
     Column,
@@ -19,7 +18,7 @@ from sowctl.expressions.columns.column import (
     map_words,
     unite_masks,
 )
-from sowctl.values.scalars import to_number
+from sowctl.values.scalars import MAX_EXACT_INTEGER, to_number
 
 _MAX_INT64 = (1 << 63) - 1
 _DOUBLE_OPERATIONS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod}

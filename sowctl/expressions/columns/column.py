@@ -15,12 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sowctl.values.fields import Number, Scalar, SlotValue, ValueList
-from sowctl.values.scalars import to_scalar
+from sowctl.values.scalars import MAX_EXACT_INTEGER, to_scalar
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _NONE_TYPE = type(None)
-MAX_EXACT_INTEGER = 1 << 53
-"""Up to here every Integer is a Double and back."""
 
 
 class Kind(Enum):

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from sowctl.expressions.columns.arithmetic import to_numbers
-from sowctl.expressions.columns.column import FLOAT_KINDS, MAX_EXACT_INTEGER, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.column import FLOAT_KINDS, Array, Column, Kind, Unsuited
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 
 def _absolute_kernel(column: Column) -> Column:

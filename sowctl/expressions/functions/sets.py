@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 
 from sowctl.values.fields import Scalar
 from sowctl.values.order import SortComponent, build_components, has_numbers
-from sowctl.values.scalars import I64_MIN, NAN, U64_MAX, to_number
+from sowctl.values.scalars import I64_MIN, MAX_EXACT_INTEGER, NAN, U64_MAX, to_number
 
-_MAX_EXACT_INTEGER = 1 << 53
 Stamps: TypeAlias = Sequence[tuple[Any, ...]]
 """What sorts messages into the order of their updates."""
 
@@ -47,7 +46,7 @@ def convert_to_numbers(values: Iterable[Scalar]) -> tuple[list[int | float], set
 def _double_sum(values: Sequence[int | float], kinds: set[type]) -> float:
     try:
         # fsum() rounds once, at the end; Integers below 2**53 are exact as its Doubles.
-        if kinds == {float} or all(type(one) is float or abs(one) < _MAX_EXACT_INTEGER for one in values):
+        if kinds == {float} or all(type(one) is float or abs(one) < MAX_EXACT_INTEGER for one in values):
             return math.fsum(values)
     except ValueError:
         return NAN

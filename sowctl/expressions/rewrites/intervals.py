@@ -12,10 +12,7 @@ from typing import NamedTuple
 from sowctl.expressions.rewrites.truths import evaluate_constant, is_constant
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import walk_tree
-from sowctl.values.scalars import parse_number
-
-MAX_EXACT_INTEGER = 1 << 53
-"""Up to here an Integer and a Double compare without rounding."""
+from sowctl.values.scalars import MAX_EXACT_INTEGER, parse_number
 
 
 class NumberBounds(NamedTuple):

@@ -34,7 +34,7 @@ from typing import Any, Protocol, TypeAlias
 from sowctl.expressions.rows.slotcodec import decode_slots, encode_slots
 from sowctl.expressions.rows.sums import build_damage_error
 from sowctl.values.fields import Scalar
-from sowctl.values.scalars import NAN, parse_number, to_plain_scalar, to_text
+from sowctl.values.scalars import MAX_EXACT_INTEGER, NAN, parse_number, to_plain_scalar, to_text
 
 Stamp: TypeAlias = tuple[Any, ...]
 """The place of a row in the order of updates; no two rows of a group share one."""
@@ -48,7 +48,6 @@ _EQUALITY_PREFIX_BYTES = 11
 """Bytes of an entry of a number that equal numbers share."""
 _ORDERED_NUMBER_LAYOUT = Layout(">QH")
 _DOUBLE_LAYOUT, _BITS_LAYOUT = Layout(">d"), Layout(">Q")
-_MAX_EXACT_INTEGER = 1 << 53
 
 
 def encode_ordered_number(value: int | float) -> bytes:
@@ -58,7 +57,7 @@ def encode_ordered_number(value: int | float) -> bytes:
     """
     double, rest = float(value), 0
     # Beyond 2**53 the nearest Double may be another number: one not above it, and the distance, say which is meant.
-    if type(value) is int and not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER:
+    if type(value) is int and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER:
         if int(double) > value:
             double = math.nextafter(double, -math.inf)
         rest = value - int(double)

@@ -15,10 +15,10 @@ from contextlib import suppress
 from glob import escape
 from pathlib import Path
 
-from sowctl.directories import make_directories, sync_directory
+from sowctl.directories import FILE_MODE, make_directories, sync_directory
 from sowctl.errors import StorageError
 from sowctl.journal.appender import describe_os_error
-from sowctl.journal.format import FILE_MODE, build_name_pattern, is_receipt
+from sowctl.journal.format import build_name_pattern, is_receipt
 from sowctl.journal.maintenance.survey import SurveyedFile
 from sowctl.journal.state import write_all
 from sowctl.lockwait import is_running

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.checksum import crc32
-from sowctl.directories import sync_directory
+from sowctl.directories import FILE_MODE, sync_directory
 from sowctl.errors import DamageError, SowError, StorageError, VersionError
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.appender import describe_os_error
@@ -34,7 +34,6 @@ from sowctl.journal.blockcodec import (
     pack_block_header,
 )
 from sowctl.journal.files import BlockRef, JournalFile
-from sowctl.journal.format import FILE_MODE
 from sowctl.journal.listing import list_files
 from sowctl.journal.maintenance.relocation import build_hidden_path
 from sowctl.journal.state import write_all

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import ge, lt
 
+from sowctl.messages.json.digits import MAX_INTEGER_DIGITS
 from sowctl.values.fields import Number, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 from sowctl.values.scalars import make_untyped_number, parse_number
 
-_MAX_INTEGER_DIGITS = 18
 _MAX_EXACT_DIGITS = 15
 """Digits of which a double keeps all."""
 _NUMBER_BYTES = b"0123456789+-.eE"
@@ -139,7 +139,7 @@ def infer_scalars(values: list[bytes], text: bool, separator: bytes) -> list[Sca
     whole = b"".join(values)
     filled = all(values)
     # Only digits, and few enough for an Integer: the most common numbers are converted by one C loop.
-    if filled and whole.isdigit() and (longest := max(map(len, values))) <= _MAX_INTEGER_DIGITS:
+    if filled and whole.isdigit() and (longest := max(map(len, values))) <= MAX_INTEGER_DIGITS:
         # A leading zero, or digits that a double does not keep, are lost in the number, so its text must be kept.
         if text and (
             longest > _MAX_EXACT_DIGITS or any(value[0] == _ZERO_DIGIT and len(value) > 1 for value in values)

@@ -15,6 +15,7 @@ from typing import Any
 import lmdb
 from msgspec import Struct
 
+from sowctl.directories import FILE_MODE
 from sowctl.errors import DamageError, RefusedError, StorageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import build_store_error, missing_store_error, translate_errors
@@ -27,7 +28,7 @@ from sowctl.store.opening.access import (
     can_lock,
 )
 from sowctl.store.opening.handle import Databases, FileIdentity, Handle, read_identity, round_map_size
-from sowctl.store.opening.locks import FILE_MODE, Gate, read_gate_inode, write_gate_inode
+from sowctl.store.opening.locks import Gate, read_gate_inode, write_gate_inode
 from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Any
 
 from sowctl.checksum import crc32
+from sowctl.directories import FILE_MODE
 from sowctl.errors import LockedError
 from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
@@ -32,7 +33,6 @@ _GATE_PAUSE_SECONDS = 0.0005, 0.01
 """Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
 # A store may hold anything: readable for the group at most.
-FILE_MODE = 0o640
 
 
 class FileLock:

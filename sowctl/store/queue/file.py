@@ -19,13 +19,13 @@ from typing import Any
 import lmdb
 from msgspec import Struct
 
-from sowctl.directories import make_directories
+from sowctl.directories import FILE_MODE, make_directories
 from sowctl.errors import DamageError, LockedError, StorageError
 from sowctl.interrupts import without_interrupts
 from sowctl.lockwait import find_lock_holders
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import build_store_error, translate_errors
-from sowctl.store.opening.locks import FILE_MODE, FileLock
+from sowctl.store.opening.locks import FileLock
 from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sowctl.checksum import crc32
+from sowctl.directories import FILE_MODE
 from sowctl.seam import Seam
 from sowctl.store.opening.access import StoreFiles
-from sowctl.store.opening.locks import FILE_MODE
 
 MAGIC = b"SOWCHECK"
 VERSION = 1

@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 from sowctl.expressions.compiler import compile_filter
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.rewrites.intervals import (
-    MAX_EXACT_INTEGER,
-    NumberBounds,
-    find_number_bounds,
-    find_sole_field,
-    list_equal_strings,
-)
+from sowctl.expressions.rewrites.intervals import NumberBounds, find_number_bounds, find_sole_field, list_equal_strings
 from sowctl.expressions.syntax.nodes import Node
 from sowctl.expressions.syntax.parser import parse_filter
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 ENV = Environment(lambda: 0)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.checksum import crc32
-from sowctl.directories import make_directories, sync_directory
+from sowctl.directories import FILE_MODE, make_directories, sync_directory
 from sowctl.errors import LockedError, StorageError, VersionError
 from sowctl.journal.lock import JournalLock
 from sowctl.structs import DescribedStruct
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FILE_MAGIC = b"\x89upkeep\n"
 FORMAT_VERSION = 1
 _HEADER = struct.Struct("<8sII")
-_FILE_MODE = 0o640
 _LOCK_SUBJECT = "the running of actions"
 
 
@@ -107,7 +106,7 @@ def write_rows(path: Path, rows: Mapping[str, ActionState], seam: Seam) -> None:
     temporary = path.with_name(f".{path.name}.new")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = seam.call("file.open", os.open, temporary, flags, _FILE_MODE)
+        fd = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
         try:
             rest = memoryview(encode_rows(rows))
             while rest:
