@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from tests.support.examples import LONG, SHORT, register
 from tests.support.leftovers import State
 from tests.support.objectstore import ENVIRONMENT, ObjectStore, serving
@@ -95,8 +95,8 @@ def seed(request: pytest.FixtureRequest) -> Iterator[int]:
 def looks_always() -> Iterator[None]:
     """Filters look for their traces in every store, however few records it has; indexes are built when first asked."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "PREFILTER_MIN_RECORDS", 0)
-        patch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
+        patch.setattr(QUERY_LIMITS, "prefilter_min_records", 0)
+        patch.setattr(QUERY_LIMITS, "index_min_requests", 1)
         yield
 
 

@@ -4,6 +4,7 @@ Writing
     writer      one batch under the lock, for the engine
     lock        the lock file, and who holds it
     group       entries by columns, cut into blocks
+    limits      sizes of blocks, frames and stretches
     logend      the end of the log: read up, repaired, added to
     appender    the file that grows: written, synced, cut back
     state       last entry per topic and publisher; topics file

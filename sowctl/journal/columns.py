@@ -20,6 +20,7 @@ from sowctl.journal.blockcodec import (
     USER_KEYS_FLAG,
 )
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
+from sowctl.journal.limits import JOURNAL_LIMITS
 
 if TYPE_CHECKING:
     import numpy
@@ -51,8 +52,6 @@ _TEXT_COLUMNS = (
     (CORRELATION_IDS_FLAG, HAS_CORRELATION_ID),
     (LOGICAL_TOPICS_FLAG, HAS_LOGICAL_TOPIC),
 )
-_MAX_SINGLE_LOOKUPS = 16
-"""Keys that are looked for one by one; more are looked for all at once."""
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
 # The sizes of array's type codes depend on the compiler; the file's do not.
 assert array("q").itemsize == 8
@@ -162,7 +161,7 @@ def may_match_entries(raw: memoryview, count: int, keys: Sequence[bytes] | None,
     if keys is None:
         return True
     part = raw[: 8 * count].tobytes()
-    if len(keys) > _MAX_SINGLE_LOOKUPS:
+    if len(keys) > JOURNAL_LIMITS.max_single_lookups:
         import numpy
 
         # Compared as they lie in memory: numpy's search does not take numbers of another byte order.

@@ -23,7 +23,6 @@ from sowctl.journal.blockcodec import (
     LAST_BLOCK_FLAG,
     LOGICAL_TOPICS_FLAG,
     MAX_MAP_BYTES,
-    MAX_RAW_BYTES,
     USER_KEYS_FLAG,
     BlockHeader,
     BlockMap,
@@ -32,18 +31,11 @@ from sowctl.journal.blockcodec import (
     pack_block_map,
 )
 from sowctl.journal.format import NO_PUBLISHER, Topic
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-# Small enough that a reader of one topic passes over most blocks by their maps, large enough that header and map are a
-# small part of the bytes and that zstd finds repetition.
-MAX_BLOCK_ENTRIES = 1024
-MAX_BLOCK_BYTES = 4 << 20
-"""A block is closed at this many entries or bytes of payload; a single larger payload is a block of its own."""
-MIN_COMPRESSED_BYTES = 1024
-"""Blocks with fewer bytes are not compressed: it would save little and cost the import of the library."""
 
 
 class Group(DescribedStruct):
@@ -185,20 +177,17 @@ def _check_lengths(group: Group) -> None:
 
 def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the blocks, within the limits on entries and bytes of a block."""
+    max_entries, max_bytes = JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.max_block_bytes
     count = len(payloads)
     start = 0
     while start < count:
-        stop = min(start + MAX_BLOCK_ENTRIES, count)
+        stop = min(start + max_entries, count)
         # Usually 1,024 payloads fit, which one sum tells; only otherwise are they counted one by one. The first always
         # fits: a larger payload is a block of its own.
-        if sum(map(len, payloads[start:stop])) > MAX_BLOCK_BYTES:
+        if sum(map(len, payloads[start:stop])) > max_bytes:
             size = len(payloads[start])
             stop = start + 1
-            while (
-                stop < count
-                and stop - start < MAX_BLOCK_ENTRIES
-                and (size := size + len(payloads[stop])) <= MAX_BLOCK_BYTES
-            ):
+            while stop < count and stop - start < max_entries and (size := size + len(payloads[stop])) <= max_bytes:
                 stop += 1
         yield start, stop
         start = stop
@@ -310,11 +299,11 @@ def _draft_block(
     names = BlockMap(tuple(topics), tuple(publishers))
     packed_map, size = pack_block_map(names), sum(lengths)
     # A reader refuses larger blocks, so none is written.
-    if max(len(columns), size) > MAX_RAW_BYTES or len(packed_map) > MAX_MAP_BYTES:
+    if max(len(columns), size) > JOURNAL_LIMITS.max_raw_bytes or len(packed_map) > MAX_MAP_BYTES:
         raise _too_large()
     flags |= LAST_BLOCK_FLAG if last else 0
     # The codec is stated per block, so that a single small message costs no import of zstandard.
-    if len(columns) + size < MIN_COMPRESSED_BYTES:
+    if len(columns) + size < JOURNAL_LIMITS.min_compressed_bytes:
         codec_id, stored = CODEC_NONE, None
     if stored is not None:
         return _Draft(names, packed_map, columns, stored, codec_id, flags, first_txid, group_txid, times, size)
@@ -352,6 +341,6 @@ def _seal_block(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) ->
 def _too_large() -> LimitError:
     return LimitError(
         "SOW-JRN-016",
-        f"the message is too large for the journal: the maximum block size is {MAX_RAW_BYTES >> 20} MiB",
+        f"the message is too large for the journal: the maximum block size is {JOURNAL_LIMITS.max_raw_bytes >> 20} MiB",
         hint="split the message, or store it elsewhere and publish a reference",
     )

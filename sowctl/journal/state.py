@@ -31,10 +31,9 @@ from sowctl.journal.format import (
     require_text,
     unpack_rows,
 )
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.seam import Seam
 
-MARK_INTERVAL_BYTES = 1 << 20
-"""Bytes between two places of a file that the topics file remembers."""
 EMPTY_TOPIC_STATE = TopicState(0, 0, None)
 
 
@@ -64,7 +63,7 @@ class JournalState(Struct):
             if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
                 self.publishers[who.hash] = who.client, who.sequence
         # Marks are places where a reader may begin: one per MiB keeps a search short and the topics file small.
-        if group.offset >= (self.marks[-1][1] if self.marks else 0) + MARK_INTERVAL_BYTES:
+        if group.offset >= (self.marks[-1][1] if self.marks else 0) + JOURNAL_LIMITS.mark_interval_bytes:
             self.marks.append((group.txid, group.offset))
 
     def advance_to(self, end: Position, last_block: tuple[int, int]) -> None:

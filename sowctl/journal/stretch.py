@@ -19,14 +19,11 @@ from msgspec import Struct
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.walk import Walker
 
 SEARCH_CHUNK_BYTES = 64 << 10
 """Bytes that are read and searched at a time for the beginning of a block: about one block of a thousand entries."""
-OFFSET_PRECISION_BYTES = 1 << 20
-"""How near to a txid a place in a file is looked for: what is read in vain takes less time than one more look."""
-MIN_STRETCH_BYTES = 1024
-"""Bytes of the smallest stretch: no block of entries is much smaller."""
 
 
 class Segment(Struct, frozen=True):
@@ -116,7 +113,7 @@ def find_spans(segments: Sequence[Segment], after: int, until: int, near: TxidLo
 def cut_stretches(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
     """Parts of about ``size`` bytes each, in order, each of stretches of one file or of several."""
     total = sum(span.size for span in wanted)
-    count = -(-total // max(size, MIN_STRETCH_BYTES))
+    count = -(-total // max(size, JOURNAL_LIMITS.min_stretch_bytes))
     parts: list[tuple[Stretch, ...]] = []
     part: list[Stretch] = []
     passed = begun = 0
@@ -170,7 +167,7 @@ def _build_stretch(span: Span, low: int, high: int) -> Stretch:
 def locate_by_search(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
     """:data:`TxidLocator`, found out by looking at a few blocks of the file."""
     low, high = locate_by_index(segment, txid)
-    while high - low > OFFSET_PRECISION_BYTES:
+    while high - low > JOURNAL_LIMITS.offset_precision_bytes:
         middle = (low + high) // 2
         found = file.find_next_block(middle, SEARCH_CHUNK_BYTES)
         # Invariant: the block at `low` begins with the txid or before; no block from `high` on holds it.

@@ -22,7 +22,7 @@ from sowctl.output.options import COLUMN_NAMES, Column, OutputOptions
 from sowctl.output.records import Batch, as_stored_batch, build_metadata, build_metadata_columns
 from sowctl.output.text_columns import Texts, find_values, format_texts
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, TOKEN_PATTERN, RawColumns, read_raw_columns
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, TOKEN_PATTERN, RawColumns, read_raw_columns
 
 SAMPLE_RECORDS = 1_000
 MAX_MEMBERS = 16_384
@@ -72,7 +72,7 @@ class ShownColumns:
         """
         stored = as_stored_batch(batch)
         # Of a long record the members that were chosen are taken, and no others made.
-        if self.chosen and max(map(len, batch.payloads), default=0) >= MIN_LONG_OBJECT_BYTES:
+        if self.chosen and max(map(len, batch.payloads), default=0) >= LONG_OBJECT_LIMITS.min_object_bytes:
             return None
         found = _read_members(batch, batch.payloads, refuse=not self.chosen)
         names = {column for column in self.columns if isinstance(column, str)} - {"data", "length"}

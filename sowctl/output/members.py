@@ -23,7 +23,7 @@ from sowctl.output.display import escape_surrogates
 from sowctl.output.records import View
 from sowctl.values.jsontree import NumberText, parse_json, parse_json_exact, parse_member
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, open_long_object, read_raw_members
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object, read_raw_members
 
 _MAX_SHALLOW_BRACKETS = 500
 """Brackets of a payload that is not too deep for either reader, however they are nested."""
@@ -112,7 +112,7 @@ def read_some_members(payload: bytes, view: View, names: Collection[str]) -> dic
     """As :func:`read_members`, where ``names`` are all that will be asked for. Of a long object nothing else is
     made.
     """
-    parts = open_long_object(view(payload)) if len(payload) >= MIN_LONG_OBJECT_BYTES else None
+    parts = open_long_object(view(payload)) if len(payload) >= LONG_OBJECT_LIMITS.min_object_bytes else None
     if parts is None:
         return read_members(payload, view)
     return {name: parse_member(raw) for part in parts for name, raw in part.items() if name in names}

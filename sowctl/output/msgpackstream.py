@@ -18,6 +18,7 @@ from sowctl.output.projection import build_projection
 from sowctl.output.records import Batch, View, build_metadata, find_exact_view
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import parse_member
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS
 
 
 class MsgpackRenderer:
@@ -64,7 +65,7 @@ class MsgpackRenderer:
 
 def _pack_long(view: View, payload: bytes) -> rawmembers.LongObject | None:
     """The payload as an object whose members are written some at a time."""
-    if len(payload) < rawmembers.MIN_LONG_OBJECT_BYTES:
+    if len(payload) < LONG_OBJECT_LIMITS.min_object_bytes:
         return None
     # A view with words for NaN and infinities is none that is read in parts.
     return rawmembers.open_long_object(view(payload))

@@ -16,7 +16,7 @@ from sowctl.output.options import Column, OutputOptions
 from sowctl.output.records import Batch, ShownRecord, as_stored_batch, build_metadata, find_exact_view
 from sowctl.output.text_columns import find_values
 from sowctl.values.paths import Path
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, read_raw_columns
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, read_raw_columns
 
 
 class Projection:
@@ -78,7 +78,11 @@ class Projection:
     def _build_views_by_columns(self, batch: Batch) -> list[bytes] | None:
         """The objects of stored records of one shape; None where only each record can tell."""
         payloads = batch.payloads
-        if as_stored_batch(batch) is None or not payloads or max(map(len, payloads)) >= MIN_LONG_OBJECT_BYTES:
+        if (
+            as_stored_batch(batch) is None
+            or not payloads
+            or max(map(len, payloads)) >= LONG_OBJECT_LIMITS.min_object_bytes
+        ):
             return None
         lines = list(map(find_exact_view(batch) or batch.members_view, payloads))
         try:

@@ -4,6 +4,7 @@ The only room that imports lmdb. In the order in which data passes:
 
     codec       bytes of a value, keys of versions and expirations
     meta        definition and state of a store
+    limits      sizes of what is read and verified together
     integrity   checksums over many values at once, the digest
     lmdberrors  plain words for what LMDB reports
     opening/    from a path to an open LMDB environment: locks, sharing, what a damaged beginning shows; opening/proof

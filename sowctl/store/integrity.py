@@ -20,11 +20,10 @@ from xxhash import xxh3_128_intdigest
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_RESIDUE, VALUE_OVERHEAD_BYTES, damaged_record_error, is_sound
+from sowctl.store.limits import STORE_LIMITS
 
 CRC_RESTART = bytes.fromhex("81d59d4c")
 """Four bytes after which a CRC-32 that stood at :data:`CRC_RESIDUE` is 0 again, as before the first byte."""
-MAX_RUN_BYTES = 4 << 20
-"""Values of up to so many bytes together are verified in one run."""
 DIGEST_MODULUS = 1 << 128
 SECRET_BYTES = 12
 """Random bytes of a mark: a payload must not be able to contain a mark on purpose."""
@@ -92,7 +91,7 @@ def build_sound_run(
         sizes = set(map(len, values))
         if min(sizes, default=0) < VALUE_OVERHEAD_BYTES:
             return None
-        if max(sizes) * len(values) > MAX_RUN_BYTES and sum(map(len, values)) > MAX_RUN_BYTES:
+        if max(sizes) * len(values) > STORE_LIMITS.max_run_bytes and sum(map(len, values)) > STORE_LIMITS.max_run_bytes:
             return None
     # Key, value, restart, over and over; two slice assignments fill the columns without a loop.
     parts = [CRC_RESTART] * (3 * len(values)) if marks is None else marks.build_parts(len(values))

@@ -16,6 +16,7 @@ from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_change, find_changed_keys
 from sowctl.store.codec import Offsets, build_history_key, find_damaged_entries, split_history_key
 from sowctl.store.integrity import Marks, require_sound_values
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, encode_sequence_key
 from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
@@ -254,7 +255,7 @@ class Reader:
             pages = self._txn.stat(self._handle.databases.records)
         # Without overflow pages each value lies within a page, so a batch cannot exceed batch * page size: the sizes
         # need not be summed.
-        small = not pages["overflow_pages"] and batch * pages["psize"] <= integrity.MAX_RUN_BYTES
+        small = not pages["overflow_pages"] and batch * pages["psize"] <= STORE_LIMITS.max_run_bytes
         for keys, values in self._open_ordered_records().walk(start, stop, batch):
             # One checksum over the batch in the usual case; only if it fails are values looked at one by one, to name
             # the damaged one.

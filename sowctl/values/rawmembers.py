@@ -15,16 +15,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 import msgspec
+from msgspec import Struct
 
 RawMembers = dict[str, msgspec.Raw]
 RawColumns = dict[str, Sequence[msgspec.Raw]]
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-MIN_LONG_OBJECT_BYTES = 1 << 20
-"""Bytes of an object that is worth reading in parts: the members of a shorter one take some megabytes at most."""
-_PART_BYTES = 8192
-"""Bytes of a part, or those of one member."""
 _MAX_BRACKET_DEPTH = 100
 """Brackets within each other in an object that is read in parts: no reader of one of its values gives up at that."""
 TOKEN_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
@@ -35,6 +32,18 @@ _MAX_CUT_ATTEMPTS = 8
 """Such commas that are tried; each costs a tenth of what it costs to look at all marks of a part."""
 _STRING_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
+
+
+class LongObjectLimits(Struct):
+    """Sizes of long objects, and of the parts in which they are read; tests set smaller ones."""
+
+    min_object_bytes: int = 1 << 20
+    """Bytes of an object that is worth reading in parts: the members of a shorter one take some megabytes at most."""
+    part_bytes: int = 8192
+    """Bytes of a part, or those of one member."""
+
+
+LONG_OBJECT_LIMITS = LongObjectLimits()
 
 
 def read_raw_members(text: bytes) -> RawMembers | None:
@@ -66,13 +75,13 @@ class LongObject:
 
 
 def open_long_object(text: bytes) -> LongObject | None:
-    """An object of :data:`MIN_LONG_OBJECT_BYTES` bytes or more; None for other values, and where only an exact reader
+    """An object of ``min_object_bytes`` bytes or more; None for other values, and where only an exact reader
     can tell.
 
     All of it is checked, UTF-8 as well: what is read of it afterwards raises nothing. A record of 2,000,000 members and
     51 MB went to msgpack in 140 MB of RssAnon so, where a dictionary of its members took 777.
     """
-    if len(text) < MIN_LONG_OBJECT_BYTES or text[:1] != b"{":
+    if len(text) < LONG_OBJECT_LIMITS.min_object_bytes or text[:1] != b"{":
         return None
     import numpy as np  # behind the length: few commands read an object as long as that
 
@@ -105,7 +114,7 @@ def open_long_object(text: bytes) -> LongObject | None:
 def _iterate_likely_cuts(text: bytes, start: int) -> Iterator[int]:
     """Some places for the cut behind ``start``: guesses, which are wrong within values."""
     comma = None
-    for comma in islice(_MEMBER_COMMA_PATTERN.finditer(text, start + _PART_BYTES), _MAX_CUT_ATTEMPTS):
+    for comma in islice(_MEMBER_COMMA_PATTERN.finditer(text, start + LONG_OBJECT_LIMITS.part_bytes), _MAX_CUT_ATTEMPTS):
         yield comma.start()
     if comma is None:
         yield len(text)
@@ -116,12 +125,13 @@ def _find_cut(text: bytes, start: int) -> int:
 
     Of a text that is no object anything.
     """
+    part_bytes = LONG_OBJECT_LIMITS.part_bytes
     depth = 1 if start else 0
     for token in TOKEN_PATTERN.finditer(text, start + 1 if start else 0):
         at = token.start()
         mark = text[at]
         if mark == 0x2C:
-            if depth == 1 and at - start >= _PART_BYTES:
+            if depth == 1 and at - start >= part_bytes:
                 return at
         elif mark in b"{[":
             depth += 1
@@ -141,7 +151,7 @@ def _decode_part(text: bytes, start: int, stop: int) -> RawMembers | None:
     if not found:
         return None
     # Mostly the length or the quotes prove that each member is there once.
-    if len(part) <= 4 * _PART_BYTES and _has_only(part, found):
+    if len(part) <= 4 * LONG_OBJECT_LIMITS.part_bytes and _has_only(part, found):
         return None if _is_deep(part) else found
     depth = members = 0
     for token in TOKEN_PATTERN.finditer(part):

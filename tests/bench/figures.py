@@ -17,7 +17,7 @@ from unittest import mock
 
 import sowctl
 from sowctl.engine.api import TopicHandle
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.sources.opener import open_present_source
 from tests.bench import data
 from tests.bench.place import Place
@@ -34,9 +34,9 @@ _CONFIG = """<AMPSConfig><Name>figures</Name><SOW><Topic><Name>orders</Name><Mes
 _CHILD = """
 import json, sys
 import sowctl
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 for name, value in json.loads(sys.argv[2]).items():
-    setattr(figures, name, value)
+    setattr(QUERY_LIMITS, name, value)
 asked = json.loads(sys.argv[3])
 count = asked.pop("count", False)
 result = sowctl.open(sys.argv[1]).topic("orders").query(**asked)
@@ -110,7 +110,7 @@ def _cpu(call: Callable[[], object]) -> float:
 
 
 def _read(topic: TopicHandle, changed: dict[str, Any], **asked: Any) -> None:
-    with mock.patch.multiple(figures, **changed):
+    with mock.patch.multiple(QUERY_LIMITS, **changed):
         for batch in topic.query(**asked):
             _ = batch.payloads
 
@@ -138,7 +138,7 @@ def _indexed(held: dict[int, Path], rounds: int) -> None:
 
     sizes = [size for size in held if 2000 <= size <= RECORDS]
     names = ["scan", "indexes, built first", "indexes that there are"]
-    _table("INDEX_MIN_RECORDS: records of the store; a process", names, sizes, [scanned, built, indexed], rounds)
+    _table("index_min_records: records of the store; a process", names, sizes, [scanned, built, indexed], rounds)
 
 
 def _most(config: Path, rounds: int) -> None:
@@ -147,11 +147,11 @@ def _most(config: Path, rounds: int) -> None:
 
         def taken(share: int, **asked: Any) -> float:
             asked["filter"] = f"/price > {100 - share}"
-            return _cpu(lambda: _read(topic, {"INDEX_MAX_SHARE": 1.0}, jobs=1, **asked))
+            return _cpu(lambda: _read(topic, {"index_max_share": 1.0}, jobs=1, **asked))
 
         names = ["memo index", "scan"]
         ways = [partial(taken, index_from=0), partial(taken, index_from=None)]
-        _table("INDEX_MAX_SHARE: percent of the records left", names, (10, 20, 30, 40, 50, 60, 80), ways, rounds)
+        _table("index_max_share: percent of the records left", names, (10, 20, 30, 40, 50, 60, 80), ways, rounds)
 
 
 def _first(config: Path, rounds: int) -> None:
@@ -160,12 +160,12 @@ def _first(config: Path, rounds: int) -> None:
 
         def taken(wanted: int, **asked: Any) -> float:
             return _cpu(
-                lambda: _read(topic, {"TOP_K_MAX_RECORDS": NEVER}, order_by="/price", top_n=wanted, jobs=1, **asked)
+                lambda: _read(topic, {"top_k_max_records": NEVER}, order_by="/price", top_n=wanted, jobs=1, **asked)
             )
 
         names = ["order by index", "sorting all that match"]
         ways = [partial(taken, index_from=0), partial(taken, index_from=None)]
-        _table("TOP_K_MAX_RECORDS: records wanted", names, (100, 1000, 10_000, 50_000, 100_000), ways, rounds)
+        _table("top_k_max_records: records wanted", names, (100, 1000, 10_000, 50_000, 100_000), ways, rounds)
 
 
 def _named(held: dict[int, Path], rounds: int) -> None:
@@ -177,25 +177,25 @@ def _named(held: dict[int, Path], rounds: int) -> None:
             def taken(size: int, named: int, topic: TopicHandle = topic) -> float:
                 keys = ", ".join(f"'k{number}'" for number in range(size))
                 return _cpu(
-                    lambda: _read(topic, {"KEY_LOOKUP_MAX_KEYS": named}, filter=f"/seq[0] IN ({keys})", index_from=None)
+                    lambda: _read(topic, {"key_lookup_max_keys": named}, filter=f"/seq[0] IN ({keys})", index_from=None)
                 )
 
             ways = [partial(taken, named=0), partial(taken, named=NEVER)]
             sizes = (100, 1000, 10_000)
-            _table(f"NAMED: keys, of {records:,} records", ["scan", "looked up"], sizes, ways, rounds)
+            _table(f"key_lookup_max_keys: keys, of {records:,} records", ["scan", "looked up"], sizes, ways, rounds)
 
 
 def _large(held: dict[int, Path], rounds: int) -> None:
     def taken(size: int, jobs: int) -> float:
         with sowctl.open(held[size]) as opened:
             begin = time.perf_counter()
-            _read(opened.topic("orders"), {"PARALLEL_MIN_RECORDS": 0}, filter="/price > 90", index_from=None, jobs=jobs)
+            _read(opened.topic("orders"), {"parallel_min_records": 0}, filter="/price > 90", index_from=None, jobs=jobs)
             return time.perf_counter() - begin
 
     ways = [partial(taken, jobs=1), partial(taken, jobs=2)]
     sizes = (4000, 8000, 16_000, 32_000, 150_000, RECORDS)
     _table(
-        "PARALLEL_MIN_RECORDS: records of the store; on the clock", ["1 process", "2 processes"], sizes, ways, rounds
+        "parallel_min_records: records of the store; on the clock", ["1 process", "2 processes"], sizes, ways, rounds
     )
 
 
@@ -205,34 +205,34 @@ def _arrays(config: Path, rounds: int) -> None:
         return {"filter": f"/price > {low:.3f} AND /qty >= 100 AND /region > 'A'", "index_from": 0, "count": True}
 
     def alone(rows: int, arrays: int) -> float:
-        return _child(config, {"LASTING_ARRAY_MIN_ROWS": arrays, "INDEX_MAX_SHARE": 1.0}, **asked(rows))
+        return _child(config, {"lasting_array_min_rows": arrays, "index_max_share": 1.0}, **asked(rows))
 
     sizes = (300, 1000, 3000, 10_000, 75_000, 150_000, RECORDS - 1000)
     names = ["lists", "arrays of numpy"]
     ways = [partial(alone, arrays=NEVER), partial(alone, arrays=0)]
-    _table("ARRAY_MIN_ROWS: row numbers; a process that counts by three conditions", names, sizes, ways, rounds)
+    _table("array_min_rows: row numbers; a process that counts by three conditions", names, sizes, ways, rounds)
     with sowctl.open(config) as opened:
         topic = opened.topic("orders")
 
         def within(rows: int, arrays: int) -> float:
             words = asked(rows)
-            with mock.patch.multiple(figures, LASTING_ARRAY_MIN_ROWS=arrays, INDEX_MAX_SHARE=1.0):
+            with mock.patch.multiple(QUERY_LIMITS, lasting_array_min_rows=arrays, index_max_share=1.0):
                 return _cpu(lambda: topic.query(words["filter"], index_from=0).count())
 
         ways = [partial(within, arrays=NEVER), partial(within, arrays=0)]
-        _table("LASTING_ARRAY_MIN_ROWS: the same where numpy is loaded", names, sizes, ways, rounds)
+        _table("lasting_array_min_rows: the same where numpy is loaded", names, sizes, ways, rounds)
 
 
 def _gain(held: dict[int, Path], rounds: int) -> None:
     asked = {"projection": "/region, SUM(/qty * /price) AS /sum", "grouping": "/region", "index_from": 0}
 
     def taken(size: int, arrays: int) -> float:
-        return _child(held[size], {"LASTING_ARRAY_MIN_ROWS": arrays}, **asked)
+        return _child(held[size], {"lasting_array_min_rows": arrays}, **asked)
 
     ways = [partial(taken, arrays=NEVER), partial(taken, arrays=0)]
     sizes = (16_000, 32_000, 150_000, RECORDS)
     _table(
-        "GROUP_COST_FACTOR: rows that are grouped; a process", ["row by row", "columns of numpy"], sizes, ways, rounds
+        "group_cost_factor: rows that are grouped; a process", ["row by row", "columns of numpy"], sizes, ways, rounds
     )
 
 
@@ -245,22 +245,23 @@ def _changed(root: Path, rounds: int) -> None:
         topic.publish(lines[:size])
 
         def kept(_: int, topic: TopicHandle = topic) -> float:
-            changed = {"INDEX_TOLERATED_CHANGES": NEVER}
+            changed = {"index_tolerated_changes": NEVER}
             return _cpu(lambda: _read(topic, changed, filter="/price > 90 AND /region = 'EMEA'", index_from=0))
 
         def built(_: int, topic: TopicHandle = topic, config: Path = config) -> float:
             for path in config.parent.rglob("*.memo"):
                 path.unlink()
             begin = time.process_time()
-            _read(topic, {"INDEX_TOLERATED_CHANGES": NEVER}, filter="/price > 90 AND /region = 'EMEA'", index_from=0)
+            _read(topic, {"index_tolerated_changes": NEVER}, filter="/price > 90 AND /region = 'EMEA'", index_from=0)
             return time.process_time() - begin
 
         least = min(kept(size) for _ in range(rounds))
         new = min(built(size) for _ in range(2))
         after = min(kept(size) for _ in range(rounds))
         print(
-            f"  CHANGED: {size:>7,} of {RECORDS // 2:,} changed: a query {1000 * least:.1f} ms, building and one "
-            f"{1000 * new:.1f} ms, then {1000 * after:.1f} ms: worth it after {new / max(least - after, 1e-9):.0f}"
+            f"  index_tolerated_changes: {size:>7,} of {RECORDS // 2:,} changed: a query {1000 * least:.1f} ms, "
+            f"building and one {1000 * new:.1f} ms, then {1000 * after:.1f} ms: "
+            f"worth it after {new / max(least - after, 1e-9):.0f}"
         )
 
 
@@ -278,7 +279,7 @@ def _several(config: Path, rounds: int) -> None:
             places = list(range(0, RECORDS, RECORDS // size))[:size]
 
             def read() -> None:
-                with mock.patch.object(figures, "INDEX_BATCH_MIN_ROWS", several):
+                with mock.patch.object(QUERY_LIMITS, "index_batch_min_rows", several):
                     for keys, spots in memos.iterate_unchanged(places, 400):
                         _ = source.find_records(keys) if spots is None else source.read_at_offsets(keys, spots)
 
@@ -286,13 +287,14 @@ def _several(config: Path, rounds: int) -> None:
 
         ways = [partial(located, several=NEVER), partial(located, several=2)]
         sizes = (4, 16, 64, 256, 1024)
-        _table("INDEX_BATCH_MIN_ROWS: row numbers", ["one by one, by key", "together, by offset"], sizes, ways, rounds)
+        _table("index_batch_min_rows: row numbers", ["one by one, by key", "together, by offset"], sizes, ways, rounds)
         source.close()
 
 
 def _mapped(config: Path, rounds: int) -> None:
     """What a process does with a file that it has just opened: the pages of a map are set up as they are touched."""
     from sowctl.seam import SEAM
+    from sowctl.store.limits import STORE_LIMITS
     from sowctl.store.raw import offset_read
 
     (path,) = config.parent.rglob("*.sow")
@@ -303,24 +305,24 @@ def _mapped(config: Path, rounds: int) -> None:
 
         def read() -> None:
             file = offset_read.DataFile(path, SEAM)
-            with mock.patch.object(offset_read, "PLAIN_READ_BYTES", share):
+            with mock.patch.object(STORE_LIMITS, "plain_read_bytes", share):
                 file.read_values(places, [200] * size)
             file.close()
 
         return _cpu(read)
 
     ways = [partial(taken, share=0), partial(taken, share=NEVER)]
-    title = f"READ_SHARE: records of a file of {whole:,} bytes, read at their places"
+    title = f"plain_read_bytes: records of a file of {whole:,} bytes, read at their places"
     _table(title, ["plain reads", "mapped"], (16, 100, 400, 1600, 6400, 25_600, 100_000), ways, rounds)
 
 
 def _looking(held: dict[int, Path], rounds: int) -> None:
     def taken(size: int, looking: int) -> float:
-        return _child(held[size], {"PREFILTER_MIN_RECORDS": looking}, filter="/symbol = 'SYM1234'", index_from=None)
+        return _child(held[size], {"prefilter_min_records": looking}, filter="/symbol = 'SYM1234'", index_from=None)
 
     ways = [partial(taken, looking=NEVER), partial(taken, looking=0)]
     sizes = (1000, 2000, 4000, 8000, 16_000, 32_000)
-    _table("PREFILTER_MIN_RECORDS: records; a process", ["decoding all", "looking first"], sizes, ways, max(rounds, 5))
+    _table("prefilter_min_records: records; a process", ["decoding all", "looking first"], sizes, ways, max(rounds, 5))
 
 
 def _scans(topic: TopicHandle, changed: dict[str, Any], text: str) -> float:
@@ -333,12 +335,12 @@ def _share(config: Path, rounds: int) -> None:
 
         def taken(share: int, kept: float) -> float:
             # Quantities go from 100 to 49,900, and their first two digits show whether they are above a bound.
-            return _scans(topic, {"PREFILTER_MAX_SHARE": kept}, f"/qty >= {50_000 - 500 * share}")
+            return _scans(topic, {"prefilter_max_share": kept}, f"/qty >= {50_000 - 500 * share}")
 
         ways = [partial(taken, kept=1.1), partial(taken, kept=-1.0)]
         names = ["looking", "decoding all"]
         _table(
-            "PREFILTER_MAX_SHARE: percent of the records that have it",
+            "prefilter_max_share: percent of the records that have it",
             names,
             (25, 50, 60, 70, 75, 80, 90),
             ways,
@@ -352,13 +354,13 @@ def _again(config: Path, rounds: int) -> None:
 
         def taken(share: int, again: float) -> float:
             return _scans(
-                topic, {"PREFILTER_REJOIN_MAX_SHARE": again}, f"/qty >= {50_000 - 500 * share} AND /trader/id < 20"
+                topic, {"prefilter_rejoin_max_share": again}, f"/qty >= {50_000 - 500 * share} AND /trader/id < 20"
             )
 
         ways = [partial(taken, again=1.1), partial(taken, again=-1.0)]
         names = ["joined again", "all of them searched"]
         _table(
-            "PREFILTER_REJOIN_MAX_SHARE: percent left by the first search",
+            "prefilter_rejoin_max_share: percent left by the first search",
             names,
             (10, 20, 30, 40, 50, 60, 70),
             ways,
@@ -372,11 +374,11 @@ def _words(config: Path, rounds: int) -> None:
 
         def taken(count: int, words: int) -> float:
             texts = ", ".join(f"'SYM{1000 + number}'" for number in range(count))
-            return _scans(topic, {"PREFILTER_MAX_ALTERNATIVES": words}, f"/symbol IN ({texts})")
+            return _scans(topic, {"prefilter_max_alternatives": words}, f"/symbol IN ({texts})")
 
         ways = [partial(taken, words=NEVER), partial(taken, words=0)]
         _table(
-            "PREFILTER_MAX_ALTERNATIVES: alternatives",
+            "prefilter_max_alternatives: alternatives",
             ["looking", "decoding all"],
             (1, 2, 4, 6, 8, 12, 16),
             ways,
@@ -390,18 +392,24 @@ def _batches(config: Path, rounds: int) -> None:
         every = "/price > 1 AND /qty > /price"
 
         def scanned(size: int) -> float:
-            changed = {"READ_BATCH_RECORDS": size, "DECODE_BATCH_RECORDS": size}
+            changed = {"read_batch_records": size, "decode_batch_records": size}
             return _cpu(lambda: _read(topic, changed, filter=every, index_from=None, jobs=1, batch_size=10_000))
 
         def picked(size: int) -> float:
             return _cpu(
                 lambda: _read(
-                    topic, {"INDEXED_READ_BATCH_RECORDS": size}, filter="/price > 75", index_from=0, batch_size=10_000
+                    topic, {"indexed_read_batch_records": size}, filter="/price > 75", index_from=0, batch_size=10_000
                 )
             )
 
         sizes = (100, 200, 400, 800, 1600, 3200)
-        _table("READ, DECODED; PICKED: records at a time", ["scan", "memo index"], sizes, [scanned, picked], rounds)
+        _table(
+            "read_, decode_, indexed_read_batch_records: records at a time",
+            ["scan", "memo index"],
+            sizes,
+            [scanned, picked],
+            rounds,
+        )
 
 
 def _other_batches(config: Path, rounds: int) -> None:
@@ -416,15 +424,15 @@ def _other_batches(config: Path, rounds: int) -> None:
         def built(size: int) -> float:
             for path in config.parent.rglob("*.memo"):
                 path.unlink()
-            return asked(size, ["INDEX_BUILD_BATCH_RECORDS"], filter="/price > 99 AND /region = 'EMEA'", index_from=0)
+            return asked(size, ["index_build_batch_records"], filter="/price > 99 AND /region = 'EMEA'", index_from=0)
 
         def rows(size: int) -> float:
-            changed = {"GROUP_BATCH_ROWS": size, "GROUP_COST_FACTOR": 0, "INDEX_MAX_SHARE": 1.0}
+            changed = {"group_batch_rows": size, "group_cost_factor": 0, "index_max_share": 1.0}
             return _cpu(lambda: _read(topic, changed, projection="/region, SUM(/qty) AS /sum", grouping="/region"))
 
-        written = partial(asked, names=["WRITE_BATCH_GROUPS"], index_from=None, **grouped)
-        spilled = partial(asked, names=["SPILL_BATCH_ITEMS"], order_by="/price", sort_memory=1 << 20, index_from=None)
-        names = ["INDEX_BUILD_BATCH_RECORDS", "GROUP_BATCH_ROWS", "WRITE_BATCH_GROUPS", "SPILL_BATCH_ITEMS"]
+        written = partial(asked, names=["write_batch_groups"], index_from=None, **grouped)
+        spilled = partial(asked, names=["spill_batch_items"], order_by="/price", sort_memory=1 << 20, index_from=None)
+        names = ["index_build_batch_records", "group_batch_rows", "write_batch_groups", "spill_batch_items"]
         _table("Records, rows, groups, items at a time", names, sizes, [built, rows, written, spilled], rounds)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.verbs import eval as verb
+from sowctl.engine.verbs.eval import EVAL_LIMITS
 from tests.cli.conftest import Cli
 
 MESSAGES = b'{"a":1,"s":"x"}\n{"a":2.50,"s":"\xc3\xa9"}\n\n{"s":null}\n'
@@ -86,7 +86,7 @@ def test_several_processes_give_what_one_gives(cli: Cli, tmp_path: Path, monkeyp
     path.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\n\n")
     alone = cli("eval", "--filter", "/a % 7 = 3", str(path))
     values = cli("eval", "/a + 1", str(path))
-    monkeypatch.setattr(verb, "SEGMENT_BYTES", 10_000)
+    monkeypatch.setattr(EVAL_LIMITS, "segment_bytes", 10_000)
     monkeypatch.setattr("sowctl.cli.commands.bodies.eval.count_processes", lambda size: 3)
     assert cli("eval", "--filter", "/a % 7 = 3", str(path)).out == alone.out != ""
     assert cli("eval", "/a + 1", str(path)).out == values.out
@@ -125,7 +125,7 @@ def test_odd_lines_among_plain_ones(cli: Cli, tmp_path: Path, monkeypatch: pytes
     path.write_bytes(b"\n".join([*lines[:1500], odd, *lines[1500:2500], b"bad", *lines[2500:]]))
     argv = ("eval", "--filter", "/a % 10 = 3 OR /a < 0", "--on-error", "skip", str(path))
     alone = cli(*argv)
-    monkeypatch.setattr(verb, "SEGMENT_BYTES", 50_000)
+    monkeypatch.setattr(EVAL_LIMITS, "segment_bytes", 50_000)
     monkeypatch.setattr("sowctl.cli.commands.bodies.eval.count_processes", lambda size: 2)
     several = cli(*argv)
     assert (several.status, several.out, several.err) == (alone.status, alone.out, alone.err)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, LimitError, VersionError
 from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Block
 from sowctl.journal.columns import decompress_part
 from sowctl.journal.group import Group, encode_blocks
+from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.support.examples import examples
 from tests.support.journals import group
 
@@ -85,12 +85,12 @@ def decode(encoded, offset: int = 999) -> Block:
     groups(), st.sampled_from([blockcodec.CODEC_NONE, blockcodec.CODEC_ZSTD]), st.integers(1, 2**40), st.integers(1, 13)
 )
 def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, size: int) -> None:
-    before = group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES
-    group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES = size, 0
+    before = JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.min_compressed_bytes
+    JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.min_compressed_bytes = size, 0
     try:
         blocks = [decode(encoded) for encoded in encode_blocks(one, codec, first, first, True)]
     finally:
-        group_module.MAX_BLOCK_ENTRIES, group_module.MIN_COMPRESSED_BYTES = before
+        JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.min_compressed_bytes = before
     entries = [entry for block in blocks for entry in block.iter_entries()]
     assert [entry.txid for entry in entries] == list(range(first, first + len(one)))
     assert [block.header.is_last for block in blocks] == [False] * (len(blocks) - 1) + [True]
@@ -136,15 +136,15 @@ def test_numpy_sees_the_same_columns() -> None:
 
 
 def test_a_block_is_cut_at_entries_and_at_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
-    monkeypatch.setattr(group_module, "MAX_BLOCK_BYTES", 10)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 3)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_bytes", 10)
     sizes = [1, 1, 1, 1, 9, 2, 30, 1, 1, 1]
     blocks = list(encode_blocks(group([b"x" * size for size in sizes]), blockcodec.CODEC_NONE, 1, 1, True))
     assert [block.header.count for block in blocks] == [3, 2, 1, 1, 3]
 
 
 def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_RAW_BYTES", 1000)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_raw_bytes", 1000)
     with pytest.raises(LimitError, match="too large"):
         list(encode_blocks(group([b"x" * 1001]), blockcodec.CODEC_NONE, 1, 1, True))
 

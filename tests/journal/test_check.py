@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import sowctl.journal.group as group_module
 from sowctl.errors import MissingError
 from sowctl.findings import Finding, Level
 from sowctl.journal import blockcodec
@@ -16,6 +15,7 @@ from sowctl.journal import format as fmt
 from sowctl.journal.block import Position
 from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.group import EncodedBlock, encode_blocks
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import JournalState, build_topics_path, load_topics_state, save_topics_file
 from sowctl.seam import SEAM
@@ -43,7 +43,7 @@ def ids(directory: Path, acknowledged: int = 0) -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
     with open_writer(tmp_path, NO_SYNC, journal_size=3000) as writer:
         for number in range(20):
             one = group(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.errors import MissingError, SowError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.writer import JournalWriter
 from sowctl.seam import Seam
 from tests.support.crashstates import CrashState, Recorder
@@ -198,7 +198,7 @@ WORKLOADS = (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
 
 
 STRIDE = 5

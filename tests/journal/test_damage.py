@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, SowError, VersionError
 from sowctl.findings import Level
 from sowctl.journal.block import Block, Damage
 from sowctl.journal.check import check_journal
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
 from tests.support.examples import examples
@@ -78,7 +78,7 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 6)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 6)
 
 
 def salvage(directory: Path, acknowledged: int) -> tuple[dict[int, bytes], list[Damage], int | None]:

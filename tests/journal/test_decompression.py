@@ -15,6 +15,7 @@ from sowctl.findings import Level
 from sowctl.journal.block import Position
 from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.decompression import DecompressedFile, decode_frame_table, encode_frame_table
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance import file_compression
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
@@ -64,9 +65,9 @@ def problems(directory: Path, archive: Path | None) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["gz", "gz+", "zst", "zst+", "frames"])
 def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(file_compression, "FRAME_BYTES", 300)
-    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 100)
-    monkeypatch.setattr("sowctl.journal.stretch.MIN_STRETCH_BYTES", 100)
+    monkeypatch.setattr(JOURNAL_LIMITS, "frame_bytes", 300)
+    monkeypatch.setattr(JOURNAL_LIMITS, "offset_precision_bytes", 100)
+    monkeypatch.setattr(JOURNAL_LIMITS, "min_stretch_bytes", 100)
     whole = read(directory, None)
     files = sorted(directory.glob("*.journal"))
     length = files[0].stat().st_size
@@ -107,7 +108,7 @@ def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pyte
 def test_of_a_file_with_a_table_of_frames_only_what_is_asked_for_is_unpacked(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_compression, "FRAME_BYTES", 200)
+    monkeypatch.setattr(JOURNAL_LIMITS, "frame_bytes", 200)
     path = sorted(directory.glob("*.journal"))[1]
     content = path.read_bytes()
     packed = file_compression.compress_file(path, ".zst", NO_SYNC)
@@ -134,7 +135,7 @@ def test_of_a_file_with_a_table_of_frames_only_what_is_asked_for_is_unpacked(
 
 
 def test_a_table_of_frames_that_does_not_fit_is_not_followed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_compression, "FRAME_BYTES", 200)
+    monkeypatch.setattr(JOURNAL_LIMITS, "frame_bytes", 200)
     whole = read(directory, None)
     path = sorted(directory.glob("*.journal"))[1]
     packed = file_compression.compress_file(path, ".zst", NO_SYNC)
@@ -207,7 +208,7 @@ def test_a_compressed_file_that_is_damaged_is_damage(
     path = sorted(directory.glob("*.journal"))[1]
     content = path.read_bytes()
     rng = random.Random(3)
-    monkeypatch.setattr(file_compression, "FRAME_BYTES", 400)
+    monkeypatch.setattr(JOURNAL_LIMITS, "frame_bytes", 400)
     for kind in ("gz", "zst", "frames"):
         packed = pack(path, kind)
         right = packed.read_bytes()

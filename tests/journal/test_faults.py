@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.errors import StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path, save_topics_file
 from sowctl.seam import Seam
@@ -27,7 +27,7 @@ Told = Callable[[int], None]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 3)
 
 
 @pytest.fixture

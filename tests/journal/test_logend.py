@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.errors import DamageError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.check import check_journal
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.lock import is_locked
 from sowctl.journal.logend import TOPICS_SAVE_INTERVAL_MICROS
 from sowctl.journal.reader import Journal
@@ -115,7 +115,7 @@ def test_an_acknowledged_end_is_never_cut(tmp_path: Path) -> None:
 
 
 def test_rolling_keeps_groups_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 3)
     with open_writer(tmp_path, journal_size=2000) as writer:
         for number in range(20):
             publish(writer, group(texts(number % 12 + 1), topic=number % 2, time=1000 + number), now=1000 + number)

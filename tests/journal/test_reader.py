@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
-import sowctl.journal.state as state_module
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.journal.block import Block, Position
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
 from tests.support.faults import FailAt
@@ -37,8 +36,8 @@ from tests.support.journals import (
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal of several files: orders and trades by turns, groups of 1 to 9 entries, blocks of at most 4."""
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
-    monkeypatch.setattr(state_module, "MARK_INTERVAL_BYTES", 700)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "mark_interval_bytes", 700)
     directory = tmp_path / "log"
     with open_writer(directory, NO_SYNC, journal_size=4000) as writer:
         for number in range(40):

@@ -14,8 +14,9 @@ from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Gap
 from sowctl.journal.files import JournalFile
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
-from sowctl.journal.stretch import OFFSET_PRECISION_BYTES, Segment, Stretch, cut_stretches, find_spans, locate_by_index
+from sowctl.journal.stretch import Segment, Stretch, cut_stretches, find_spans, locate_by_index
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, group, open_writer, publish, texts
 
@@ -24,7 +25,7 @@ Parts = list[tuple[Stretch, ...]]
 
 def stock(directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch, entries: int = 3) -> None:
     """A journal of several files: groups of one block and of many, some of them aborted, payloads like blocks."""
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", entries)
     rng = random.Random(seed)
     with open_writer(directory, NO_SYNC, journal_size=20_000) as writer:
         for step in range(50):
@@ -63,7 +64,7 @@ def test_stretches_hold_every_block_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, entries: int
 ) -> None:
     stock(tmp_path, seed, monkeypatch, entries)
-    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 500)
+    monkeypatch.setattr(JOURNAL_LIMITS, "offset_precision_bytes", 500)
     rng = random.Random(seed)
     with Journal.open(tmp_path, INSTANCE) as log:
         stored, last = sum(segment.size for segment in log.list_segments()), log.read_last_txid()
@@ -95,14 +96,14 @@ def test_places_are_the_same_wherever_the_walk_begins(
         for after in range(0, log.read_last_txid() + 1, 7):
             found = []
             for exact in (1 << 30, 500, 1):
-                monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", exact)
+                monkeypatch.setattr(JOURNAL_LIMITS, "offset_precision_bytes", exact)
                 found.append(list(islice(log.iter_group_positions(after), 3)))
             assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("last", [False, True])
 def test_a_group_as_large_as_a_load_is_cut_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bool) -> None:
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 5)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 5)
     with open_writer(tmp_path, NO_SYNC, journal_size=20_000) as writer:
         publish(writer, group(texts(10)))
         publish(writer, group(texts(3000)))
@@ -208,7 +209,7 @@ def test_a_block_that_is_missing_where_a_plan_begins_is_an_error(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_gaps_are_told_and_read_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 5)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 5)
     lab = Lab(tmp_path, config_xml(topic_xml("a"), ("a",)), journal_size=20_000)
     rng = random.Random(seed)
     for _ in range(30):
@@ -279,8 +280,8 @@ def test_an_index_bounds_what_is_read() -> None:
 
 
 def test_a_txid_is_found_with_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OFFSET_PRECISION_BYTES == 1 << 20
-    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 2000)
+    assert JOURNAL_LIMITS.offset_precision_bytes == 1 << 20
+    monkeypatch.setattr(JOURNAL_LIMITS, "offset_precision_bytes", 2000)
     with open_writer(tmp_path, NO_SYNC) as writer:
         for _ in range(400):
             publish(writer, group(texts(5, size=200)))

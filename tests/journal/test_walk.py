@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.errors import DamageError
 from sowctl.journal.block import Block, Damage
 from sowctl.journal.files import JournalFile
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
 from sowctl.journal.walk import Walker
@@ -20,8 +20,8 @@ from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writ
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
-    monkeypatch.setattr(group_module, "MIN_COMPRESSED_BYTES", 1 << 30)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "min_compressed_bytes", 1 << 30)
 
 
 def journal_path(directory: Path, number: int = 0) -> Path:

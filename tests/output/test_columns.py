@@ -13,7 +13,7 @@ from sowctl.output.columns import MAX_MEMBERS, SAMPLE_RECORDS, format_heading
 from sowctl.output.formats import RenderResult, make_renderer
 from sowctl.output.options import OutputOptions, parse_column, parse_columns, parse_delimiter, unescape_text
 from sowctl.output.records import OutputBatch, OutputRecord
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS
 
 
 def csv(rows: list[object], options: OutputOptions | None = None) -> tuple[str, RenderResult]:
@@ -140,7 +140,7 @@ def test_of_a_long_record_the_chosen_members_alone_are_made(twice: bool, monkeyp
         return out.getvalue()
 
     long = f"{{{front}{filler}{end}}}"
-    assert len(long) > MIN_LONG_OBJECT_BYTES
+    assert len(long) > LONG_OBJECT_LIMITS.min_object_bytes
     expected = shown(f"{{{front[:-1]}{end}}}")
     if not twice:
         monkeypatch.setattr("sowctl.output.members.read_members", None)

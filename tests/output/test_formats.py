@@ -20,6 +20,7 @@ from sowctl.output.formats import FORMATS, choose_format, make_renderer
 from sowctl.output.options import OutputOptions, Terminal, parse_columns
 from sowctl.output.records import OutputBatch, OutputRecord
 from sowctl.values import rawmembers
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS
 
 NAMES = [line.name for line in FORMATS]
 COLUMNAR = ("parquet", "arrow")
@@ -293,8 +294,8 @@ def test_msgpack_of_a_long_record_is_written_in_parts_with_the_same_bytes(monkey
     payload = '{"id":1,"x":{"a":[1.5,null]},"é":"\\n"}'.encode()
     texts = [b'{"a":1}', payload, b'{"b":2,"b":3}', b'{"c":4']
     whole = rendered("msgpack", batch(*texts))
-    monkeypatch.setattr(rawmembers, "MIN_LONG_OBJECT_BYTES", 2)
-    monkeypatch.setattr(rawmembers, "_PART_BYTES", 1)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "min_object_bytes", 2)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "part_bytes", 1)
     assert rawmembers.open_long_object(payload) is not None
     assert rendered("msgpack", batch(*texts)) == whole
 

@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.query import start_query
-from sowctl.messages.json import columns, template_match
+from sowctl.messages.json import columns
+from sowctl.messages.json.limits import JSON_LIMITS
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -23,7 +24,7 @@ from tests.support.instances import Lab, config_xml, topic_xml
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of any size are read by the shapes of their messages."""
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 1)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 1)
 
 
 ASKED = QueryOptions(projection=PROJECTION, grouping=GROUPING, index_from=None)
@@ -40,10 +41,10 @@ def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_MAX_SHARE", 1.0)
-    monkeypatch.setattr(figures, "INDEX_BATCH_MIN_ROWS", 2)
-    monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", 7)
-    monkeypatch.setattr(figures, "GROUP_BATCH_COLUMN_ROWS", 5)
+    monkeypatch.setattr(QUERY_LIMITS, "index_max_share", 1.0)
+    monkeypatch.setattr(QUERY_LIMITS, "index_batch_min_rows", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "group_batch_records", 7)
+    monkeypatch.setattr(QUERY_LIMITS, "group_batch_column_rows", 5)
     part = ("", "<Durability>transient</Durability>")[seed % 2]
     lab = Lab(tmp_path, config_xml(topic_xml("t", part), ("t",) if seed % 4 else ()))
     history: list[dict[str, Any]] = []
@@ -55,7 +56,7 @@ def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: py
         wanted = spelled(expected(history))
         assert _answer(lab, ASKED) == wanted
         for on_columns in (False, True):
-            monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", 0 if on_columns else 1 << 60)
+            monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", 0 if on_columns else 1 << 60)
             for asked in (ASKED, replace(ASKED, index_from=0)):
                 assert _answer(lab, asked) == wanted, on_columns
                 assert _answer(lab, replace(asked, sort_memory=2500)) == wanted, "a part of the groups in files"
@@ -103,8 +104,8 @@ POOLS: tuple[tuple[Any, ...], ...] = (
 def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random histories with deltas and deletes: rows, columns and files of either, with and without indexes."""
     source = random.Random(seed)
-    monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", 11)
-    monkeypatch.setattr(figures, "GROUP_BATCH_COLUMN_ROWS", 6)
+    monkeypatch.setattr(QUERY_LIMITS, "group_batch_records", 11)
+    monkeypatch.setattr(QUERY_LIMITS, "group_batch_column_rows", 6)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     pools = {name: source.choice(POOLS) for name in FIELDS.split(",")}
     for step in range(3):
@@ -118,7 +119,7 @@ def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: py
         asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
         found = []
         for arrays in (1 << 60, 0):
-            monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
+            monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", arrays)
             instance = lab.open()
             for index in (None, 0, 0):
                 for memory in (1 << 26, 1500):
@@ -154,7 +155,7 @@ def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkey
     """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
     source = random.Random(seed)
     read, used = columns.JsonTemplateReader.read_columns, list[Any]()
-    monkeypatch.setattr(template_match, "MAX_TEMPLATE_ATTEMPTS", 9)
+    monkeypatch.setattr(JSON_LIMITS, "max_template_attempts", 9)
     monkeypatch.setattr(
         columns.JsonTemplateReader, "read_columns", lambda self, *some: used.append(read(self, *some)) or used[-1]
     )
@@ -167,8 +168,8 @@ def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkey
             asked = QueryOptions(projection=projection, grouping=grouping, filter=filtered, index_from=None)
             found = []
             for arrays, size in ((1 << 60, 11), (0, 16), (0, 200)):
-                monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
-                monkeypatch.setattr(figures, "GROUP_BATCH_RECORDS", size)
+                monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", arrays)
+                monkeypatch.setattr(QUERY_LIMITS, "group_batch_records", size)
                 for memory in (1 << 26, 1500):
                     instance = lab.open()
                     records = start_query(

@@ -21,8 +21,8 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.bulk import delta_merge, outcomes
 from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.fold import limits
@@ -154,8 +154,8 @@ def _as(form: str) -> Iterator[None]:
         elif form.startswith("few keys"):
             patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
         elif form == "small parts":
-            patch.setattr(outcomes, "DECIDED_KEYS_PER_PART", 1)
-            patch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 30)
+            patch.setattr(BULK_LIMITS, "decided_keys_per_part", 1)
+            patch.setattr(BULK_LIMITS, "update_bucket_bytes", 30)
         if form.endswith("columns"):
             patch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(columned=0, columned_after=0))
         yield

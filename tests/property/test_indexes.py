@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import figures, index_access
+from sowctl.engine.search import index_access
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.query import start_query
 from tests.support.examples import examples
@@ -33,8 +34,8 @@ _SCALAR = st.one_of(
 def for_every_share() -> Iterator[None]:
     """Indexes are used for every share of the records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "INDEX_MAX_SHARE", 1.0)
-        patch.setattr(figures, "INDEX_BATCH_MIN_ROWS", 2)
+        patch.setattr(QUERY_LIMITS, "index_max_share", 1.0)
+        patch.setattr(QUERY_LIMITS, "index_batch_min_rows", 2)
         yield
 
 
@@ -139,7 +140,7 @@ def _compare_groups(lab: Lab, asked: list[tuple[str, tuple[str, str]]]) -> None:
         expected = _outcome(lab, options)
         for gain in (0, 1 << 40):  # by rows, and on columns
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", 0 if gain else 1 << 60)
+                patch.setattr(QUERY_LIMITS, "lasting_array_min_rows", 0 if gain else 1 << 60)
                 with _by_indexes() as answers:
                     assert _outcome(lab, replace(options, index_from=0)) == expected, (text, projection, gain)
                 assert all(answers), (text, projection, gain)

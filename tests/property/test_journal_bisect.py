@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sowctl.journal.group as group_module
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 from sowctl.errors import NegativeError, UsageError
 from sowctl.journal.format import PUBLISH
+from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -49,7 +49,7 @@ QUESTION = st.tuples(
 @pytest.fixture(autouse=True, scope="module")
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
+        patch.setattr(JOURNAL_LIMITS, "max_block_entries", 3)
         yield
 
 

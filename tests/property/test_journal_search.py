@@ -15,8 +15,6 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sowctl.journal.columns as columns_module
-import sowctl.journal.group as group_module
 from sowctl.engine.maintenance.journal_search.entries import EntryRecord
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
@@ -24,6 +22,7 @@ from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
 from sowctl.engine.writing.batches import ListSource
 from sowctl.journal.format import HAS_LOGICAL_TOPIC, OPERATIONS, PUBLISH, UNKEYED_FLAG
+from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.support.examples import examples
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
@@ -37,8 +36,8 @@ NAMES = ["t", "own", "bare", "news/a", "news/b"]
 def small_blocks() -> Iterator[None]:
     """Few entries to a block, so that some are passed over; several keys are many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
-        patch.setattr(columns_module, "_MAX_SINGLE_LOOKUPS", 2)
+        patch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
+        patch.setattr(JOURNAL_LIMITS, "max_single_lookups", 2)
         yield
 
 

@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 from sowctl.config.model import OtherEntry
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.search import figures as search
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.engine.views import computation, costs
 from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.openers import open_target
 from sowctl.engine.views.view import open_computed
 from sowctl.errors import MissingError
-from sowctl.expressions.columns import grouping as grouped
-from sowctl.messages.json import columns
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
+from sowctl.messages.json.limits import JSON_LIMITS
 from tests.support.examples import examples
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -139,7 +139,7 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
         with closing(source):
             return [pair for keys, values in source.read_batches(100) for pair in zip(keys, values, strict=True)]
 
-    with patch.object(computation, "MIN_COLUMN_RECORDS", 1 << 60):
+    with patch.object(VIEW_LIMITS, "min_column_records", 1 << 60):
         return run_at_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
 
 
@@ -148,16 +148,16 @@ def figures(small: int, together: int) -> Iterator[None]:
     # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
     # the first change on, however many records it changes.
     from_then_on = patch.multiple(
-        costs, KEEP_ROWS_MAX_RECORDS=small, KEEP_ROWS_COST_FACTOR=1e-9, CATCH_UP_COST_FACTOR=0
+        VIEW_LIMITS, keep_rows_max_records=small, keep_rows_cost_factor=1e-9, catch_up_cost_factor=0
     )
     with ExitStack() as patches:
         patches.enter_context(from_then_on)
         # Three records at a time: columns go on from one batch of records to the next, and are cut between two.
-        patches.enter_context(patch.multiple(computation, MIN_COLUMN_RECORDS=0, BATCH_RECORDS=3))
-        patches.enter_context(patch.object(search, "GROUP_BATCH_RECORDS", 3))
+        patches.enter_context(patch.multiple(VIEW_LIMITS, min_column_records=0, read_batch_records=3))
+        patches.enter_context(patch.object(QUERY_LIMITS, "group_batch_records", 3))
         # They are grouped as they come, or many together; messages are read by their shapes, however few they are.
-        patches.enter_context(patch.object(grouped, "WAITING_MESSAGES_PER_GROUP", together))
-        patches.enter_context(patch.object(columns, "MIN_TEMPLATE_MESSAGES", 0))
+        patches.enter_context(patch.object(COLUMN_LIMITS, "waiting_messages_per_group", together))
+        patches.enter_context(patch.object(JSON_LIMITS, "min_template_messages", 0))
         yield
 
 
@@ -166,7 +166,7 @@ def figures(small: int, together: int) -> Iterator[None]:
     xml=st.one_of(single(), joined(), joined(), over),
     first=st.fixed_dictionaries({name: st.lists(MESSAGE, min_size=2, max_size=8) for name in "ABC"}),
     steps=st.lists(STEP, min_size=4, max_size=14),
-    small=st.sampled_from([costs.KEEP_ROWS_MAX_RECORDS, -1]),
+    small=st.sampled_from([VIEW_LIMITS.keep_rows_max_records, -1]),
     together=st.sampled_from([0, 2, 32]),
     logged=st.sampled_from([("A", "B", "C"), ("A",), ("B", "C")]),
 )

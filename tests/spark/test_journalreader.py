@@ -22,6 +22,7 @@ from sowctl.spark.errors import CarriedError, decode_error, translate_errors
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_journal
 from sowctl.spark.reading.journalplan import compute_partition_bytes, open_journal, plan_stretches
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.values.times import format_time
 from tests.spark.reading import journal, read, reader_of, schema_of
 from tests.spark.test_storereader import micros
@@ -204,8 +205,8 @@ def test_stretches_are_equal_and_enough_for_all_processors(
     origin = find_journal(Options("sow-journal", {"config": str(stocked.config)}, ("config",)))
     with open_journal(origin) as log:
         stored = sum(info.size for info in log.list_files())
-        monkeypatch.setattr("sowctl.spark.reading.journalplan.PARTITION_BYTES", -(-stored // most))
-        monkeypatch.setattr("sowctl.spark.reading.journalplan.MIN_PARTITION_BYTES", 2 * stored // (2 * least + 1))
+        monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", -(-stored // most))
+        monkeypatch.setattr(PARTITION_LIMITS, "min_partition_bytes", 2 * stored // (2 * least + 1))
         monkeypatch.setattr("os.cpu_count", partial(int, processors))
         parts = plan_stretches(log, 0, None, None)
         entries = [sum(map(len, part.read_blocks(log, 0, 1 << 62))) for part in parts]

@@ -21,6 +21,7 @@ from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, LockedError, MissingError, StorageError, UsageError
 from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading import storeplan
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
 from tests.spark.reading import read, reader_of, rows_of, source
@@ -183,7 +184,7 @@ def test_a_missing_store_is_read_in_many_partitions(
     lab.publish(topic, *[message(id=n) for n in range(1 if options else 9)], **options)
     expected = engine(lab, topic)
     lab.forget(topic)
-    monkeypatch.setattr(storeplan, "RECORDS_PER_PARTITION", 4)
+    monkeypatch.setattr(PARTITION_LIMITS, "records_per_partition", 4)
     one = source(lab, topic=topic)
     assert len(reader_of(one, spark).partitions()) == (1 if options else 3)
     assert plain(read(one, spark)) == expected == engine(lab, topic)

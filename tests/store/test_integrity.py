@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
+from sowctl.store.limits import STORE_LIMITS
 
 
 def test_verify_names_the_damaged_ones() -> None:
@@ -50,7 +51,7 @@ def test_a_run_is_of_sound_values_that_are_not_too_large(monkeypatch: pytest.Mon
     short = crc32(keys[0]).to_bytes(4, "little")
     for others in (values[::-1], [short, values[1]], []):
         assert integrity.build_sound_run(keys[: len(others)], others) is None
-    monkeypatch.setattr(integrity, "MAX_RUN_BYTES", 60)
+    monkeypatch.setattr(STORE_LIMITS, "max_run_bytes", 60)
     assert integrity.build_sound_run(keys, values) is None
     assert integrity.find_damaged_values(keys, values) == []
 

@@ -10,6 +10,7 @@ from sowctl.errors import DamageError
 from sowctl.store import integrity
 from sowctl.store.env import Store
 from sowctl.store.integrity import Marks
+from sowctl.store.limits import STORE_LIMITS
 from tests.support.stores import START, batch, key_of, new_store
 
 
@@ -51,7 +52,7 @@ def test_values_are_copied_where_they_are_not_too_large_together(
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.put_records(*batch(range(20, 22), 2, size=100_000)))
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
-        monkeypatch.setattr(integrity, "MAX_RUN_BYTES", 10 * 4096)
+        monkeypatch.setattr(STORE_LIMITS, "max_run_bytes", 10 * 4096)
         runs = list(snapshot.scan_runs(batch=10, marks=Marks(bytes(12))))
         assert [len(keys) for keys, _, _ in runs] == [10, 10, 10]
         assert [run is not None for _, _, run in runs] == [True, True, False]

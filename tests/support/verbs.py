@@ -20,9 +20,10 @@ from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.fold import limits
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.delete import DELETE_LIMITS, delete_records
 from sowctl.engine.verbs.expire import expire_records
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.verbs.replay import replay_topics
@@ -472,7 +473,7 @@ def deleting(plot: Plot, seam: Seam) -> None:
 def deleting_in_parts(plot: Plot, seam: Seam) -> None:
     """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
     with (
-        patch("sowctl.engine.verbs.delete.PART_RECORDS", 1),
+        patch.object(DELETE_LIMITS, "part_records", 1),
         patch("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 1),
     ):
         deleting(plot, seam)
@@ -485,8 +486,8 @@ def expiring(plot: Plot, seam: Seam) -> None:
 
 def expiring_in_parts(plot: Plot, seam: Seam) -> None:
     """As an expiry of many: a transaction of the store for each part."""
-    limits = ("MAX_PIGGYBACK_EXPIRED_RECORDS", "DELETE_PART_RECORDS", "MAX_EXPIRED_RECORDS", "MAX_REMOVED_VERSIONS")
-    with patch.multiple("sowctl.engine.fold.removal", **dict.fromkeys(limits, 1)):
+    limits = ("max_piggyback_expired_records", "delete_part_records", "max_expired_records", "max_removed_versions")
+    with patch.multiple(FOLD_LIMITS, **dict.fromkeys(limits, 1)):
         expiring(plot, seam)
 
 

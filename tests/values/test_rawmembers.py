@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.values import rawmembers
 from sowctl.values.jsontree import parse_member
-from sowctl.values.rawmembers import open_long_object, read_raw_columns, read_raw_members
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object, read_raw_columns, read_raw_members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(['a,b}"]{\\', "é", "\n"]),
@@ -23,13 +23,13 @@ MARKS = st.text('{}[]:,"\\ 1a', max_size=40)
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rawmembers, "MIN_LONG_OBJECT_BYTES", 2)
-    monkeypatch.setattr(rawmembers, "_PART_BYTES", 6)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "min_object_bytes", 2)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "part_bytes", 6)
 
 
 @pytest.fixture(params=[6, 8192], ids=["parts", "one part"])
 def sized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rawmembers, "_PART_BYTES", request.param)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "part_bytes", request.param)
 
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, min_size=1, max_size=12), st.booleans(), st.booleans())
@@ -76,7 +76,7 @@ def test_what_only_an_exact_reader_can_tell(text: bytes) -> None:
 @pytest.mark.parametrize("value", ["7", '"a, \\"b"', '{"a":[1,"x"],"b":{"c":"d","e":1}}', '[{"a":1,"b":2},{"a":1}]'])
 def test_marks_are_not_looked_at_where_a_comma_can_be_guessed(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes a quarter of the time: 2,000,000 members took 1.5 s of processor time, and take 0.5."""
-    monkeypatch.setattr(rawmembers, "_PART_BYTES", 8192)
+    monkeypatch.setattr(LONG_OBJECT_LIMITS, "part_bytes", 8192)
     monkeypatch.setattr(rawmembers, "_find_cut", lambda text, start: pytest.fail("looked at mark by mark"))
     text = ("{" + ",".join(f'"m{number}":{value}' for number in range(5_000)) + "}").encode()
     parts = open_long_object(text)

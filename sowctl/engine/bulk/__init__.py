@@ -5,6 +5,7 @@
 * ``task``: one attempt of one task: messages in, segments out.
 * ``segments``: the files between tasks and commit.
 * ``merge``: segments in input order; what an overwrite deletes.
+* ``limits``: sizes of what is decided, sorted and written at once.
 * ``delta_merge``: enrichment and deltas, over what keys hold by then.
 * ``outcomes``: what becomes of every message.
 * ``entries``: the surviving messages as journal entries or stored values.

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.entries import StagedEntries, build_staged_entries, build_staged_group, fold_bucket
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
 from sowctl.engine.fold.apply import apply_to_transaction
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
-
-COMMIT_BUCKET_BYTES = 128 << 20
-"""Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order."""
 
 
 class RefusalWords(Struct, frozen=True):
@@ -276,7 +274,7 @@ class _StagedCommit:
         """One transaction: buckets of the key space one after the other, in key order."""
         size = sum(info.payload_bytes for info in self.segments)
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
-        buckets = max(1, -(-size // COMMIT_BUCKET_BYTES))
+        buckets = max(1, -(-size // BULK_LIMITS.commit_bucket_bytes))
 
         # All buckets in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
         # run once more where the file has to grow, so it changes nothing outside of itself.

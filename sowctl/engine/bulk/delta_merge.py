@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import StagedRow, iterate_block_rows, order_segments, write_segment
 from sowctl.engine.bulk.outcomes import assign_block_times
 from sowctl.engine.bulk.segments import (
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
 
-UPDATE_BUCKET_BYTES = 64 << 20
-
 
 class RunFinisher:
     """Finishes the messages of a run, bucket by bucket. ``refused`` are those that are too old or cannot be finished.
@@ -62,7 +61,7 @@ class RunFinisher:
     def finish_segments(self, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
         """Segments of the run with finished messages, and publishes in place of deltas."""
         size = sum(info.payload_bytes for info in segments)
-        buckets = max(1, -(-size // UPDATE_BUCKET_BYTES))
+        buckets = max(1, -(-size // BULK_LIMITS.update_bucket_bytes))
         made = [
             write_segment(self._directory, f"finished-{number}.segment", self._finish_bucket(segments, number, buckets))
             for number in range(buckets)

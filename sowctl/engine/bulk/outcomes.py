@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION_MASK, SegmentColumns
 from sowctl.engine.writing import outcome
 from sowctl.engine.writing.outcome import Reason, describe_collision, describe_too_old
@@ -39,8 +40,6 @@ OUTCOME_CODES = {
 OUTCOME_NAMES: dict[int, str] = {code: name for name, code in OUTCOME_CODES.items() if code != REFUSED}
 BUCKET_ENTRIES = 1 << 21
 """Messages whose columns are held at once: about 100 bytes each while they are sorted."""
-DECIDED_KEYS_PER_PART = 10_000
-"""Keys whose messages are decided at once, with their stored records."""
 
 ReadColumns = Callable[[], Iterator[SegmentColumns]]
 """Gives the columns of all segments in the order of the input, once more each time."""
@@ -173,8 +172,9 @@ def _decide_bucket(
         return
     # Cut between keys, never within one: the messages of a key are decided in one call.
     starts = [*messages.find_key_starts().tolist(), len(messages.keys)]
-    for first in range(0, len(starts) - 1, DECIDED_KEYS_PER_PART):
-        some = slice(starts[first], starts[min(first + DECIDED_KEYS_PER_PART, len(starts) - 1)])
+    step = BULK_LIMITS.decided_keys_per_part
+    for first in range(0, len(starts) - 1, step):
+        some = slice(starts[first], starts[min(first + step, len(starts) - 1)])
         keys, checks = read_words(messages.keys[some].astype(">u8")), read_words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
         # Read under the topic's lock, as publishing does: no other process changes a record between this and the

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.fold.removal import DELETE_PART_RECORDS, remove_expired
+from sowctl.engine.fold.removal import remove_expired
 from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
 from sowctl.store.changes import MIN_LISTED_KEYS
 from sowctl.store.codec import build_history_key, read_stamps
@@ -99,7 +100,7 @@ def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: On
     changes = 0
     # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
     # the change list leads on from them; of more it would know nothing in any case.
-    count, parts = memtable.sort_memory_changes(DELETE_PART_RECORDS)
+    count, parts = memtable.sort_memory_changes(FOLD_LIMITS.delete_part_records)
     appending = not txn.meta.records and count > MIN_LISTED_KEYS
     for keys, values in parts:
         if applied > memtable.base:
@@ -128,10 +129,10 @@ def _apply_versions(
             updates.setdefault(key, []).append(value)
     keys = sorted(updates)
     # In parts, as above: memory holds the records and versions of one part besides the memtable.
-    for start in range(0, len(keys), DELETE_PART_RECORDS):
-        _extend_versions(txn, keys[start : start + DELETE_PART_RECORDS], updates, rule)
+    for start in range(0, len(keys), FOLD_LIMITS.delete_part_records):
+        _extend_versions(txn, keys[start : start + FOLD_LIMITS.delete_part_records], updates, rule)
         if on_change is not None:
-            on_change(min(start + DELETE_PART_RECORDS, len(keys)), len(keys))
+            on_change(min(start + FOLD_LIMITS.delete_part_records, len(keys)), len(keys))
     return len(keys)
 
 

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from sowctl.engine.fold.apply import AppliedChanges
-from sowctl.engine.fold.journal_fold import FOLD_PART_RECORDS, append_sorted, report_progress
+from sowctl.engine.fold.journal_fold import append_sorted, report_progress
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.merge_layers import merge_changes, pair_with_changes
 from sowctl.engine.topics.expiration import find_unexpired
 from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
@@ -136,11 +137,12 @@ class StoreMerge:
         """The records of the store with the changes of the memtable, in key order."""
         if self._snapshot.record_count or self._memtable.runs:
             yield from merge_changes(
-                self._snapshot.scan_records(batch=FOLD_PART_RECORDS), self._memtable.select_newest(FOLD_PART_RECORDS)
+                self._snapshot.scan_records(batch=FOLD_LIMITS.fold_part_records),
+                self._memtable.select_newest(FOLD_LIMITS.fold_part_records),
             )
             return
         # A first load: what is in memory is all that there is, and need not be put among anything.
-        for keys, values in self._memtable.sort_memory_changes(FOLD_PART_RECORDS)[1]:
+        for keys, values in self._memtable.sort_memory_changes(FOLD_LIMITS.fold_part_records)[1]:
             if None in values:
                 there = [place for place, value in enumerate(values) if value is not None]
                 keys, values = [keys[place] for place in there], [values[place] for place in there]
@@ -163,10 +165,10 @@ class StoreMerge:
     def _fill_with_versions(self, rule: Retention) -> None:
         """Records and versions; what the changes make of a key's is what they make of it in place."""
         builder, known = self._builder, self.known
-        rows = _VersionReader(self._snapshot.scan_history(batch=FOLD_PART_RECORDS))
-        changes = self._memtable.select_all(FOLD_PART_RECORDS)
+        rows = _VersionReader(self._snapshot.scan_history(batch=FOLD_LIMITS.fold_part_records))
+        changes = self._memtable.select_all(FOLD_LIMITS.fold_part_records)
         for bound, keys, values, fresh in pair_with_changes(
-            self._snapshot.scan_records(batch=FOLD_PART_RECORDS), changes
+            self._snapshot.scan_records(batch=FOLD_LIMITS.fold_part_records), changes
         ):
             older = rows.read_upto(bound)
             if fresh:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from sowctl.engine.fold.blocks import build_entry_mask, read_entry_values, read_winner_values
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs, SortBuckets
 from sowctl.engine.instance import ProgressCallback, ignore_progress
 from sowctl.engine.topics.retention import Retention, encode_version, extend_versions
@@ -32,19 +33,6 @@ if TYPE_CHECKING:
     from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.write import WriteTxn
-
-BUCKET_BYTES = 144 << 20
-"""Bytes of values sorted at once; what does not fit goes through temporary files beside the new store, in parts of
-``spill.SPILLED_BYTES``."""
-BLOCK_CACHE_BYTES = 96 << 20
-"""Blocks of up to this many bytes, as stored and as columns, are kept between the passes instead of read again."""
-FOLD_PART_RECORDS = 1000
-TRANSACTION_PARTS = 64
-"""Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
-COMPARED_KEY_ENTRIES = 64
-"""Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
-COMPACT_ENTRIES = 4_000_000
-"""The first pass forgets superseded entries whenever it holds so many."""
 
 
 class EntrySpan(Struct, frozen=True):
@@ -85,7 +73,7 @@ class _BlockCache:
                 self._kept.append(block)
                 # The first pass reads the columns, and a block that has unpacked them holds them.
                 self._size += block.header.size + block.header.columns_raw
-                if self._size > BLOCK_CACHE_BYTES:
+                if self._size > FOLD_LIMITS.block_cache_bytes:
                     # Too many to keep: they are read again, so memory stays bounded however long the journal is.
                     self._kept = None
             yield block
@@ -141,7 +129,7 @@ def fold_journal(
     share = len(winners) / max(last.entries, 1)
     # Keys and txids of all entries go before values come.
     del last
-    with SortBuckets(directory, int(size * share) + 96 * len(winners), BUCKET_BYTES) as buckets:
+    with SortBuckets(directory, int(size * share) + 96 * len(winners), FOLD_LIMITS.bucket_bytes) as buckets:
         for block in blocks.read_again():
             keys, values = read_winner_values(block, winners)
             if check is not None:
@@ -150,7 +138,7 @@ def fold_journal(
             buckets.add_values(b"".join(keys), values)
         count = len(winners)
         del winners
-        append_sorted(builder, report_progress(buckets.iterate_sorted(FOLD_PART_RECORDS), count, watch))
+        append_sorted(builder, report_progress(buckets.iterate_sorted(FOLD_LIMITS.fold_part_records), count, watch))
     return done
 
 
@@ -165,8 +153,8 @@ def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback)
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
-    """Records into a new store; ``parts`` are of about :data:`FOLD_PART_RECORDS` records, in key order."""
-    while several := list(islice(parts, TRANSACTION_PARTS)):
+    """Records into a new store; ``parts`` are of about ``fold_part_records`` records, in key order."""
+    while several := list(islice(parts, FOLD_LIMITS.transaction_parts)):
         # Keys only rise, so each transaction appends at the end of the tree: no page is searched for or split.
         builder.run_transaction(
             partial(_append_parts, several), pending=sum(sum(map(len, values)) for _, values in several)
@@ -214,7 +202,7 @@ class LastPerKey:
         self.latest = max(self.latest, int(times[-1]))
         self.last_txid = int(txids[-1])
         # Memory grows with the number of keys, not of entries.
-        if self._held > COMPACT_ENTRIES:
+        if self._held > FOLD_LIMITS.compact_entries:
             self._forget_superseded()
         return int(lengths.sum(dtype=np.int64))
 
@@ -229,7 +217,7 @@ class LastPerKey:
         self._held += len(keys)
         self.latest = max(self.latest, latest)
         self.last_txid = last_txid
-        if self._held > COMPACT_ENTRIES:
+        if self._held > FOLD_LIMITS.compact_entries:
             self._forget_superseded()
 
     def list_columns(self) -> tuple[Any, Any, Any]:
@@ -237,13 +225,13 @@ class LastPerKey:
         if not self._keys:
             nothing = self._np.zeros(0, dtype=self._np.uint64)
             return nothing, nothing, nothing.astype(bool)
-        self._held = COMPACT_ENTRIES + 1
+        self._held = FOLD_LIMITS.compact_entries + 1
         self._forget_superseded()
         return self._keys[0], self._txids[0], self._publishes[0]
 
     def _forget_superseded(self) -> None:
         np = self._np
-        if len(self._keys) <= 1 and self._held <= COMPACT_ENTRIES:
+        if len(self._keys) <= 1 and self._held <= FOLD_LIMITS.compact_entries:
             return
         # One column after the other, so that none but the present one is held twice.
         keys = np.concatenate(self._keys)
@@ -288,7 +276,7 @@ def _fill_history(
     noted: set[int] = set()
     for block in blocks.read_first():
         size += block.header.payloads_raw + 96 * len(block)
-    with SortBuckets(directory, size, BUCKET_BYTES) as buckets:
+    with SortBuckets(directory, size, FOLD_LIMITS.bucket_bytes) as buckets:
         for block in blocks.read_again():
             keys, values = read_entry_values(block, ref, after=span.after, until=span.until, at=span.at)
             if keys:
@@ -296,10 +284,11 @@ def _fill_history(
                 last_txid, latest = read_stamps(values[-1])
                 buckets.add_values(b"".join(keys), values)
                 if check is not None:
-                    noted.update(read_stamps(value)[0] for value in values[:: -(-len(values) // COMPARED_KEY_ENTRIES)])
+                    step = -(-len(values) // FOLD_LIMITS.compared_key_entries)
+                    noted.update(read_stamps(value)[0] for value in values[::step])
         entries_in_order = chain.from_iterable(
             zip(*part, strict=True)
-            for part in report_progress(buckets.iterate_sorted(FOLD_PART_RECORDS), entries, watch)
+            for part in report_progress(buckets.iterate_sorted(FOLD_LIMITS.fold_part_records), entries, watch)
         )
         for key, rows in groupby(entries_in_order, key=itemgetter(0)):
             # All entries of a key come together and in txid order: the retention rule sees them as live writes did, and

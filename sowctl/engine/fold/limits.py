@@ -1,6 +1,7 @@
 """Limits of a memtable in memory, and the choice between applying in place, a run, and a new store.
 
-The figures, each with what was measured, stand together in :class:`Limits`; tests set smaller ones. Asked by writers
+The figures, each with what was measured, stand together in :class:`Limits`, and those of folding a journal and of
+removing records in :class:`FoldLimits`; tests set smaller ones. Asked by writers
 (:mod:`sowctl.engine.writing.topicwriter`).
 """
 
@@ -63,6 +64,45 @@ class Limits(Struct):
 
 
 MEMTABLE_LIMITS = Limits()
+
+
+class FoldLimits(Struct):
+    """What folding a journal holds, and what one transaction removes."""
+
+    write_buffer_bytes: int = 1 << 20
+    max_bucket_file_bytes: int = 48 << 20
+    """A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
+    than one of them is held while one follows the other, and each holds back what it has not written yet."""
+    spool_memory_bytes: int = 8 << 20
+    """So much of a :class:`~sowctl.engine.fold.spill.Spool` stays in memory."""
+    bucket_bytes: int = 144 << 20
+    """Bytes of values sorted at once; what does not fit goes through temporary files beside the new store, in parts of
+    ``max_bucket_file_bytes``."""
+    block_cache_bytes: int = 96 << 20
+    """Blocks of up to this many bytes, as stored and as columns, are kept between the passes instead of read again."""
+    fold_part_records: int = 1000
+    transaction_parts: int = 64
+    """Records appended at once, so that their bytes stay in the processor's cache; such parts in one transaction."""
+    compared_key_entries: int = 64
+    """Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
+    compact_entries: int = 4_000_000
+    """The first pass forgets superseded entries whenever it holds so many."""
+    delete_part_records: int = 2000
+    """Records handed to the store at once."""
+    version_batch_entries: int = 1000
+    """Versions read or dropped at once."""
+    max_piggyback_expired_records: int = 20_000
+    """Expired records that a transaction removes besides what it was begun for. They lie anywhere in the store, on
+    almost as many pages, and LMDB holds these in memory until it commits."""
+    max_expired_records: int = 400_000
+    """Expired records that a transaction of their own removes at most, or fewer:"""
+    max_dirty_pages: int = 50_000
+    """Pages of 4 KiB that it may change, about."""
+    max_removed_versions: int = 30_000
+    """Versions that a transaction of their own removes; each may lie on a page by itself."""
+
+
+FOLD_LIMITS = FoldLimits()
 
 
 def compute_in_place_limits(file_bytes: int) -> tuple[int, int]:

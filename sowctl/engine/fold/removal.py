@@ -14,6 +14,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.topics.retention import Retention, Version, decode_version, prune_versions
 from sowctl.identity.keyspace import read_words
@@ -25,38 +26,26 @@ if TYPE_CHECKING:
     from sowctl.store.snapshot import Snapshot
     from sowctl.store.write import WriteTxn
 
-DELETE_PART_RECORDS = 2000
-"""Records handed to the store at once."""
-VERSION_BATCH_ENTRIES = 1000
-"""Versions read or dropped at once."""
-MAX_PIGGYBACK_EXPIRED_RECORDS = 20_000
-"""Expired records that a transaction removes besides what it was begun for. They lie anywhere in the store, on almost
-as many pages, and LMDB holds these in memory until it commits."""
-MAX_EXPIRED_RECORDS = 400_000
-"""Expired records that a transaction of their own removes at most, or fewer:"""
-MAX_DIRTY_PAGES = 50_000
-"""Pages of 4 KiB that it may change, about."""
-MAX_REMOVED_VERSIONS = 30_000
-"""Versions that a transaction of their own removes; each may lie on a page by itself."""
-
 
 def remove_expired(txn: WriteTxn, now: int) -> int:
-    """Remove records whose stamp is not after ``now``, the oldest :data:`MAX_PIGGYBACK_EXPIRED_RECORDS` at most;
+    """Remove records whose stamp is not after ``now``, the oldest ``max_piggyback_expired_records`` at most;
     returns how many."""
     # In key order: neighbours lie on one page.
-    return _remove_expired_keys(sorted(islice(txn.iter_expired_keys(now), MAX_PIGGYBACK_EXPIRED_RECORDS)), now, txn)
+    return _remove_expired_keys(
+        sorted(islice(txn.iter_expired_keys(now), FOLD_LIMITS.max_piggyback_expired_records)), now, txn
+    )
 
 
 def remove_all_expired(store: Store, now: int) -> int:
     """Remove all records whose stamp is not after ``now``; returns how many. The caller holds the store's lock."""
     with store.open_snapshot() as snapshot:
         gone = snapshot.iter_expired_keys(now)
-        few = sorted(islice(gone, MAX_PIGGYBACK_EXPIRED_RECORDS))
+        few = sorted(islice(gone, FOLD_LIMITS.max_piggyback_expired_records))
         # The usual run finds few, and loads no numpy for them.
-        if len(few) == MAX_PIGGYBACK_EXPIRED_RECORDS:
+        if len(few) == FOLD_LIMITS.max_piggyback_expired_records:
             keys = _sort_key_numbers(chain(few, gone))
             step = _count_per_transaction(snapshot, len(keys))
-    if len(few) < MAX_PIGGYBACK_EXPIRED_RECORDS:
+    if len(few) < FOLD_LIMITS.max_piggyback_expired_records:
         return store.write(partial(_remove_expired_keys, few, now))
     for start in range(0, len(keys), step):
         part = read_words(keys[start : start + step].astype(">u8"))
@@ -87,16 +76,16 @@ def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
         # In key order the records are neighbours; their entries in the expiry index are anywhere.
         return left * several / count + index * -math.expm1(-several / index)
 
-    several = DELETE_PART_RECORDS
-    while several < MAX_EXPIRED_RECORDS and pages(2 * several) <= MAX_DIRTY_PAGES:
+    several = FOLD_LIMITS.delete_part_records
+    while several < FOLD_LIMITS.max_expired_records and pages(2 * several) <= FOLD_LIMITS.max_dirty_pages:
         several *= 2
-    return min(several, MAX_EXPIRED_RECORDS)
+    return min(several, FOLD_LIMITS.max_expired_records)
 
 
 def _remove_expired_keys(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
     """Remove records, by their keys in order, that have expired at ``now``; returns how many."""
-    for start in range(0, len(gone), DELETE_PART_RECORDS):
-        txn.delete_records(gone[start : start + DELETE_PART_RECORDS])
+    for start in range(0, len(gone), FOLD_LIMITS.delete_part_records):
+        txn.delete_records(gone[start : start + FOLD_LIMITS.delete_part_records])
     if gone:
         # What the store held before this clock can no longer be told from it alone: past states look at this mark.
         txn.set_removal_mark(now)
@@ -113,7 +102,7 @@ def remove_unreachable(store: Store, rule: Retention, now: int) -> int:
         # All are found first: a store is not written while it is read.
         with store.open_snapshot() as snapshot:
             keys = _find_unreachable_versions(snapshot, rule, now)
-            while raw := b"".join(islice(keys, MAX_REMOVED_VERSIONS)):
+            while raw := b"".join(islice(keys, FOLD_LIMITS.max_removed_versions)):
                 gone.add((raw,))
                 count += len(raw) // HISTORY_KEY_SIZE
         for (raw,) in gone:
@@ -123,8 +112,8 @@ def remove_unreachable(store: Store, rule: Retention, now: int) -> int:
 
 def _drop_versions(raw: bytes, now: int, txn: WriteTxn) -> None:
     keys = [raw[at : at + HISTORY_KEY_SIZE] for at in range(0, len(raw), HISTORY_KEY_SIZE)]
-    for start in range(0, len(keys), VERSION_BATCH_ENTRIES):
-        txn.delete_versions(keys[start : start + VERSION_BATCH_ENTRIES])
+    for start in range(0, len(keys), FOLD_LIMITS.version_batch_entries):
+        txn.delete_versions(keys[start : start + FOLD_LIMITS.version_batch_entries])
     txn.set_removal_mark(now)
 
 
@@ -137,7 +126,7 @@ def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Ite
     """The history keys of what is outside the window, in their order."""
     rows = (
         (key, value)
-        for batch in reader.scan_history(batch=VERSION_BATCH_ENTRIES)
+        for batch in reader.scan_history(batch=FOLD_LIMITS.version_batch_entries)
         for key, value in zip(*batch, strict=True)
     )
     for key, group in groupby(rows, key=lambda row: row[0][:8]):

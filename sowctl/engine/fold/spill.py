@@ -19,6 +19,7 @@ from struct import Struct
 from types import TracebackType
 from typing import IO, Any, Protocol
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.errors import StorageError
 from sowctl.identity.keyspace import compute_stable_order, iterate_parts, read_words
 
@@ -27,12 +28,6 @@ Pairs = tuple[list[bytes], list[bytes]]
 
 _PART_HEADER = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
-WRITE_BUFFER_BYTES = 1 << 20
-MAX_BUCKET_FILE_BYTES = 48 << 20
-"""A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
-than one of them is held while one follows the other, and each holds back what it has not written yet."""
-SPOOL_MEMORY_BYTES = 8 << 20
-"""So much of a :class:`Spool` stays in memory."""
 
 
 class Readable(Protocol):
@@ -74,7 +69,7 @@ class SortBuckets:
         import numpy
 
         self._np = numpy
-        self._count = 1 if expected <= limit else -(-expected // min(limit, MAX_BUCKET_FILE_BYTES))
+        self._count = 1 if expected <= limit else -(-expected // min(limit, FOLD_LIMITS.max_bucket_file_bytes))
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
         self._sizes = [0] * self._count
@@ -114,7 +109,7 @@ class SortBuckets:
             self._sizes[bucket] += sum(map(len, chosen))
             # Each bucket writes when it holds this much: writes are large, and no bucket holds much more than that in
             # memory.
-            if self._sizes[bucket] >= WRITE_BUFFER_BYTES:
+            if self._sizes[bucket] >= FOLD_LIMITS.write_buffer_bytes:
                 self._spill_bucket(bucket)
 
     def iterate_sorted(self, size: int) -> Iterator[Pairs]:
@@ -156,12 +151,13 @@ class SortBuckets:
 class Spool:
     """Tuples of plain values (those of :mod:`marshal`), read in the order in which they were added, as often as asked.
 
-    Behind :data:`SPOOL_MEMORY_BYTES` they lie in a temporary file in ``directory``, without a name.
+    Behind ``spool_memory_bytes`` they lie in a temporary file in ``directory``, without a name.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = tempfile.SpooledTemporaryFile(SPOOL_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115 - see __exit__
+        memory = FOLD_LIMITS.spool_memory_bytes
+        self._file = tempfile.SpooledTemporaryFile(memory, dir=str(directory))  # noqa: SIM115 - see __exit__
         self._count = 0
 
     def __enter__(self) -> Spool:

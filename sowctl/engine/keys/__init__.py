@@ -5,5 +5,6 @@
 * ``generators``: keys that a registered Python package makes.
 * ``chains``: the chaining generator: messages that name one another are one record.
 * ``chainfile``: the file in which chains are kept.
+* ``limits``: sizes of what is done with keys at once.
 * ``presentkeys``: the keys that stored records would get today, for ``check``, rebuilds and ``replay --rekey``.
 """

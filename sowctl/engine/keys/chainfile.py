@@ -19,13 +19,12 @@ from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.directories import sync_directory
+from sowctl.engine.keys.limits import KEY_LIMITS
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import Seam
 
 _BLOCK_HEADER = struct.Struct("<II")
 CHAIN_FILE_MODE = 0o640
-REWRITE_MIN_BYTES = 1 << 16
-"""A file is written anew when it is larger than this and holds less than half as much as it could."""
 
 
 class ChainBlock(Struct, frozen=True):
@@ -83,7 +82,7 @@ def append_block(
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         with _lock_chain_file(path, seam) as fd:
             size = os.fstat(fd).st_size
-            if size > REWRITE_MIN_BYTES:
+            if size > KEY_LIMITS.chain_rewrite_min_bytes:
                 content = _encode_chain_block(replace(block, links=list(whole)))
                 # The new file holds all in one block. At least half of the bytes go, so a file is not written anew
                 # again soon.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sowctl.engine.keys.keymaker import KeyMaker, Keys, derive_logical_keys
+from sowctl.engine.keys.limits import KEY_LIMITS
 from sowctl.engine.keys.modes import build_key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.positions import make_other_keys_error
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 SAMPLE_RECORDS = 16
 """Records of a block that a rebuild compares. A block was written by one run, so all its keys are of one definition;
 several are taken because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
-CHECK_BATCH_RECORDS = 1000
-"""Records whose keys are made at once."""
 
 
 class PresentKeys:
@@ -109,7 +108,7 @@ class KeyCheck:
         self._keys += keys[::step]
         self._values += values[::step]
         # Gathered over blocks: keys are made in batches as large as those of publishing.
-        if len(self._keys) >= CHECK_BATCH_RECORDS:
+        if len(self._keys) >= KEY_LIMITS.check_batch_records:
             self.finish()
 
     def watch_parts(

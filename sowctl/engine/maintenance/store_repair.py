@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.fold.blocks import read_winner_values
 from sowctl.engine.fold.journal_fold import (
-    BUCKET_BYTES,
-    FOLD_PART_RECORDS,
     EntrySpan,
     LastPerKey,
     append_sorted,
     fold_journal,
 )
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs, SortBuckets
 from sowctl.engine.maintenance.compaction import remove_offset_list
 from sowctl.engine.reports import RepairItem, RepairReport
@@ -313,7 +312,7 @@ class StoreRepair:
             self._restored = self._winners
             self._folded = [loss for loss in found if loss.versions]
         else:
-            with SortBuckets(self._path.parent, self._estimate_restored_bytes(), BUCKET_BYTES) as buckets:
+            with SortBuckets(self._path.parent, self._estimate_restored_bytes(), FOLD_LIMITS.bucket_bytes) as buckets:
                 if len(self._winners):
                     self._restore_records(buckets, meta.removal_mark if meta is not None else 0)
                 append_sorted(builder, self._merge_records(salvage, buckets))
@@ -364,11 +363,13 @@ class StoreRepair:
             if key not in dropped
         )
         fresh = (
-            (key, value) for part in buckets.iterate_sorted(FOLD_PART_RECORDS) for key, value in zip(*part, strict=True)
+            (key, value)
+            for part in buckets.iterate_sorted(FOLD_LIMITS.fold_part_records)
+            for key, value in zip(*part, strict=True)
         )
         # Both come in key order, and no key is in both: a builder takes nothing else.
         pairs = merge(kept, fresh)
-        while part := list(islice(pairs, FOLD_PART_RECORDS)):
+        while part := list(islice(pairs, FOLD_LIMITS.fold_part_records)):
             yield [key for key, _ in part], [value for _, value in part]
 
     # What is said

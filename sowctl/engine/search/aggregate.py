@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.group_accumulator import GroupAccumulator
 from sowctl.engine.search.matcher import build_headers, evaluate_records
 from sowctl.engine.search.plan import is_faster_by_columns
@@ -155,12 +155,12 @@ class Aggregation:
 
         fields, txids, times = columns
         messages = MessageColumns([fields[slot] for slot in self.program.slots], txids, times)
-        if messages.size <= figures.GROUP_BATCH_COLUMN_ROWS:
+        if messages.size <= QUERY_LIMITS.group_batch_column_rows:
             if messages.size:
                 grouped.add_columns(messages)
             return
-        for start in range(0, messages.size, figures.GROUP_BATCH_COLUMN_ROWS):
-            grouped.add_columns(messages.take(slice(start, start + figures.GROUP_BATCH_COLUMN_ROWS)))
+        for start in range(0, messages.size, QUERY_LIMITS.group_batch_column_rows):
+            grouped.add_columns(messages.take(slice(start, start + QUERY_LIMITS.group_batch_column_rows)))
         grouped.add_rest()
 
     def _add_records(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.expressions.columns.column import Array, Column, Kind, build_column, choose_code_type
 from sowctl.expressions.columns.selection import concatenate_columns, take_rows
 from sowctl.messages.base import build_column_extractor
@@ -86,7 +86,9 @@ def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> 
             size += sum(map(len, more))
         # Records that come as lines are a block by themselves; those that are held came before them, and go first.
         if messages and (
-            lines is not None or len(messages) >= figures.GROUP_BATCH_RECORDS or size >= figures.GROUP_BATCH_BYTES
+            lines is not None
+            or len(messages) >= QUERY_LIMITS.group_batch_records
+            or size >= QUERY_LIMITS.group_batch_bytes
         ):
             yield held()
             keys, stamps, messages, size = bytearray(), bytearray(), [], 0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.spill import PartFiles
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import SowError
 from sowctl.identity.keys import build_batch_digester
 from sowctl.identity.keyspace import find_part, iterate_parts
@@ -74,7 +74,9 @@ class GroupAccumulator:
         self._digester = build_batch_digester(domain, 0)
         self._write = write
         self._limit, self._records, self._directory, self._locate = limit, records, directory, locate
-        self._input_bytes = figures.GROUP_INPUT_BYTES + (figures.GROUP_STAMP_BYTES if any(projection.ordered) else 0)
+        self._input_bytes = QUERY_LIMITS.group_input_bytes + (
+            QUERY_LIMITS.group_stamp_bytes if any(projection.ordered) else 0
+        )
         self._inputs = 0
         self._files: PartFiles | None = None
         self._grouper: Grouper | None = None
@@ -126,7 +128,7 @@ class GroupAccumulator:
         groups = len(self.groups) + batch.count
         if (
             self._files is not None
-            or groups * figures.GROUP_STATE_BYTES + self._inputs * self._input_bytes > self._limit
+            or groups * QUERY_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit
         ):
             self._spill_batch(batch)
         else:
@@ -145,10 +147,10 @@ class GroupAccumulator:
     def _choose_part_count(self) -> int:
         """Return the number of files: a part stays below the limit if every message has its own group."""
         if self._records is None:
-            return figures.MAX_SPILL_FILES
+            return QUERY_LIMITS.max_spill_files
         calls = len(self._projection.aggregates)
-        expected = self._records * (figures.GROUP_STATE_BYTES + calls * self._input_bytes)
-        return max(2, min(expected // max(self._limit, 1) + 1, figures.MAX_SPILL_FILES))
+        expected = self._records * (QUERY_LIMITS.group_state_bytes + calls * self._input_bytes)
+        return max(2, min(expected // max(self._limit, 1) + 1, QUERY_LIMITS.max_spill_files))
 
     def iterate_messages(self) -> Iterator[Pairs]:
         """Keys and stored values, as records have them, of one message per group, by key.
@@ -177,8 +179,8 @@ class GroupAccumulator:
         # By key as records come: the order depends on the groups alone, not on the way that they were found.
         digests, states = self._digester(list(groups), null=True), list(groups.values())
         order = sorted(range(len(digests)), key=digests.__getitem__)
-        for start in range(0, len(order), figures.WRITE_BATCH_GROUPS):
-            places = order[start : start + figures.WRITE_BATCH_GROUPS]
+        for start in range(0, len(order), QUERY_LIMITS.write_batch_groups):
+            places = order[start : start + QUERY_LIMITS.write_batch_groups]
             some = [states[place] for place in places]
             keys, values = [], []
             made = zip(places, some, self._projection.compute_all_fields(some, self._environment), strict=True)

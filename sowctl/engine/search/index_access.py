@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import IndexColumns, open_indexes
 from sowctl.engine.search.plan import (
     SCAN,
@@ -175,8 +175,8 @@ class IndexAccess:
         found: dict[bytes, bytes] = {}
         # The whole filter is asked of them, also the conditions that indexes answer of the others.
         changed = sorted(self._memos.changed)
-        for start in range(0, len(changed), figures.LOOKUP_BATCH_RECORDS):
-            keys, values = self.source.find_records(changed[start : start + figures.LOOKUP_BATCH_RECORDS])
+        for start in range(0, len(changed), QUERY_LIMITS.lookup_batch_records):
+            keys, values = self.source.find_records(changed[start : start + QUERY_LIMITS.lookup_batch_records])
             found.update((keys[place], values[place]) for place in self._matcher.find_matches(keys, values))
         return found
 

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.memo.format import BadMemo
 from sowctl.store.codec import extract_payloads, read_all_stamps
 from sowctl.values.fields import Row, Slot, SlotValue
@@ -35,8 +35,8 @@ def _iterate_rows(
     columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
 ) -> Iterator[StampedRows]:
     """Rows and stamps at some places."""
-    for start in range(0, len(places), figures.GROUP_BATCH_ROWS):
-        part = places[start : start + figures.GROUP_BATCH_ROWS]
+    for start in range(0, len(places), QUERY_LIMITS.group_batch_rows):
+        part = places[start : start + QUERY_LIMITS.group_batch_rows]
         # Without a filter the places are a range, and columns are cut instead of being picked from.
         if isinstance(part, range):
             chosen = [column[part.start : part.stop] for column in columns]

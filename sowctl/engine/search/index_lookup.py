@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.memo import rownumbers as p
 from sowctl.memo.column import MemoColumn
 from sowctl.memo.directory import MemoDirectory
@@ -45,14 +45,14 @@ class IndexColumns:
 
     def read_keys(self, places: p.RowNumbers) -> list[bytes]:
         """The keys at some places."""
-        if len(places) < figures.INDEX_BATCH_MIN_ROWS:
+        if len(places) < QUERY_LIMITS.index_batch_min_rows:
             keys = self._keys
             return [bytes(keys[at : at + KEY_SIZE]) for at in [KEY_SIZE * place for place in places]]
         return list(unpack(f"{KEY_SIZE}s" * len(places), p.pack_numbers(self._keys.cast("Q"), places)))
 
     def read_offsets(self, places: p.RowNumbers) -> Offsets | None:
         """Return the offsets of records in the store's file; None where they are unknown, or few."""
-        if self._locations is None or len(places) < figures.INDEX_BATCH_MIN_ROWS:
+        if self._locations is None or len(places) < QUERY_LIMITS.index_batch_min_rows:
             return None
         from sowctl.store.codec import Offsets
 
@@ -123,7 +123,7 @@ def list_configured_slots(topic: TopicConfig | None) -> list[Slot]:
 
 def compute_max_changed(source: StoredSource) -> int:
     """The most records that may have changed since indexes were built for these to be of use."""
-    return max(source.meta.records // figures.INDEX_MAX_CHANGED_DIVISOR, figures.INDEX_TOLERATED_CHANGES)
+    return max(source.meta.records // QUERY_LIMITS.index_max_changed_divisor, QUERY_LIMITS.index_tolerated_changes)
 
 
 def resolve_column_names(instance: Instance, source: StoredSource, slots: Iterable[Slot]) -> dict[Slot, str]:
@@ -174,7 +174,7 @@ def _open_columns(directory: MemoDirectory, source: StoredSource, names: dict[Sl
         return None
     if source.memtable is not None:
         # What the journal holds behind the store is newer than any index.
-        changed = changed.union(*source.memtable.iterate_parts(figures.INDEX_BUILD_BATCH_RECORDS))
+        changed = changed.union(*source.memtable.iterate_parts(QUERY_LIMITS.index_build_batch_records))
     # So many records would be read one by one that building anew is faster.
     if len(changed) > compute_max_changed(source):
         return None
@@ -196,7 +196,7 @@ def _build_columns(
     # again will go on asking. What the configuration names is asked for by it.
     missing = [name for slot, name in names.items() if slot not in list_configured_slots(source.config)]
     missing = [name for name in missing if directory.find_column(name, source.meta.digest) is None]
-    if figures.INDEX_MIN_REQUESTS > 1 and not directory.note_request(missing):
+    if QUERY_LIMITS.index_min_requests > 1 and not directory.note_request(missing):
         return None
     try:
         with directory.hold_build_lock() as mine:

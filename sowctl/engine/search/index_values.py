@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sowctl.engine.search import figures
 from sowctl.engine.search.blocks import BlockColumnReader, RecordBlock, build_line_block
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.forked_process import ForkedProcess, count_processors
 from sowctl.expressions.columns.column import Column, Kind
 from sowctl.memo.builder import ColumnBuilder
@@ -126,7 +126,7 @@ def _read_from_file(
 ) -> list[ColumnBuilder] | None:
     """The values of all records that the file shows; None where some record is not what was expected there."""
     count = len(whole)
-    if count < figures.PARALLEL_MIN_RECORDS or count_processors() < figures.DEFAULT_PROCESSES:
+    if count < QUERY_LIMITS.parallel_min_records or count_processors() < QUERY_LIMITS.default_processes:
         return _read_part(whole, fields, 0, count, on_read)
     middle = count // 2
     # The snapshot of this process holds the pages that both read; the other never asks LMDB, which no fork may.
@@ -157,8 +157,8 @@ def _read_part(
             if on_read is not None:
                 on_read(high - start, stop - start)
             continue
-        for at in range(low, high, figures.INDEX_BUILD_BATCH_RECORDS):
-            behind = min(at + figures.INDEX_BUILD_BATCH_RECORDS, high)
+        for at in range(low, high, QUERY_LIMITS.index_build_batch_records):
+            behind = min(at + QUERY_LIMITS.index_build_batch_records, high)
             values = whole.read_values(at, behind)
             if values is None:
                 return None
@@ -171,7 +171,7 @@ def _read_part(
 def _read_by_scan(snapshot: Snapshot, fields: IndexFieldReader, on_read: ProgressCallback) -> IndexValues:
     columns = fields.build_columns()
     keys, stamped = bytearray(), bytearray()
-    for batch, values in snapshot.scan_records(batch=figures.INDEX_BUILD_BATCH_RECORDS):
+    for batch, values in snapshot.scan_records(batch=QUERY_LIMITS.index_build_batch_records):
         keys += b"".join(batch)
         stamped += extract_raw_stamps(values)
         on_read(len(keys) // KEY_SIZE, snapshot.meta.records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.keytext import parse_key
 from sowctl.errors import UsageError
 from sowctl.identity.keys import build_batch_digester
@@ -74,7 +74,9 @@ def find_filter_keys(node: Node | None, definition: Definition, config: TopicCon
     paths = [_select_first_value(parse_path(field)) for field in fields]
     # The bound holds for every record that the filter can match, and perhaps for more: the whole filter is asked of
     # each record that is found, so too many keys cost time and never a wrong answer.
-    bound = find_key_bound(node, paths, most=figures.KEY_LOOKUP_MAX_KEYS, generated_keys=definition.key_mode != "user")
+    bound = find_key_bound(
+        node, paths, most=QUERY_LIMITS.key_lookup_max_keys, generated_keys=definition.key_mode != "user"
+    )
     if bound.nothing:
         return []
     keys: set[bytes] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.base import find_single_pass
 from sowctl.store.codec import OPTIONAL_PART_FLAGS, LazyValues, decode_record, extract_payloads, read_stamps
@@ -124,7 +124,7 @@ class Matcher:
             self._expected += records
             # Loading the search engine takes longer than decoding a few records, so these are counted before it is
             # loaded.
-            if self._expected < figures.PREFILTER_MIN_RECORDS:
+            if self._expected < QUERY_LIMITS.prefilter_min_records:
                 return None
             from sowctl.engine.search.prefilter import build_literal_patterns
 

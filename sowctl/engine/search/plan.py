@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class TopicQuery:
         topics: int = 1,
         projected: bool = False,
         fields: Sequence[Slot] = (),
-        index_from: int | None = figures.INDEX_MIN_RECORDS,
+        index_from: int | None = QUERY_LIMITS.index_min_records,
         jobs: int | None = None,
         counted: bool = True,
         narrowing: PartReducer | None = None,
@@ -171,7 +171,11 @@ class TopicQuery:
         self.wanted = wanted
         # Other topics may hold values of another kind, which changes how those of this one compare.
         sorts = (
-            bool(order) and topics == 1 and not projected and wanted is not None and wanted <= figures.TOP_K_MAX_RECORDS
+            bool(order)
+            and topics == 1
+            and not projected
+            and wanted is not None
+            and wanted <= QUERY_LIMITS.top_k_max_records
         )
         self.ranks = bool(order) and not projected and wanted is not None and given is None
         """Whether fields of all records that match are read, to know the first of them."""
@@ -238,9 +242,11 @@ def _can_scan_top_k(question: TopicQuery, statistics: TopicStatistics) -> bool:
     if (question.jobs or 1) > 1 or not statistics.lined:
         return False
     # Where none is wanted, there is no last of the best to be behind.
-    if not wanted or wanted > figures.TOP_K_MAX_RECORDS or question.order[0].text:
+    if not wanted or wanted > QUERY_LIMITS.top_k_max_records or question.order[0].text:
         return False
-    if statistics.stored < (figures.LASTING_TOP_K_MIN_RECORDS if statistics.lasting else figures.TOP_K_MIN_RECORDS):
+    if statistics.stored < (
+        QUERY_LIMITS.lasting_top_k_min_records if statistics.lasting else QUERY_LIMITS.top_k_min_records
+    ):
         return False
     from importlib.util import find_spec
 
@@ -270,7 +276,7 @@ def refine_plan(plan: Plan, counts: IndexCounts, question: TopicQuery, statistic
     if answered:
         # An index leaves keys, and each record is then looked up alone: for many of them, reading all in order is
         # faster.
-        if answered[0][0] > figures.INDEX_MAX_SHARE * counts.records and not ranked:
+        if answered[0][0] > QUERY_LIMITS.index_max_share * counts.records and not ranked:
             return build_scan_plan(question, statistics)
     # No condition was answered. An order by index still helps where nothing was asked; else a scan reads the same
     # records.
@@ -294,7 +300,7 @@ def is_faster_by_columns(rows: int, *, lasting: bool) -> bool:
 
     Loading numpy is included, unless the process is ``lasting``.
     """
-    return rows * figures.GROUP_COST_FACTOR >= _choose_array_min_rows(lasting)
+    return rows * QUERY_LIMITS.group_cost_factor >= _choose_array_min_rows(lasting)
 
 
 def build_order_slot(key: OrderKey) -> Slot:
@@ -306,7 +312,7 @@ def build_order_slot(key: OrderKey) -> Slot:
 
 def _choose_array_min_rows(lasting: bool) -> int:
     """Row numbers from which on numpy is used. A command that asks once pays for loading it; a program does not."""
-    return figures.LASTING_ARRAY_MIN_ROWS if lasting else figures.ARRAY_MIN_ROWS
+    return QUERY_LIMITS.lasting_array_min_rows if lasting else QUERY_LIMITS.array_min_rows
 
 
 def _build_base_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
@@ -352,11 +358,11 @@ def _choose_processes(question: TopicQuery, statistics: TopicStatistics) -> int:
     # Where nothing is decoded, a second process has nothing to take over.
     if not statistics.whole or not statistics.reopens or not (question.matcher.is_selective or question.ranks):
         return 1
-    if statistics.stored < figures.PARALLEL_MIN_RECORDS or not statistics.processors:
+    if statistics.stored < QUERY_LIMITS.parallel_min_records or not statistics.processors:
         return 1
     if question.jobs is None:
-        return min(figures.DEFAULT_PROCESSES, statistics.processors)
-    return max(1, min(question.jobs, figures.MAX_PROCESSES))
+        return min(QUERY_LIMITS.default_processes, statistics.processors)
+    return max(1, min(question.jobs, QUERY_LIMITS.max_processes))
 
 
 def _is_hash_index_match(plan: Plan, residual: Sequence[str], statistics: TopicStatistics) -> bool:

@@ -16,12 +16,13 @@ from math import ceil, floor
 
 from msgspec import Struct
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.expressions.rewrites.intervals import NumberBounds, find_number_bounds, list_equal_strings
 from sowctl.expressions.syntax.errors import MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Affix, Between, Compare, Field, Like, Literal, Node, Pattern
 from sowctl.expressions.syntax.patterns import RegexPattern
-from sowctl.store.integrity import MAX_RUN_BYTES, SECRET_BYTES, Marks, decode_mark_numbers
+from sowctl.store.integrity import SECRET_BYTES, Marks, decode_mark_numbers
+from sowctl.store.limits import STORE_LIMITS
 
 _PREFIX_PATTERN = re.compile(rb"\^?([A-Za-z0-9 _,:;/@!%&~'<>=#`-]+)(.?)")
 MAX_WHOLE_NUMBER = 10**15
@@ -76,7 +77,7 @@ class _PatternSearch:
     @property
     def is_judged(self) -> bool:
         """True if it was looked for in enough records to be judged."""
-        return self.looked >= figures.PREFILTER_TRIAL_RECORDS
+        return self.looked >= QUERY_LIMITS.prefilter_trial_records
 
     @property
     def share(self) -> float:
@@ -118,7 +119,7 @@ class LiteralPatterns:
         Only an escape can spell a text otherwise: a value that has one counts.
         """
         if run is None:
-            if sum(map(len, values)) > MAX_RUN_BYTES:
+            if sum(map(len, values)) > STORE_LIMITS.max_run_bytes:
                 return self._search_halves(values)
             run = self.marks.join_values(values)
         try:
@@ -129,7 +130,7 @@ class LiteralPatterns:
         # A search that most records pass spares little and costs its time for each: it is dropped. Fewer searches let
         # more records through, and never lose one.
         self._searches = [
-            one for one in self._searches if not one.is_judged or one.share <= figures.PREFILTER_MAX_SHARE
+            one for one in self._searches if not one.is_judged or one.share <= QUERY_LIMITS.prefilter_max_share
         ]
         if not self._sorted and all(one.is_judged for one in self._searches):
             self._sorted = True
@@ -142,7 +143,10 @@ class LiteralPatterns:
 
         A message that is a JSON text ends where the text does, so nothing that follows can hide a trace in it.
         """
-        if self._runs >= figures.PREFILTER_TRIAL_BLOCKS and self._showing > figures.PREFILTER_MAX_SHARE * self._runs:
+        if (
+            self._runs >= QUERY_LIMITS.prefilter_trial_blocks
+            and self._showing > QUERY_LIMITS.prefilter_max_share * self._runs
+        ):
             return True
         if self._anywhere is None:
             self._anywhere = [RegexPattern(b"(?:%b)|%b" % ways) for ways in self._spelled]
@@ -159,7 +163,7 @@ class LiteralPatterns:
         escaped = set(self._escapes.find_values(run))
         places: Sequence[int] = range(len(values))
         for search in self._searches:
-            if len(places) < figures.PREFILTER_REJOIN_MAX_SHARE * len(values):
+            if len(places) < QUERY_LIMITS.prefilter_rejoin_max_share * len(values):
                 again = search.find_values(self.marks.join_values([values[place] for place in places]))
                 found = [places[number] for number in again]
             else:
@@ -208,7 +212,7 @@ def _iterate_words(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
     for condition in conditions:
         texts = list_equal_strings(condition)
         # If one alternative cannot be looked for, the condition is left out whole: else its records would be lost.
-        if texts and len(texts) <= figures.PREFILTER_MAX_ALTERNATIVES and all(map(_is_plain, texts)):
+        if texts and len(texts) <= QUERY_LIMITS.prefilter_max_alternatives and all(map(_is_plain, texts)):
             yield texts
 
 
@@ -221,7 +225,7 @@ def _iterate_pieces(conditions: Sequence[Node]) -> Iterator[tuple[bytes, ...]]:
             [find_needed_piece(condition.pattern)] if isinstance(condition, Like) else _list_literals(condition.items)
         )
         known = tuple(piece for piece in pieces if piece is not None and _is_piece(piece))
-        if len(known) == len(pieces) <= figures.PREFILTER_MAX_ALTERNATIVES:
+        if len(known) == len(pieces) <= QUERY_LIMITS.prefilter_max_alternatives:
             yield known
 
 
@@ -262,7 +266,7 @@ def _iterate_number_fields(conditions: Sequence[Node]) -> Iterator[tuple[bytes, 
 def _is_plain(text: bytes) -> bool:
     """Return whether JSON spells a text only by itself or with a backslash, and it is not too long."""
     return (
-        0 < len(text) <= figures.PREFILTER_MAX_TEXT_BYTES
+        0 < len(text) <= QUERY_LIMITS.prefilter_max_text_bytes
         and b'"' not in text
         and b"\\" not in text
         and min(text) >= 0x20

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.forked_process import ForkedProcess, count_processors
 from sowctl.engine.search.plan import (
     MEMO_INDEX,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def filter_runs(
-    runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = figures.DECODE_BATCH_RECORDS
+    runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = QUERY_LIMITS.decode_batch_records
 ) -> Iterator[Pairs]:
     """Those records of ``runs`` that match, in batches that are not empty.
 
@@ -158,7 +158,7 @@ class Scan:
         candidates_filter = TopKFilter(self.matcher.type, question.order, question.wanted, question.narrowing)
 
         def rest(start: bytes) -> Iterator[MatchedPairs]:
-            yield from filter_runs(source.read_runs(figures.READ_BATCH_RECORDS, start), self.matcher, counts)
+            yield from filter_runs(source.read_runs(QUERY_LIMITS.read_batch_records, start), self.matcher, counts)
             _verify_count(source)
 
         return _rescan_on_damage(source, candidates_filter.read_candidates(source.snapshot, parts, rest))
@@ -172,7 +172,7 @@ class Scan:
         source = self.source.stored_source
         if source is None or self.way is not None or self.matcher.is_selective or self._others:
             return None
-        parts = source.read_lines(figures.READ_BATCH_RECORDS)
+        parts = source.read_lines(QUERY_LIMITS.read_batch_records)
         return None if parts is None else _count_lines(parts, counts)
 
     def read_matching(self, size: int, counts: QueryStatistics) -> Iterator[MatchedPairs]:
@@ -181,11 +181,11 @@ class Scan:
         Raises what reading and :meth:`Matcher.find_matches` raise.
         """
         matcher, source = self.matcher, self.source.stored_source
-        read, decoded = min(size, figures.READ_BATCH_RECORDS), min(size, figures.DECODE_BATCH_RECORDS)
+        read, decoded = min(size, QUERY_LIMITS.read_batch_records), min(size, QUERY_LIMITS.decode_batch_records)
         if self.way is not None:
             self.count_passed(counts)
             for keys, values in self.way.read_matching(
-                decoded if self.plan.residual else min(size, figures.INDEXED_READ_BATCH_RECORDS)
+                decoded if self.plan.residual else min(size, QUERY_LIMITS.indexed_read_batch_records)
             ):
                 counts.matched += len(keys)
                 yield keys, values
@@ -217,7 +217,7 @@ def _rescan_on_damage(source: StoredSource, found: Iterator[MatchedPairs]) -> It
     except DamageError as problem:
         # Behind an error of its own LMDB reads no more.
         if problem.code == "SOW-STO-003":
-            for _ in source.read_part(figures.READ_BATCH_RECORDS):
+            for _ in source.read_part(QUERY_LIMITS.read_batch_records):
                 pass
         raise
 
@@ -309,7 +309,7 @@ def read_statistics(
 
 
 def choose_access(
-    instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = figures.INDEX_MIN_RECORDS
+    instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = QUERY_LIMITS.index_min_records
 ) -> IndexAccess | KeyAccess | None:
     """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""
     question = TopicQuery(matcher, index_from=index_from)
@@ -341,7 +341,7 @@ def _open_plan(
 def _begins_with_numbers(source: StoredSource, question: TopicQuery) -> bool:
     """Return whether an order's first field is a number in most first records: only numbers tell who is behind."""
     with add_replay_hint(source.config):
-        values = next((values for _, values in source.snapshot.scan_records(batch=figures.READ_BATCH_RECORDS)), [])
+        values = next((values for _, values in source.snapshot.scan_records(batch=QUERY_LIMITS.read_batch_records)), [])
     rows, _ = question.matcher.type.build_extractor((build_order_slot(question.order[0]),))(extract_payloads(values))
     return 2 * sum(type(row[0]) in (int, float) for row in rows) > len(rows)
 
@@ -391,8 +391,8 @@ class PartProcess:
             marshal.dump(_read_state(source), results)
             counts = QueryStatistics(source.topic, source.message_type)
             marks = matcher.build_marks(source.meta.records)
-            runs = source.read_runs(min(size, figures.READ_BATCH_RECORDS), self.start, self.stop, marks)
-            found = filter_runs(runs, matcher, counts, min(size, figures.DECODE_BATCH_RECORDS))
+            runs = source.read_runs(min(size, QUERY_LIMITS.read_batch_records), self.start, self.stop, marks)
+            found = filter_runs(runs, matcher, counts, min(size, QUERY_LIMITS.decode_batch_records))
             told: list[bool] = []
             if self._narrowing is not None:
                 found, told = self._narrowing.reduce_part(matcher.type, found)

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.records import RecordBatch, build_record_batch
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.plan import PartReducer
 from sowctl.messages.base import build_column_extractor
 from sowctl.store.codec import extract_payloads, read_stamps
@@ -126,7 +126,9 @@ class TopKReducer(PartReducer):
             if not all(_offer_items(sorter, ranks, keys, values, b"") for keys, values in found):
                 raise ValueError("the reading of a key has to change")
             kept = sorted([(key, value) for _, key, value in sorter.iterate_sorted()])
-        parts = [kept[at : at + figures.SPILL_BATCH_ITEMS] for at in range(0, len(kept), figures.SPILL_BATCH_ITEMS)]
+        parts = [
+            kept[at : at + QUERY_LIMITS.spill_batch_items] for at in range(0, len(kept), QUERY_LIMITS.spill_batch_items)
+        ]
         return map(_split_columns, parts), mixed
 
     def add_report(self, told: list[bool]) -> None:
@@ -277,8 +279,8 @@ class Sorter:
         if self._first is not None:
             del self._items[self._first :]
         run = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
-        for start in range(0, len(self._items), figures.SPILL_BATCH_ITEMS):
-            marshal.dump(self._items[start : start + figures.SPILL_BATCH_ITEMS], run)
+        for start in range(0, len(self._items), QUERY_LIMITS.spill_batch_items):
+            marshal.dump(self._items[start : start + QUERY_LIMITS.spill_batch_items], run)
         # An empty list ends a run.
         marshal.dump([], run)
         run.seek(0)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.plan import build_order_slot
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from sowctl.messages.template_columns import SlotColumn
     from sowctl.store.read import LineBatch, RecordLines
     from sowctl.store.snapshot import Snapshot
-
-MAX_LEFT_DIVISOR = 8
-"""Where more than one record in so many is left of a block, the filter is given up: each is looked up by its key, which
-takes about as long as scanning three of them."""
 
 
 class TopKFilter:
@@ -74,7 +71,8 @@ class TopKFilter:
                 yield keys, [found[key] for key in keys]
             behind = int.from_bytes(lines.keys[-KEY_SIZE:], "big") + 1
             # Behind the highest of all keys nothing follows: then ``parts`` end by themselves, and prove their count.
-            if len(chosen) * MAX_LEFT_DIVISOR > size and len(chosen) > self._wanted and behind < 1 << 8 * KEY_SIZE:
+            many = len(chosen) * QUERY_LIMITS.top_k_max_left_divisor > size
+            if many and len(chosen) > self._wanted and behind < 1 << 8 * KEY_SIZE:
                 yield from rest(behind.to_bytes(KEY_SIZE, "big"))
                 break
         # How texts compare depends on the whole set, of which those that sort do not see all.

@@ -2,7 +2,7 @@
 
 Looked for behind the query, among the first records in key order. Keys are hashes, so these are a sample that no order
 of publishing has chosen. Where all records were looked at, the answer is certain; else it says how many were. Most
-fields are in the first record, which costs one batch; a field that is nowhere costs :data:`MAX_EXAMINED_RECORDS`
+fields are in the first record, which costs one batch; a field that is nowhere costs ``unknown_field_max_records``
 records, whose bytes are searched for its name. With ``certain``, all records are looked at.
 """
 
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import UsageError
 from sowctl.store.codec import compute_next_key, extract_payloads
 from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, open_long_object
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node
     from sowctl.messages.base import MessageType
 
-FIRST_BATCH_RECORDS = 256
-"""Records of the first batch; the fields that they have are what a wrong name may have meant."""
-MAX_EXAMINED_RECORDS = 10_000
-"""Records that are looked at for a field that the first ones do not have. A query that filters all of 1,000,000 takes
-0.82 s, and this 15 ms; where the first ones have the field, it is 0.2 ms."""
-MAX_DECODED_RECORDS = 2_000
-"""The same where messages have to be decoded for it."""
 UNKNOWN_FIELD_WORDS = "has the field"
 """Words that every remark of this module has, and no other one: who shows it apart from others knows it by them."""
 _MIN_NAME_SIMILARITY = 0.6
@@ -179,12 +173,14 @@ def find_unknown_fields(
     missing, seen, looked, whole = set(paths), list[bytes](), 0, True
     if not missing or not kind.filterable:
         return None
-    most = None if certain else MAX_EXAMINED_RECORDS if kind.json_text else MAX_DECODED_RECORDS
+    limits = QUERY_LIMITS
+    examined = limits.unknown_field_max_records if kind.json_text else limits.unknown_field_max_decoded_records
+    most = None if certain else examined
     for values in _read_batches(source):
         if most is not None and looked >= most:
             whole = False
             break
-        seen = seen or [one for one in extract_payloads(values) if len(one) < MIN_LONG_OBJECT_BYTES]
+        seen = seen or [one for one in extract_payloads(values) if len(one) < LONG_OBJECT_LIMITS.min_object_bytes]
         looked += len(values)
         missing -= set(_find_present(kind, values, missing))
         if not missing:
@@ -223,14 +219,15 @@ def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | No
 def _read_batches(source: Source) -> Iterator[Sequence[bytes]]:
     """Values in key order: a small first batch, in which most fields are."""
     # A batch whose records have all expired is empty.
-    first = next((batch for batch in source.read_part(FIRST_BATCH_RECORDS) if batch[0]), None)
+    first = next((batch for batch in source.read_part(QUERY_LIMITS.unknown_field_first_records) if batch[0]), None)
     if first is None:
         return
     keys, values = first
     yield values
     # The next batch begins behind the last key of the first.
     start = compute_next_key(keys[-1])
-    for _, rest in source.read_part(MAX_DECODED_RECORDS, start=start) if start is not None else ():
+    size = QUERY_LIMITS.unknown_field_max_decoded_records
+    for _, rest in source.read_part(size, start=start) if start is not None else ():
         yield rest
 
 
@@ -243,7 +240,7 @@ def _find_present(kind: MessageType, values: Sequence[bytes], missing: set[Path]
         return
     # Whole values: cutting the messages out of them would take as long as the search. Long ones are looked at each by
     # itself, as nothing is won by copying them.
-    texts = [b"".join(values)] if sum(map(len, values)) < MIN_LONG_OBJECT_BYTES else values
+    texts = [b"".join(values)] if sum(map(len, values)) < LONG_OBJECT_LIMITS.min_object_bytes else values
     # An escape may spell a name in another way, so that its bytes are not found.
     escaped = any(b"\\u" in text for text in texts)
     names = {path: msgspec.json.encode(path.names[-1]) for path in missing}

@@ -17,6 +17,7 @@ In the order in which data passes:
 * ``new_topics``: topics of a pattern that nobody had published to when the subscription began.
 * ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
 * ``spool``: events that were read and not taken yet.
+* ``limits``: pauses, and sizes of what is held.
 * ``subscription``: all of it together: begun, driven, ended; ``iteration``: how a program goes through one.
 * ``bookmark_stores``: where subscriptions go on after a restart.
 """

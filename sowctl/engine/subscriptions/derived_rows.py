@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from sowctl.config.derived_entries import ConflatedTopic
 from sowctl.config.model import TopicConfig
 from sowctl.engine.fold.blocks import encode_tombstone
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.subscriptions.changes import TopicChanges
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.engine.subscriptions.storetail import read_file_stamp
 from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.targets import Target
@@ -29,12 +30,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
 
-MIN_RECHECK_SECONDS = 1.0
-"""Seconds between two looks at rows that may change without any entry."""
 CHECKS_PER_INTERVAL = 4
 """Of a conflated topic's interval, the part after which its rows are looked at."""
-REFRESH_REST_FACTOR = 4
-"""A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others."""
 
 
 class DerivedRows:
@@ -54,9 +51,10 @@ class DerivedRows:
         sources = [find_entry(instance, ref) for ref in list_topic_refs(instance, topic.derived)]
         topics = [source for source in sources if isinstance(source, TopicConfig)]
         self.stores = [one.file for one in topics if not one.journalled and one.file is not None]
-        self._every = MIN_RECHECK_SECONDS if any(can_expire(one.expiration) for one in topics) else None
+        recheck = SUBSCRIPTION_LIMITS.min_recheck_seconds
+        self._every = recheck if any(can_expire(one.expiration) for one in topics) else None
         if isinstance(topic.derived, ConflatedTopic):
-            self._every = min(MIN_RECHECK_SECONDS, topic.derived.interval_us / MICROS_PER_SECOND / CHECKS_PER_INTERVAL)
+            self._every = min(recheck, topic.derived.interval_us / MICROS_PER_SECOND / CHECKS_PER_INTERVAL)
 
     def open(self) -> Source:
         """The rows now; to be closed."""
@@ -90,7 +88,7 @@ class DerivedRows:
         self._looked = begun = time.monotonic()
         with closing(self.open()) as source:
             found = self.read_changes_until(source)
-        self._rest = time.monotonic() + REFRESH_REST_FACTOR * (time.monotonic() - begun)
+        self._rest = time.monotonic() + SUBSCRIPTION_LIMITS.refresh_rest_factor * (time.monotonic() - begun)
         return found
 
     def read_changes_until(self, source: Source) -> TopicChanges | None:
@@ -99,7 +97,7 @@ class DerivedRows:
         values: list[bytes] = []
         gone = set(self._known)
         latest = (0, 0)
-        for some, stored in source.read_batches(figures.READ_BATCH_RECORDS):
+        for some, stored in source.read_batches(QUERY_LIMITS.read_batch_records):
             for key, value, payload in zip(some, stored, extract_payloads(stored), strict=True):
                 gone.discard(key)
                 latest = max(latest, read_stamps(value))
@@ -120,5 +118,5 @@ class DerivedRows:
 
 
 def _iterate_records(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    for keys, values in source.read_batches(figures.READ_BATCH_RECORDS):
+    for keys, values in source.read_batches(QUERY_LIMITS.read_batch_records):
         yield from zip(keys, extract_payloads(values), strict=True)

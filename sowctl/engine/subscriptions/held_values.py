@@ -13,11 +13,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
+
 HELD_MEMORY_BYTES = 64 << 20
 """Bytes of values that are held before they go to a file."""
 _VALUE_SIZE_BITS = 28
 """Bits of a place that tell a value's size: more than the largest message takes."""
-_COPY_PART_BYTES = 1 << 20
 
 
 class HeldValues:
@@ -103,7 +104,7 @@ class HeldValues:
         for key, place in places.items():
             part[key] = os.pread(old.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
             size += len(part[key])
-            if size > _COPY_PART_BYTES:
+            if size > SUBSCRIPTION_LIMITS.copy_part_bytes:
                 self._append_values(part)
                 part, size = {}, 0
         self._append_values(part)

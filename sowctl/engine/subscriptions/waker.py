@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-EVENT_RECHECK_SECONDS = 1.0
-"""Seconds between two looks beside events."""
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
+
 POLL_INTERVAL_SECONDS = 0.025
 """Seconds between two looks where no events come: a change is noticed within 50 ms, and a look takes about 0.1 ms."""
 _INOTIFY_EVENTS = 0x002 | 0x080 | 0x040 | 0x100 | 0x200
@@ -73,7 +73,7 @@ class Waker:
         Gives the inputs that can be read, or whose other end has gone. Raises BrokenPipeError where nobody reads the
         output any more.
         """
-        pause = POLL_INTERVAL_SECONDS if self._events is None else EVENT_RECHECK_SECONDS
+        pause = POLL_INTERVAL_SECONDS if self._events is None else SUBSCRIPTION_LIMITS.event_recheck_seconds
         if longest is not None:
             pause = max(0.0, min(pause, longest))
         ready = {number for number, _ in self._poll.poll(pause * 1000)}

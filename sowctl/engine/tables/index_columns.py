@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow import arrays
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import open_indexes
 from sowctl.memo.column import INTEGERS_FLAG, NULL, NumberColumn, StringColumn
 from sowctl.memo.format import BadMemo
@@ -43,7 +43,7 @@ def read_indexed_table(
     import pyarrow as pa
 
     stored = source.stored_source
-    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEX_MIN_RECORDS:
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < QUERY_LIMITS.index_min_records:
         return None
     if not instance.find_message_type(source.message_type).filterable or not set(facts) <= set(INDEXED_METADATA):
         return None

@@ -21,7 +21,7 @@ from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.scan import choose_access, filter_runs
 from sowctl.engine.tables.index_columns import read_indexed_table
@@ -155,14 +155,14 @@ class _FilteredRead:
 
     def _find_records(self, counts: QueryStatistics) -> Iterator[MatchedPairs]:
         if self.way is not None:
-            for keys, values in self.way.read_matching(figures.DECODE_BATCH_RECORDS):
+            for keys, values in self.way.read_matching(QUERY_LIMITS.decode_batch_records):
                 counts.matched += len(keys)
                 yield keys, values
             return
         stored = self._source.stored_source
         assert stored is not None
         marks = self._matcher.build_marks(stored.meta.records)
-        yield from filter_runs(stored.read_runs(figures.READ_BATCH_RECORDS, marks=marks), self._matcher, counts)
+        yield from filter_runs(stored.read_runs(QUERY_LIMITS.read_batch_records, marks=marks), self._matcher, counts)
 
 
 def _build_counted(source: Source) -> pyarrow.Table:

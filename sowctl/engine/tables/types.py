@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sowctl.arrow.inference import Inference
 from sowctl.engine.profile.trees import SPACED_COLONS, count_members
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import compute_max_changed, format_reading_prefix
 from sowctl.memo.directory import MemoDirectory
 from sowctl.messages.base import find_exact_view
@@ -90,7 +90,7 @@ def find_known_types(instance: Instance, source: Source, wanted: Collection[str]
     if stored.memtable is not None:
         if len(stored.memtable) > compute_max_changed(stored):
             return None
-        changed = changed.union(*stored.memtable.iterate_parts(figures.INDEX_BUILD_BATCH_RECORDS))
+        changed = changed.union(*stored.memtable.iterate_parts(QUERY_LIMITS.index_build_batch_records))
     if not changed:
         return types
     if len(changed) > compute_max_changed(stored) or not _is_shown(instance, stored, types, changed):
@@ -188,7 +188,7 @@ def _find_lasting_store(source: Source) -> StoredSource | None:
     """The store of a source, if its state is worth a note: large, in a file, and without records that expire."""
     stored = source.stored_source
     # What expires goes without a change of the store, so its digest would stand for several states.
-    if stored is None or stored.path is None or stored.hides or stored.meta.records < figures.INDEX_MIN_RECORDS:
+    if stored is None or stored.path is None or stored.hides or stored.meta.records < QUERY_LIMITS.index_min_records:
         return None
     return stored
 

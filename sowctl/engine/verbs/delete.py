@@ -11,6 +11,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.fold.apply import apply_to_transaction
 from sowctl.engine.fold.blocks import Deletions, build_deletion_group, encode_tombstones
@@ -40,9 +42,18 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.store.write import WriteTxn
 
-SCAN_BATCH_RECORDS = 1000
-PART_RECORDS = 16 << 10
-"""Records deleted at once: so many whole blocks of the journal, and what a memtable gets before it may be applied."""
+
+class DeleteLimits(Struct):
+    """Sizes of what a delete reads and writes at once; tests set smaller ones."""
+
+    scan_batch_records: int = 1000
+    """Records read at a time."""
+    part_records: int = 16 << 10
+    """Records deleted at once: so many whole blocks of the journal, and what a memtable gets before it may be applied.
+    """
+
+
+DELETE_LIMITS = DeleteLimits()
 
 
 def delete_records(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
@@ -113,9 +124,9 @@ def _iterate_matching(
     way = choose_access(instance, source, matcher) if topic.logical is None else None
     if way is not None:
         report.examined += source.count_visible()
-        yield from way.read_matching(SCAN_BATCH_RECORDS)
+        yield from way.read_matching(DELETE_LIMITS.scan_batch_records)
         return
-    for keys, values in narrow_source(source, topic).read_batches(SCAN_BATCH_RECORDS):
+    for keys, values in narrow_source(source, topic).read_batches(DELETE_LIMITS.scan_batch_records):
         report.examined += len(keys)
         places = matcher.find_matches(keys, values)
         yield [keys[place] for place in places], [values[place] for place in places]
@@ -153,15 +164,15 @@ def _iterate_present(
 ) -> Iterator[MatchedPairs]:
     """The records of the keys that are named, in key order; one without a record is no error (behaviour C30)."""
     named = sorted(set(_read_named_keys(topic, options, instance)))
-    for start in range(0, len(named), SCAN_BATCH_RECORDS):
-        stored = writer.read_live_values(named[start : start + SCAN_BATCH_RECORDS], now)
+    for start in range(0, len(named), DELETE_LIMITS.scan_batch_records):
+        stored = writer.read_live_values(named[start : start + DELETE_LIMITS.scan_batch_records], now)
         keys = sorted(stored)
         found = keys, [stored[key] for key in keys]
         yield build_logical_filter(topic.logical)(found) if topic.logical is not None else found
 
 
 def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: DeleteReport, selected: Spool) -> None:
-    """Keep of the records ``found`` what their deletion takes, in parts of :data:`PART_RECORDS` of them, and count
+    """Keep of the records ``found`` what their deletion takes, in parts of ``part_records`` of them, and count
     them.
     """
     keys: list[bytes] = []
@@ -179,8 +190,8 @@ def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: 
         checks += [value[KEY_CHECK_SLICE] for value in values]
         if writer.config.pattern is not None:
             names += map(read_logical_topic, values)
-        while len(keys) >= PART_RECORDS:
-            cut(PART_RECORDS)
+        while len(keys) >= DELETE_LIMITS.part_records:
+            cut(DELETE_LIMITS.part_records)
     if keys:
         cut(len(keys))
 
@@ -201,7 +212,7 @@ def _append_deletions(
             # take the whole group for one that was never written.
             group = build_deletion_group(writer.ref, Deletions(*part), at)
             journal.append_group(group, now, last=number == len(selected))
-            done = min(number * PART_RECORDS, count)
+            done = min(number * DELETE_LIMITS.part_records, count)
             session.instance.watch("deletions to journal", done, count)
         journal.sync()
         # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next

@@ -34,11 +34,20 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.framing.envelope import Envelope
 
-SEGMENT_BYTES = 4 << 20
 READ_BLOCK_BYTES = 90 << 10
 """Bytes read at a time; larger buffers come from the system page by page, every time."""
 _PART_HEADER = struct.Struct("<QQQ")
 """Lines of a segment, and the bytes that follow: what went wrong, and the output."""
+
+
+class EvalLimits(Struct):
+    """Sizes of what the processes of an evaluation read; tests set smaller ones."""
+
+    segment_bytes: int = 4 << 20
+    """Bytes of a file that a process evaluates at a time."""
+
+
+EVAL_LIMITS = EvalLimits()
 
 
 class EvalInput(Struct, frozen=True):
@@ -264,7 +273,7 @@ def _parse_instant(text: str | None) -> int | None:
         return None
 
 
-def count_processes(size: int, *, least: int = 4 * SEGMENT_BYTES) -> int:
+def count_processes(size: int, *, least: int = 4 * EVAL_LIMITS.segment_bytes) -> int:
     """Return how many processes a file of ``size`` bytes is worth."""
     if size < least or not sys.platform.startswith("linux"):
         return 1
@@ -306,7 +315,7 @@ def evaluate_file(
 
     ``name`` is for messages. Line numbers and offsets count from ``start``. Ends with the part that has an error.
     """
-    segment = SEGMENT_BYTES
+    segment = EVAL_LIMITS.segment_bytes
     segments = -(-(stop - start) // segment)
     workers: list[EvalChild] = []
     try:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sowctl.engine.fold.removal import VERSION_BATCH_ENTRIES, count_unreachable, remove_all_expired, remove_unreachable
+from sowctl.engine.fold.limits import FOLD_LIMITS
+from sowctl.engine.fold.removal import count_unreachable, remove_all_expired, remove_unreachable
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.sources.current import open_current_source
 from sowctl.engine.topics.expiration import can_expire
@@ -90,4 +91,6 @@ def _count_old_versions(instance: Instance, topic: TopicConfig, now: int) -> int
     rule = build_retention(topic.history)
     assert rule is not None
     with closing(open_current_source(instance, topic, now=now)) as source:
-        return count_unreachable(VersionsSource(source, topic, now).iterate_timelines(VERSION_BATCH_ENTRIES), rule, now)
+        return count_unreachable(
+            VersionsSource(source, topic, now).iterate_timelines(FOLD_LIMITS.version_batch_entries), rule, now
+        )

@@ -22,8 +22,6 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import InputRest, PublishReport, Rejected, TopicCounts
 from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.writing.batches import (
-    DEFAULT_BATCH_MESSAGES,
-    MAX_BATCH_MESSAGES,
     READ_AHEAD_MIN_BYTES,
     MessageSource,
     PublishBatch,
@@ -32,6 +30,7 @@ from sowctl.engine.writing.batches import (
 )
 from sowctl.engine.writing.commit import AcknowledgedBatch, write_entries
 from sowctl.engine.writing.entries import TopicEntries, build_topic_entries
+from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.engine.writing.outcome import format_clock_warning, is_ahead_of_clock
 from sowctl.engine.writing.refusal_policy import RefusalPolicy
 from sowctl.engine.writing.routing import Router, TopicShare
@@ -192,10 +191,11 @@ class _PublishRun:
         """The batches of an input; where much comes, another process goes on with reading it."""
         options = self.options
         columned = self.writer is not None and not options.delta and self.writer.is_columnar
+        most = WRITING_LIMITS.max_batch_messages if columned else WRITING_LIMITS.default_batch_messages
         found = iterate_batches(
             name,
             source,
-            count=options.batch or (MAX_BATCH_MESSAGES if columned else DEFAULT_BATCH_MESSAGES),
+            count=options.batch or most,
             size=options.batch_bytes,
             linger=self.linger,
             monotonic=self.monotonic,

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ReindexReport
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import (
     build_indexes,
     list_configured_slots,
@@ -85,13 +85,13 @@ def reindex_loaded(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -
     """
     done = 0
     for name, message_type, count in loaded:
-        if count <= figures.INDEX_TOLERATED_CHANGES:
+        if count <= QUERY_LIMITS.index_tolerated_changes:
             continue
         topic = next((one for one in instance.topics if (one.name, one.message_type) == (name, message_type)), None)
         if topic is None or topic.file is None:
             continue
         known = MemoDirectory(topic.file, instance.seam).find_keys()
-        if known is not None and count >= known[0].head.records // figures.INDEX_RENEWAL_LOAD_DIVISOR:
+        if known is not None and count >= known[0].head.records // QUERY_LIMITS.index_renewal_load_divisor:
             with (
                 suppress(SowError, OSError, ImportError),
                 closing(open_present_source(instance, Target(topic))) as source,

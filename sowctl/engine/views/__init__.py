@@ -16,6 +16,7 @@ In the order in which data passes:
 ``cache``          where the cache of a view lies, and what it says of itself (sow-view(5))
 ``cache_refresh``  a cache at a moment: as it is, caught up, or made anew
 ``costs``          when to catch up, when to compute everything, when to keep rows
+``limits``         the figures of costs, and of what is held at a time
 ``upkeep``         what changed records mean for rows, groups and messages
 ``cache_build``    a cache made from all records
 ``tables``         what a cache keeps to catch up, as keys and values

@@ -30,6 +30,7 @@ from sowctl.engine.views.group_spill import MIN_PART_BYTES
 from sowctl.engine.views.groups import encode_message
 from sowctl.engine.views.incremental import Contributions
 from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, find_no_partners, finish_rows, join_record
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import read_records
 from sowctl.expressions.rows.retraction import RetractableProjection
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from sowctl.store.builder import StoreBuilder
     from sowctl.store.write import WriteTxn
 
-MAX_SORT_BYTES = 64 << 20
-"""Bytes of rows that are sorted without files."""
 ROW_BYTES = 400
 """A row with its contribution and what Python takes for it; a bound of memory, not measured."""
 BATCH_WRITE_BYTES = 4 << 20
@@ -68,7 +67,7 @@ def build_all_tables(moment: ViewInstant, program: Program, builder: StoreBuilde
     builder.open_tables((*ROW_TABLES, *JOIN_TABLES))
     retractable = RetractableProjection(program.projection)
     rows = 0
-    limit = MAX_SORT_BYTES if moment.memory is None else max(moment.memory, MIN_PART_BYTES)
+    limit = VIEW_LIMITS.max_sort_bytes if moment.memory is None else max(moment.memory, MIN_PART_BYTES)
     with SortBuckets(directory, ROW_BYTES * _records(moment, program), limit) as buckets:
         for some in _build_rows(moment, program, builder):
             made = Contributions(program, retractable, some)

@@ -20,6 +20,7 @@ from sowctl.engine.search.group_accumulator import find_first_failure
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import build_matcher, build_unreadable_error
 from sowctl.errors import SowError
 from sowctl.expressions.columns.column import Array, Column, Kind, build_column
@@ -38,9 +39,6 @@ SourceReader: TypeAlias = "Callable[[int], Iterable[LineBatch]]"
 """All records of a source by its number; as lines of text only where no filter is asked of records."""
 RecordNumbers: TypeAlias = "dict[int, Array]"
 """For each source of a join that was attached, the number of the record that each row has of it."""
-MAX_JOINED_ROWS = 1 << 19
-"""Joined rows that are made at once, where they are not all of one record. 40,000 records that meet 200 each, all of
-them at once: 613 MB of RssAnon and 1.9 s of processor time; so cut 128 MB and 0.6 s."""
 _EARLIEST_TIME = np.iinfo(np.int64).min
 
 
@@ -195,15 +193,15 @@ class ColumnGroups:
                     yield messages
 
     def _join_rows(self, part: BlockPart) -> Iterator[MessageColumns]:
-        """The rows of some records of the first source, in their order, about :data:`MAX_JOINED_ROWS` at a time at
+        """The rows of some records of the first source, in their order, about ``max_joined_rows`` at a time at
         most.
         """
         size = len(part.txids)
         try:
-            found = self._rows(part, MAX_JOINED_ROWS if size > 1 else None)
+            found = self._rows(part, VIEW_LIMITS.max_joined_rows if size > 1 else None)
         except _TooManyRows as crowded:
             # Fewer records make fewer rows; where some make most of them, their part is cut again.
-            pieces = min(size, crowded.rows // MAX_JOINED_ROWS + 1)
+            pieces = min(size, crowded.rows // VIEW_LIMITS.max_joined_rows + 1)
         else:
             yield found
             return

@@ -10,6 +10,7 @@ from sowctl.engine.views.definition import Program
 from sowctl.engine.views.group_spill import GroupSpill
 from sowctl.engine.views.groups import ViewGroups
 from sowctl.engine.views.joins import JoinIndex, build_rows
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import filters_records, read_records
 
 if TYPE_CHECKING:
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from sowctl.engine.views.definition import ViewRecord
     from sowctl.engine.views.instant import ViewInstant
     from sowctl.store.read import LineBatch
-
-BATCH_RECORDS = 1000
-MIN_COLUMN_RECORDS = 20_000
-"""Records of the first source from which on rows are grouped as columns, which loads numpy."""
 
 
 def compute_messages(moment: ViewInstant, program: Program, directory: Path) -> Iterator[Pairs]:
@@ -31,7 +28,9 @@ def compute_messages(moment: ViewInstant, program: Program, directory: Path) -> 
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
         return read_records(
-            program, number, moment.find_source(program.query.sources[number]).read_batches(BATCH_RECORDS)
+            program,
+            number,
+            moment.find_source(program.query.sources[number]).read_batches(VIEW_LIMITS.read_batch_records),
         )
 
     def lined(number: int) -> Iterator[LineBatch]:
@@ -52,12 +51,12 @@ def _read_lines(moment: ViewInstant, program: Program, number: int) -> Iterator[
     """The records of a source, as lines of text where its store shows them so and no filter is asked of them."""
     source = moment.find_source(program.query.sources[number])
     stored = None if filters_records(program) else source.stored_source
-    parts = None if stored is None else stored.read_lines(BATCH_RECORDS)
-    return ((None, some) for some in source.read_batches(BATCH_RECORDS)) if parts is None else parts
+    parts = None if stored is None else stored.read_lines(VIEW_LIMITS.read_batch_records)
+    return ((None, some) for some in source.read_batches(VIEW_LIMITS.read_batch_records)) if parts is None else parts
 
 
 def _can_group_columns(program: Program, records: int) -> bool:
-    if records < MIN_COLUMN_RECORDS:
+    if records < VIEW_LIMITS.min_column_records:
         return False
     from sowctl.engine.views.column_groups import can_group_columns
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.spill import SortBuckets
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import BATCH_MESSAGES, encode_message
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.expressions.rows.retraction import RetractableProjection
 from sowctl.identity.keys import DIGEST_BYTES, build_batch_digester
 
@@ -29,8 +30,6 @@ DEFAULT_MEMORY_BYTES = 64 << 20
 """Bytes that groups take before they go to files, where nothing else is asked for: that of ``--sort-memory``."""
 MIN_PART_BYTES = 8 << 20
 """Bytes of a part of the files, at least: more parts than a process may have open are of no use."""
-GROUP_BYTES, INPUT_BYTES, STAMP_BYTES = 1000, 40, 120
-"""What Python takes for a group, for one input of an aggregate, and for the stamp of a row where order counts."""
 STATE_BYTES = 400
 """A packed state and what Python takes for it; a bound of memory, not measured."""
 
@@ -46,7 +45,9 @@ class GroupSpill:
         self._records, self._directory = records, directory
         self._limit = DEFAULT_MEMORY_BYTES if limit is None else limit
         projection = program.projection
-        self._input_bytes = INPUT_BYTES + (STAMP_BYTES if any(projection.ordered) else 0)
+        self._input_bytes = VIEW_LIMITS.group_input_bytes + (
+            VIEW_LIMITS.group_stamp_bytes if any(projection.ordered) else 0
+        )
         self._inputs = 0
         self._part = 0
         self._buckets: SortBuckets | None = None
@@ -68,7 +69,7 @@ class GroupSpill:
     def add_inputs(self, groups: dict[GroupKey, GroupState], inputs: int) -> None:
         """Say that the groups got so many inputs in lists; they are empty afterwards if that was too much."""
         self._inputs += inputs
-        if len(groups) * GROUP_BYTES + self._inputs * self._input_bytes > self._limit:
+        if len(groups) * VIEW_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit:
             self._spill(groups)
 
     def iterate_messages(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:

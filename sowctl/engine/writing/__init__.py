@@ -1,6 +1,7 @@
 """Publishing: from an input to acknowledged entries. In the order in which data passes:
 
 * ``batches``: messages of the inputs, gathered into batches.
+* ``limits``: sizes of batches.
 * ``read_ahead``: a second process that does this, and makes keys, where much comes.
 * ``routing``: which topic each message of a batch goes to, and who publishes it.
 * ``publishers``: a publisher's identity and sequence numbers, which tell duplicates.

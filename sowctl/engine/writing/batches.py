@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import field
 
+from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import SowError
 from sowctl.identity.keys import DigestSequence
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
@@ -16,14 +17,6 @@ from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
-
-DEFAULT_BATCH_MESSAGES = 1000
-"""Messages in a batch where the caller fixes no number. More do not fit into the processor's cache with their keys,
-records and values: the steps from keys to memtable, run by themselves, took 1.4 times as long for batches of 4,800
-(0.86 s for 300,000 messages, 0.61). Of the whole command the difference is 2 %."""
-MAX_BATCH_MESSAGES = 8192
-"""The same where batches are decided by columns; bytes close a batch before, mostly. From input to store, a message of
-batches of 4,800 takes 4.1 us, of 1,000 4.6."""
 
 
 class MessageSource(Protocol):
@@ -73,7 +66,7 @@ class ListSource:
         # A program may take its time to yield the next message; those of a list are there.
         self.blocking = not isinstance(messages, list | tuple)
         self._messages = iter(messages)
-        self._size = size or DEFAULT_BATCH_MESSAGES
+        self._size = size or WRITING_LIMITS.default_batch_messages
         self._count = 0
         self._encode = encode
 

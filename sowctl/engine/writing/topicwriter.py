@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply_memtable
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.merge_layers import merge_changes
-from sowctl.engine.fold.removal import MAX_PIGGYBACK_EXPIRED_RECORDS
 from sowctl.engine.fold.runs import build_refold, compact_runs, flush_memtable, remove_runs, replace_runs
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import can_expire, find_unexpired, is_expired
@@ -363,7 +363,7 @@ class StoreWriter:
         self._applied += count
         # When nothing was left of it, that is enough for a session: what expires later is hidden from readers, and the
         # next writer removes it.
-        if done.expired < MAX_PIGGYBACK_EXPIRED_RECORDS:
+        if done.expired < FOLD_LIMITS.max_piggyback_expired_records:
             self.remove_expired_at = None
         self._refresh_after_apply(lineage)
 

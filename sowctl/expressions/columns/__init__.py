@@ -12,7 +12,8 @@ records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62
 * ``program``: a compiled expression over a batch, and its explanation
 * ``arithmetic``, ``comparison``, ``logic``, ``functions``: the kernels
 * ``fallback``: single nodes through the row evaluator
-* ``grouping``: groups of a projection from columns; ``sums``: what the inputs of each group add up to, exactly
+* ``grouping``: groups of a projection from columns; ``sums``: what the inputs of each group add up to, exactly;
+  ``limits``: how many messages are grouped and added up at once
 """
 
 from __future__ import annotations

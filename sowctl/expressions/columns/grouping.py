@@ -13,6 +13,7 @@ import numpy as np
 from sowctl.errors import SowError
 from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.column import NUMERIC_KINDS, Array, Column, Kind, build_column
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
 from sowctl.expressions.columns.sums import build_sums
@@ -28,12 +29,6 @@ from sowctl.values.scalars import to_text
 _MAX_CODES = 1 << 40
 _MAX_COUNTING_SORT_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
-MIN_MESSAGES_PER_GROUP = 2
-"""Messages per group from which on inputs are added up. COUNT, SUM and MAX of 1,000,000 joined orders in 5,000 groups,
-13,000 rows at a time: 2.8 s of processor time in lists, 2.0 added up, which also takes less memory."""
-WAITING_MESSAGES_PER_GROUP, MAX_WAITING_MESSAGES = 32, 1 << 17
-"""Messages per group that are waited for, and messages that wait at most, a bound of memory. The same without waiting
-2.2 s; with 16, 32 and 64 per group 1.2. Three groups take 0.6 either way."""
 KnownColumns: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 _INTEGER_KINDS = (Kind.BOOL, Kind.I64, Kind.U64)
@@ -113,7 +108,8 @@ class Grouper:
         # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
         # of Python in any case.
         alone = 2 * batch.count > batch.messages.size
-        self._wanted = 0 if alone else min(WAITING_MESSAGES_PER_GROUP * batch.count, MAX_WAITING_MESSAGES)
+        wanted = min(COLUMN_LIMITS.waiting_messages_per_group * batch.count, COLUMN_LIMITS.max_waiting_messages)
+        self._wanted = 0 if alone else wanted
         return batch
 
     def build_batch(self, messages: MessageColumns) -> MessageBatch:
@@ -219,7 +215,7 @@ def add_columns(
 
 def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: MessageBatch) -> int:
     """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
-    if name in SUM_STATES and len(batch.codes) >= MIN_MESSAGES_PER_GROUP * batch.count:
+    if name in SUM_STATES and len(batch.codes) >= COLUMN_LIMITS.min_messages_per_group * batch.count:
         sums = build_sums(name, column, batch.codes, batch.count)
         if sums is not None:
             for state, one in zip(states, sums, strict=True):

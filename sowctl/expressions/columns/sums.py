@@ -20,11 +20,10 @@ import numpy as np
 
 from sowctl.expressions.columns.arithmetic import to_numbers
 from sowctl.expressions.columns.column import INTEGER_KINDS, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS, scale_double
 from sowctl.expressions.rows.sums import SUM_STATES, Count, Deviation, Sum
 
-SUM_BLOCK_MESSAGES = 1 << 15
-"""Messages that are added at once, where groups are few: 256 KiB of numbers stay in the processor's caches."""
 _MAX_BLOCK_GROUPS = 1 << 9
 """Groups up to which blocks are worth while: each block costs a sum per group."""
 _MAX_SUM_ROUNDS = 4
@@ -150,7 +149,7 @@ def _sum_squares(data: Array) -> Array:
 def compute_exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
     """The sums of finite Doubles in units of 2**-1074. Raises Unsuited where they are too large to be cut."""
     found = [0] * groups
-    step = SUM_BLOCK_MESSAGES if groups <= _MAX_BLOCK_GROUPS else max(len(data), 1)
+    step = COLUMN_LIMITS.sum_block_messages if groups <= _MAX_BLOCK_GROUPS else max(len(data), 1)
     for start in range(0, len(data), step):
         _add_block(found, data[start : start + step], codes[start : start + step], groups)
     return found

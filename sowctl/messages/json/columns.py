@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
 from sowctl.messages.json.template_match import (
     LINE_END,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
     Numbers = numpy.ndarray[Any, Any]
 
-MIN_TEMPLATE_MESSAGES = 256
-"""Messages below which decoding them takes less time. Three fields of orders of 220 bytes, CPU, decoded and by shapes:
-64: 0.08 and 0.21 ms; 256: 0.27 and 0.31; 1,024: 1.1 and 0.6; 16,384: 26 and 8."""
 MAX_WORD_STRING_BYTES = 32
 """Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
 _WORD_BYTES = 8
@@ -58,7 +56,7 @@ class JsonTemplateReader:
 
     def prefers_rows(self, messages: int) -> bool:
         """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
-        return messages < MIN_TEMPLATE_MESSAGES or self._shapes.skips_next()
+        return messages < JSON_LIMITS.min_template_messages or self._shapes.skips_next()
 
     def read_columns(
         self, messages: Sequence[bytes], lines: Lines | None = None

@@ -18,6 +18,7 @@ from itertools import accumulate, chain
 from typing import NoReturn, TypeAlias, cast
 
 from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8_CODE, TOO_DEEP_CODE, PayloadRefused
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.values.fields import Number
 
 _SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
@@ -29,8 +30,6 @@ _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _DEPTH_PIECE_PATTERN = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+"){1,4096}+', re.DOTALL)
 """Some strings and what stands between them."""
-_DEPTH_SCAN_PIECE_BYTES = 1 << 18
-"""Bytes of a payload whose depth is looked for in pieces."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
 _DEPTH_CHANGE_TABLE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
 _DEPTH_STEPS = (-1, 1)
@@ -95,7 +94,7 @@ def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
     # where no string does not, so that a long payload with many strings is not taken apart as a whole.
     pieces = (
         (piece[0] for piece in _DEPTH_PIECE_PATTERN.finditer(payload))
-        if len(payload) > _DEPTH_SCAN_PIECE_BYTES
+        if len(payload) > JSON_LIMITS.depth_scan_piece_bytes
         else (payload,)
     )
     brackets = (_ANY_STRING.sub(b"", piece).translate(_DEPTH_CHANGE_TABLE, _NO_BRACKETS) for piece in pieces)

@@ -21,6 +21,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import NoTemplateError, escape_pattern, is_utf8
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ class SlotData(NamedTuple):
 
 MAX_KNOWN_TEMPLATES = 8
 """Shapes that are remembered."""
-MAX_TEMPLATE_ATTEMPTS = 3
-"""Messages of a text of which a shape is made, if those that are known leave any."""
 MAX_SKIPPED_TEXTS = 64
 """Most texts that go to the decoder as a whole after one in which shapes were of little use."""
 TEXT_PADDING_BYTES = 24
@@ -295,7 +294,7 @@ class TemplateCache(Generic[T]):
 
         some: list[TemplateResult[T]] = []
         left = np.arange(len(text))
-        tries = MAX_TEMPLATE_ATTEMPTS
+        tries = most = JSON_LIMITS.max_template_attempts
         waiting = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
         while len(left):
             if not waiting:
@@ -303,7 +302,7 @@ class TemplateCache(Generic[T]):
                     break
                 tries -= 1
                 # A message at two thirds of those that are left, then at one third, then the first one.
-                fresh = self._learn_from(text.read_message(int(left[len(left) * tries // MAX_TEMPLATE_ATTEMPTS])))
+                fresh = self._learn_from(text.read_message(int(left[len(left) * tries // most])))
                 if fresh is None:
                     continue
                 waiting.append(fresh)

@@ -4,6 +4,7 @@ A job gives a report, or a DataFrame where its result is data; the commands ``so
 notebooks call the same functions. In the order in which data passes:
 
 * ``job_table``: the jobs by name; a job exists if it has a line there
+* ``limits``: sizes of tasks and of the parts that they leave
 * ``inputs``: which files are meant, and pieces of them cut at line breaks
 * ``messages``: rows of a data set into messages of a topic's type
 * ``load``: the job that brings files into a topic, committed as one group

@@ -25,6 +25,7 @@ from sowctl.spark.jobs.folds.distributed_fold import FoldResult, prepare_fold
 from sowctl.spark.jobs.folds.key_sample import KeySampler
 from sowctl.spark.jobs.folds.pairfiles import build_missing_error, read_pairs
 from sowctl.spark.jobs.folds.two_pass_fold import TwoPassFold, can_gather, gather_records
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
 from sowctl.spark.jobs.visibility import require_visibility
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from sowctl.store.builder import StoreBuilder
 
 DEFAULT_OPTIONS = ReplayOptions()
-MIN_SEPARATE_BYTES = 8 << 20
-"""Values of several topics from which on each is put into its file by a task of its own."""
 
 
 def rebuild(
@@ -96,7 +95,7 @@ def rebuild(
             # Tasks write files of LMDB on this machine alone, where they can be mapped. A single store is written where
             # it is to lie.
             made: Sequence[str] = ()
-            if here and len(wanted) > 1 and result.bytes > MIN_SEPARATE_BYTES:
+            if here and len(wanted) > 1 and result.bytes > JOB_LIMITS.min_separate_bytes:
                 origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run_tasks(spark, range(len(wanted)), filler, what="fill the stores")

@@ -30,6 +30,7 @@ from sowctl.identity.keyspace import compute_part_bounds
 from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.distributed_fold import Fold, prepare_fold
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import warn_unsplittable
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from sowctl.config.model import Expiration, Logical, TopicConfig
     from sowctl.engine.instance import Instance
 
-RECORDS_PER_PART = 100_000
 MAX_PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
 BATCH_RECORDS = 1000
@@ -249,5 +249,7 @@ def _ranges(
 
 def _ranges_of(origin: Origin, at: int | None, *, several: bool = True) -> Sequence[Part]:
     position = plan_position(origin)
-    count = min(position.records // RECORDS_PER_PART + 1, MAX_PARTS) if position is not None and several else 1
+    count = (
+        min(position.records // JOB_LIMITS.records_per_part + 1, MAX_PARTS) if position is not None and several else 1
+    )
     return [RangePart(origin, position, at, low, high) for low, high in compute_part_bounds(count)]

@@ -18,6 +18,7 @@ from msgspec import Struct
 from sowctl.errors import ConfigError, UsageError
 from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import translate_errors
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column_name, freeze_instance
 from sowctl.spark.jobs.outputs.lakes import is_table, require_lake
 from sowctl.spark.jobs.report import JobReport
@@ -64,8 +65,6 @@ class StreamEntry(NamedTuple):
 
 Show = Callable[[list[StreamEntry]], None]
 """Takes entries, some at a time, in txid order."""
-SHOW_BATCH_ROWS = 4096
-"""Rows that are shown at a time."""
 SHOW_PARTITION_SIZE = "4MB"
 """About how much of the journal, as stored, the driver holds at once to show it: a partition."""
 POLL_INTERVAL_SECONDS = 0.2
@@ -323,7 +322,7 @@ class _EntryForwarder:
         # holds one of them at a time
         columns = "_operation", "payload", "_txid", "coalesce(_logical_topic, _topic)", "_sow_key"
         rows = batch.selectExpr(*columns).toLocalIterator()
-        while some := list(islice(rows, SHOW_BATCH_ROWS)):
+        while some := list(islice(rows, JOB_LIMITS.show_batch_rows)):
             found = [
                 StreamEntry(
                     operation,

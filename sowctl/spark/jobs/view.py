@@ -26,11 +26,12 @@ from sowctl.engine.views.definition import Query
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.spark.jobs.folds.pairfiles import write_pairs
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.output_spec import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import BATCH_RECORDS, RECORDS_PER_PART, list_parts
+from sowctl.spark.jobs.state import BATCH_RECORDS, list_parts
 from sowctl.spark.jobs.view_groups import FilePart, compute_groups
 from sowctl.spark.jobs.visibility import FileVisibility, require_visibility
 from sowctl.store.meta import Definition
@@ -165,7 +166,7 @@ def _write_conflated(instance: Instance, entry: ConflatedTopic, directory: Place
     found: list[FilePart] = []
     with closing(open_target(instance, Target(topic=build_derived_topic(instance.config, entry)), None)) as source:
         batches = source.read_batches(BATCH_RECORDS)
-        while some := list(islice(batches, RECORDS_PER_PART // BATCH_RECORDS)):
+        while some := list(islice(batches, max(1, JOB_LIMITS.records_per_part // BATCH_RECORDS))):
             place = directory / f"{front}-{len(found)}"
             count, _ = write_pairs(place, iter(some))
             found.append(FilePart(place, count))

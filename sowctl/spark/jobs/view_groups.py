@@ -34,6 +34,7 @@ from sowctl.remote.place import Place
 from sowctl.spark.errors import translate_errors
 from sowctl.spark.jobs.folds.fold_layout import MAX_SHUFFLE_BLOCKS
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import carry_iterator, describe_stages, format_attempt_name, run_tasks
 
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from sowctl.spark.jobs.outputs.output_spec import Part
 
 BATCH_RECORDS = 1000
-MAX_BROADCAST_RECORDS = 100_000
-"""Records of attached sources that go to every task. A bound of its memory, not measured: about 1 KiB each."""
 MAX_HELD_ROWS = 100_000
 """Rows whose inputs a task holds before it makes states of them. A bound of its memory, not measured."""
 _STATES = msgspec.msgpack.Encoder()
@@ -104,7 +103,7 @@ def compute_groups(
     maker = ProgramFactory(frozen, query)
     attached: Broadcast[Any] | None = None
     with translate_errors():
-        if sum(map(_size, parts[1:])) <= MAX_BROADCAST_RECORDS:
+        if sum(map(_size, parts[1:])) <= JOB_LIMITS.max_broadcast_records:
             # Also without a join, where nothing is attached.
             attached = context.broadcast([_read_pairs(spark, some) for some in parts[1:]])
             first = context.parallelize(list(parts[0]), max(1, len(parts[0])))
@@ -129,12 +128,12 @@ def count_buckets(parts: Sequence[int], parallel: int) -> int:
 
 
 def _size(parts: Sequence[Part]) -> int:
-    """About how many records there are; more than :data:`MAX_BROADCAST_RECORDS` where nothing tells."""
+    """About how many records there are; more than ``max_broadcast_records`` where nothing tells."""
     if all(isinstance(part, FilePart) for part in parts):
         return sum(part.read for part in parts if isinstance(part, FilePart))
     # Each range of a store tells the records of the whole store.
     known = [part.position.records for part in parts if isinstance(part, RangePart) and part.position is not None]
-    return max(known) if len(known) == len(parts) else MAX_BROADCAST_RECORDS + 1
+    return max(known) if len(known) == len(parts) else JOB_LIMITS.max_broadcast_records + 1
 
 
 def _read_pairs(spark: SparkSession, parts: Sequence[Part]) -> list[Pairs]:

@@ -4,5 +4,6 @@ A store: ``positions`` fixes one state of a topic for all tasks, ``storereader``
 ``pinned_state`` makes a copy that many readings share. A journal: ``bounds`` says which entries are wanted,
 ``journalplan`` cuts the log into stretches, ``journalreader`` reads them, ``journalstream`` what is appended later;
 ``journalbatches`` makes columns of blocks, from the joined columns of ``entries``, ``journalchanges`` what they did to
-records. ``malformed_messages`` is what becomes of messages that do not fit their fields.
+records. ``malformed_messages`` is what becomes of messages that do not fit their fields, ``limits`` the sizes of
+partitions.
 """

@@ -16,19 +16,12 @@ from sowctl.errors import DamageError, MissingError, UsageError
 from sowctl.journal.reader import Journal
 from sowctl.journal.stretch import Segment, Span, Stretch, TxidLocator, cut_stretches, find_spans, locate_by_index
 from sowctl.spark.origin import Origin
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
     from sowctl.journal.format import Topic
-
-PARTITION_BYTES, MAX_PARTITION_BYTES = 64 << 20, 256 << 20
-"""Bytes of a partition as stored, two to nine seconds of one core: the former, or up to the latter so that there are at
-most MANY of them."""
-MAX_PARTITIONS = 20_000
-"""Partitions from which on they grow. What the driver holds of each, and sends with its task, is about a kilobyte."""
-MIN_PARTITION_BYTES = 4 << 20
-"""Bytes of a journal, as stored, that take several times as long to read as a task takes to begin."""
 
 
 class PlannedStretch(InputPartition):
@@ -141,7 +134,7 @@ def warn_unsplittable(instance: Instance, log: Journal) -> None:
     """Remark on files that are larger than a partition, and yet read by one task: they are compressed and have no table
     of their frames."""
     for segment in log.list_segments():
-        if segment.is_packed and segment.size > PARTITION_BYTES:
+        if segment.is_packed and segment.size > PARTITION_LIMITS.partition_bytes:
             # By gzip, by another program or by an earlier release: who compressed it cannot be told here.
             text = (
                 f"journal file {segment.number:010d} is compressed without a table of frames: one task "
@@ -186,6 +179,9 @@ def compute_partition_bytes(total: int, processors: int, worthwhile: int | None 
     """The size of equal partitions of so many bytes, as stored; ``worthwhile`` in place of WORTHWHILE."""
     # As many as the size asks for, or more so that every processor has work, but none so small that starting the task
     # costs more than it reads.
-    size = min(max(PARTITION_BYTES, -(-total // MAX_PARTITIONS)), MAX_PARTITION_BYTES)
-    count = max(-(-total // size), min(processors, total // (worthwhile or MIN_PARTITION_BYTES)), 1)
+    size = min(
+        max(PARTITION_LIMITS.partition_bytes, -(-total // PARTITION_LIMITS.max_partitions)),
+        PARTITION_LIMITS.max_partition_bytes,
+    )
+    count = max(-(-total // size), min(processors, total // (worthwhile or PARTITION_LIMITS.min_partition_bytes)), 1)
     return -(-total // count)

@@ -14,12 +14,11 @@ from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import MissingError, StorageError
 from sowctl.remote.place import require_local
 from sowctl.spark.origin import Origin
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.pinned_state import pin_state
 from sowctl.spark.reading.positions import PlannedState, plan_position
 from sowctl.spark.writing.staging import find_staging
 from sowctl.structs import DescribedStruct
-
-RECORDS_PER_PARTITION = 100_000
 
 
 class StorePlan(DescribedStruct, frozen=True):
@@ -47,7 +46,7 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StoreP
         # Where nothing was published yet, a task says just that.
         seen = entries > 0 and origin.topic is not None and origin.topic.journalled
         return replace(_plan_copy(origin, at, partitions, entries), seen=seen)
-    count = partitions or planned.records // RECORDS_PER_PARTITION + 1
+    count = partitions or planned.records // PARTITION_LIMITS.records_per_partition + 1
     if origin.topic is None or at is None or count == 1:
         return StorePlan(origin, at, planned, count)
     with ExitStack() as held:
@@ -66,7 +65,7 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StoreP
 def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: int) -> StorePlan:
     """A copy of the state in the staging place, which goes when the driver has ended; the same one for every reading of
     this state by this driver."""
-    count = partitions or records // RECORDS_PER_PARTITION + 1
+    count = partitions or records // PARTITION_LIMITS.records_per_partition + 1
     if count > 1 and origin.topic is not None:
         name = f"state of {origin.topic.label} at {at} of {_last(origin) if at is None else 0}"
         # Where nothing may be written, one task builds the state for itself.

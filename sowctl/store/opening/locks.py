@@ -21,14 +21,13 @@ from sowctl.directories import FILE_MODE
 from sowctl.errors import LockedError
 from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.opening.access import StoreFiles as StoreFiles
 from sowctl.values.times import format_time
 
 # Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
 _WRITER_PAUSE_SECONDS = 0.002, 0.05
-MIN_GATE_WAIT_SECONDS = 10.0
-"""Seconds to wait for the gate at least; it is held while a store is opened, or for the length of a rename."""
 _GATE_PAUSE_SECONDS = 0.0005, 0.01
 """Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
@@ -113,7 +112,7 @@ class Gate:
     def __init__(self, files: StoreFiles, seam: Seam, wait: float) -> None:
         self.files = files
         self.seam = seam
-        self.wait = max(wait, MIN_GATE_WAIT_SECONDS)
+        self.wait = max(wait, STORE_LIMITS.min_gate_wait_seconds)
 
     @contextmanager
     def hold(self, *, exclusive: bool) -> Iterator[FileLock]:

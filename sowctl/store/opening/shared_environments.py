@@ -15,13 +15,12 @@ from _thread import RLock
 from pathlib import Path
 
 from sowctl.seam import Seam
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.environment import OpenMode, open_handle
 from sowctl.store.opening.handle import Handle, read_identity
 from sowctl.store.opening.locks import StoreFiles
 from sowctl.store.opening.meta_pages import read_verified_meta
 
-MAX_IDLE_ENVIRONMENTS = 16
-"""Environments kept open without a reader; of more, those that were opened first are closed."""
 # _lock guards the tables and is held for moments; _opening makes opening one at a time and may be held as long as a
 # lock of a file is waited for. Order: _opening, then _lock.
 _lock = RLock()
@@ -111,7 +110,7 @@ def release_environment(handle: Handle) -> None:
             return
         # Dictionaries keep the order of insertion: the first ones were opened first.
         idle = [known for known in _shared.values() if not known.sharers]
-        for known in idle[:-MAX_IDLE_ENVIRONMENTS]:
+        for known in idle[: -STORE_LIMITS.max_idle_environments]:
             _close_handle(known)
 
 

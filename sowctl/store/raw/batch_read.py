@@ -16,7 +16,8 @@ import numpy as np
 
 from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES, LazyValues
-from sowctl.store.integrity import CRC_RESTART, MAX_RUN_BYTES
+from sowctl.store.integrity import CRC_RESTART
+from sowctl.store.limits import STORE_LIMITS
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CACHE_LINE_BYTES = 64
@@ -79,7 +80,7 @@ def read_batch(
     # Places come from a file that may be damaged: they are proven to lie within the map before numpy reads at them.
     if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
         return None
-    if int(sizes.min()) < VALUE_OVERHEAD_BYTES or int(sizes.sum()) > MAX_RUN_BYTES:
+    if int(sizes.min()) < VALUE_OVERHEAD_BYTES or int(sizes.sum()) > STORE_LIMITS.max_run_bytes:
         return None
     # Each line of each record is touched once by one numpy call: the processor fetches many of them side by side, where
     # the copies below would wait for one after the other.

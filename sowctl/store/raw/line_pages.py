@@ -21,6 +21,7 @@ import numpy as np
 from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES
 from sowctl.store.integrity import CRC_RESTART_MASK
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.environment import RECORDS_DATABASE
 from sowctl.store.opening.meta_pages import NODE_LAYOUT
 from sowctl.store.raw.tree import Array, Leaves, StaleTree, find_leaf_pages, read_page_entries
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
     from sowctl.store.raw.offset_read import DataFile
 
-PAGE_BATCH_BYTES = 4 << 20
-"""Bytes of the pages that are copied together. A sum by group over 1,000,000 records of 260 bytes: 1 MiB: 0.75 s; 2:
-0.67; 4: 0.64; 8: 0.65."""
 _BEFORE_BYTES = NODE_LAYOUT.size + KEY_SIZE
 """Bytes of a node before its value."""
 _ALIGNMENT_BYTES = 8
@@ -94,7 +92,7 @@ class LinePages:
     def __init__(self, file: DataFile, state: Any, pages: Array) -> None:
         self._data = file.map_file()
         self._state, self._pages = state, pages
-        self._together = max(PAGE_BATCH_BYTES // state.page_size, 1)
+        self._together = max(STORE_LIMITS.page_batch_bytes // state.page_size, 1)
 
     def iter_parts(self) -> Iterator[tuple[bytes, PageLines | None]]:
         """Records in parts, in the order of keys: their keys, end to end, and their lines where the pages show them.
@@ -200,4 +198,4 @@ def _blank_gaps(text: bytearray, words: Array, begins: Array, ends: Array) -> No
     words[begins[1:] - _ALIGNMENT_BYTES] = _SPACE
 
 
-__all__ = ["PAGE_BATCH_BYTES", "LinePages", "LinePayloads", "PageLines", "open_line_pages", "read_lines"]
+__all__ = ["LinePages", "LinePayloads", "PageLines", "open_line_pages", "read_lines"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.seam import Seam
 from sowctl.store.codec import CRC_SIZE, Numbers, Offsets
 from sowctl.store.integrity import find_damaged_values
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.environment import RECORDS_DATABASE
 from sowctl.store.ordered_entries import Found
 
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 
 MAX_OPEN_FILES = 8
 """Files that a process keeps open."""
-PLAIN_READ_BYTES = 8192
-"""A file is mapped after one plain read for so many of its bytes. ``tests.bench.run figures``, of a file of 95 MB in
-the page cache, CPU time: 1,600 records took 1.1 ms by plain reads and 7.1 mapped, 6,400 5.4 and 8.5, 25,600 21 and 15,
-100,000 92 and 47: they cross between one read for 14,800 bytes and one for 3,700."""
 _open_files: dict[Path, DataFile] = {}
 _SUM = itemgetter(slice(-CRC_SIZE, None))
 LookUp = Callable[[Sequence[bytes]], dict[bytes, bytes]]
@@ -87,7 +84,7 @@ class DataFile:
     def _should_map(self, reads: int) -> bool:
         """Return whether mapping the file pays, with so many more reads."""
         self._reads += reads
-        return self._map is not None or self._reads * PLAIN_READ_BYTES >= self.size
+        return self._map is not None or self._reads * STORE_LIMITS.plain_read_bytes >= self.size
 
     def map_file(self) -> mmap.mmap:
         """All of the file as large as it is. Raises OSError."""

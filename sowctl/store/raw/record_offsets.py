@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sowctl.store.codec import KEY_SIZE, VALUE_OVERHEAD_BYTES, Offsets
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.environment import RECORDS_DATABASE
 from sowctl.store.raw import line_pages
 from sowctl.store.raw.offset_read import read_values_at
@@ -69,7 +70,7 @@ class RecordOffsets:
         # Where a page begins; a value on pages of its own begins one, too.
         begun = np.flatnonzero(np.append(True, pages[1:] != pages[:-1])) + start
         bounds = (
-            [*begun[:: max(line_pages.PAGE_BATCH_BYTES // self._page_size, 1)].tolist(), stop] if len(pages) else []
+            [*begun[:: max(STORE_LIMITS.page_batch_bytes // self._page_size, 1)].tolist(), stop] if len(pages) else []
         )
         for low, high in pairwise(bounds):
             part = slice(low, high)

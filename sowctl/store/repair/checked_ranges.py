@@ -15,12 +15,11 @@ from typing import TypeAlias
 from sowctl.checksum import crc32
 from sowctl.directories import FILE_MODE
 from sowctl.seam import Seam
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.access import StoreFiles
 
 MAGIC = b"SOWCHECK"
 VERSION = 1
-MAX_CHECKED_RANGES = 4096
-"""Stretches above which neighbours are joined, to the earlier of their times."""
 _HEAD = struct.Struct("<8sHHIQ")
 _MARK = struct.Struct("<Qq")
 _CRC = struct.Struct("<I")
@@ -49,7 +48,7 @@ class CheckedRanges:
             marks.append((high, behind))
         marks += [mark for mark in self.marks if mark[0] > high]
         self.marks = [mark for place, mark in enumerate(marks) if not place or marks[place - 1][1] != mark[1]]
-        while len(self.marks) > MAX_CHECKED_RANGES:
+        while len(self.marks) > STORE_LIMITS.max_checked_ranges:
             # Two neighbours as one, with the earlier time: never more is said to be read than was.
             pairs = zip(self.marks[::2], [*self.marks[1::2], self.marks[-1]], strict=False)
             self.marks = [(one[0], min(one[1], other[1])) for one, other in pairs]

@@ -23,7 +23,7 @@ from sowctl.engine import options as engine_options
 from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
 from sowctl.engine.api.arguments import At, build_encoder
 from sowctl.engine.options import DiffOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import SowError
 from sowctl.messages.native_values import build_message
 from sowctl.messages.types import get_type
@@ -260,7 +260,7 @@ def test_help_names_every_option_of_open() -> None:
 
 def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a load of the command line: those that there are are built anew before the call returns."""
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
     monkeypatch.setattr(engine_options, "INDEX_MIN_RECORDS", 20)
     topic = lab.open().topic("t")
 

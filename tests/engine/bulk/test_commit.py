@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.bulk import commit as staged
-from sowctl.engine.bulk import delta_merge, outcomes
+from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.segments import SegmentReader
 from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
@@ -60,7 +60,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
-    monkeypatch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 30)
+    monkeypatch.setattr(BULK_LIMITS, "update_bucket_bytes", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
         [[message(id=1, n=9)], [message(id=1, x=1), message(id=4, n="word"), message(id=1, n=3)]],
@@ -106,8 +106,8 @@ def test_any_operations_in_any_split(
     instance = lab.open()
     with pytest.MonkeyPatch.context() as patch, hold_staging_area(instance, instance.topic(topic).config) as area:
         if small:
-            patch.setattr(staged, "COMMIT_BUCKET_BYTES", 40)
-            patch.setattr(delta_merge, "UPDATE_BUCKET_BYTES", 40)
+            patch.setattr(BULK_LIMITS, "commit_bucket_bytes", 40)
+            patch.setattr(BULK_LIMITS, "update_bucket_bytes", 40)
             patch.setattr(outcomes, "decide_run", lambda *args: DECIDE(*args, bucket=4))
         plan = area.build_plan(SKIP)
         done = []

@@ -13,10 +13,10 @@ import pytest
 
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import PublishOptions
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.topics.targets import find_topic
 from sowctl.engine.verbs.key import KeyFinder
-from sowctl.engine.views import computation
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import ConfigError, InputError, LimitError
 from sowctl.expressions.compiler import compile_filter
 from sowctl.expressions.context import Context
@@ -197,8 +197,8 @@ def test_groups_of_many_records_call_them_too(make_lab: MakeLab, monkeypatch: py
     lab = make_lab(with_modules(xml, example("functions.xml")))
     lab.publish("t", *(message(id=n, g="xy"[n % 2]) for n in range(40)))
     for least in (1 << 60, 0):
-        monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", least)
-        monkeypatch.setattr(computation, "MIN_COLUMN_RECORDS", least)
+        monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", least)
+        monkeypatch.setattr(VIEW_LIMITS, "min_column_records", least)
         asked = {"projection": "/g, SUM(MIDPOINT(/id, 4)) AS /sum", "grouping": "/g", "index_from": None}
         for found in (lab.query("t", **asked), lab.query("sums")):
             assert sorted(found) == ['{"g":"x","sum":230.0}', '{"g":"y","sum":240.0}']

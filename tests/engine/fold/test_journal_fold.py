@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sowctl.engine.fold import journal_fold
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.topics.positions import open_log
 from sowctl.journal.reader import Journal
 from tests.support.instances import Lab, message
@@ -22,9 +23,9 @@ def _grown(lab: Lab, topic: str) -> None:
 def test_the_same_store_under_the_smallest_bounds(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     _grown(lab, topic)
     live = lab.digest(topic)
-    for name in ("BUCKET_BYTES", "BLOCK_CACHE_BYTES", "FOLD_PART_RECORDS", "TRANSACTION_PARTS", "COMPACT_ENTRIES"):
-        monkeypatch.setattr(journal_fold, name, 5)
-    monkeypatch.setattr("sowctl.engine.fold.spill.MAX_BUCKET_FILE_BYTES", 500)
+    for name in ("bucket_bytes", "block_cache_bytes", "fold_part_records", "transaction_parts", "compact_entries"):
+        monkeypatch.setattr(FOLD_LIMITS, name, 5)
+    monkeypatch.setattr(FOLD_LIMITS, "max_bucket_file_bytes", 500)
     monkeypatch.setattr("sowctl.identity.keyspace.SORT_BATCH_KEYS", 5)
     lab.forget(topic)
     assert lab.open().topic(topic).replay().action == "rebuilt"
@@ -40,7 +41,7 @@ def test_blocks_that_are_kept_count_with_their_columns(lab: Lab, monkeypatch: py
     blocks = Journal.iter_blocks
     monkeypatch.setattr(Journal, "iter_blocks", lambda log, **given: reads.append(log) or blocks(log, **given))
     for limit, passes in ((stored + columns, 1), (stored + columns - 1, 2), (stored, 2)):
-        monkeypatch.setattr(journal_fold, "BLOCK_CACHE_BYTES", limit)
+        monkeypatch.setattr(FOLD_LIMITS, "block_cache_bytes", limit)
         reads.clear()
         with open_log(lab.open()) as log:
             held = journal_fold._BlockCache(log, REF, journal_fold.EntrySpan(0, log.read_last_txid()))

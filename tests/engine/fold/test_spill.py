@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold import spill as module
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import PartFiles, SortBuckets, Spool, encode_part, read_parts
 from sowctl.errors import StorageError
 
@@ -40,7 +40,7 @@ def test_sorted_by_key_and_stable(
 
 
 def test_buckets_are_written_to_files_and_leave_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITE_BUFFER_BYTES", 1000)
+    monkeypatch.setattr(FOLD_LIMITS, "write_buffer_bytes", 1000)
     pairs = [((number * 0x9E3779B97F4A7C15 % (1 << 64)).to_bytes(8, "big"), b"%0500d" % number) for number in range(99)]
     with SortBuckets(tmp_path, 50_000, 10_000) as buckets:
         for key, value in pairs:
@@ -76,7 +76,7 @@ def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() ->
 def test_what_does_not_fit_lies_in_smaller_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int, files: int
 ) -> None:
-    monkeypatch.setattr(module, "MAX_BUCKET_FILE_BYTES", 1000)
+    monkeypatch.setattr(FOLD_LIMITS, "max_bucket_file_bytes", 1000)
     made: list[object] = []
     make = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **given: made.append(make(**given)) or made[-1])
@@ -88,7 +88,7 @@ def test_what_does_not_fit_lies_in_smaller_parts(
 def test_a_spool_gives_what_it_was_given_as_often_as_asked(
     tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SPOOL_MEMORY_BYTES", limit)
+    monkeypatch.setattr(FOLD_LIMITS, "spool_memory_bytes", limit)
     items = [(b"k" * number, [None, b"x"] if number % 2 else None) for number in range(40)]
     with Spool(tmp_path) as spool:
         assert list(spool) == []
@@ -100,7 +100,7 @@ def test_a_spool_gives_what_it_was_given_as_often_as_asked(
 
 
 def test_a_spool_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPOOL_MEMORY_BYTES", 10)
+    monkeypatch.setattr(FOLD_LIMITS, "spool_memory_bytes", 10)
     with Spool(tmp_path / "nowhere") as spool, pytest.raises(StorageError) as caught:
         spool.add((b"x" * 20,))
     assert (caught.value.code, caught.value.place) == ("SOW-ENG-040", str(tmp_path / "nowhere"))

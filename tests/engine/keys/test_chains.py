@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.keys.chainfile import REWRITE_MIN_BYTES, ChainBlock, append_block, read_blocks
+from sowctl.engine.keys.chainfile import ChainBlock, append_block, read_blocks
+from sowctl.engine.keys.limits import KEY_LIMITS
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing.batches import ListSource
@@ -239,13 +240,13 @@ def test_blocks_of_other_chains_are_passed_over(make_lab: MakeLab, logged: bool)
 
 
 def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.keys.chainfile.REWRITE_MIN_BYTES", 2000)
+    monkeypatch.setattr(KEY_LIMITS, "chain_rewrite_min_bytes", 2000)
     lab = chained(make_lab)
     sizes = []
     for n in range(60):
         lab.publish("c", message(id=n % 5 + 1))
         sizes.append(chains(lab).stat().st_size)
-    assert max(sizes) < 2300 < REWRITE_MIN_BYTES
+    assert max(sizes) < 2300 < KEY_LIMITS.chain_rewrite_min_bytes
     assert sorted(sizes) != sizes
     lab.publish("c", message(id=9, parent=3))
     assert (9, 3) in contents(lab)
@@ -255,7 +256,7 @@ def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.Mon
 def test_a_file_that_cannot_be_written_anew_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    monkeypatch.setattr("sowctl.engine.keys.chainfile.REWRITE_MIN_BYTES", 100)
+    monkeypatch.setattr(KEY_LIMITS, "chain_rewrite_min_bytes", 100)
     path, block = tmp_path / "c.chains", ChainBlock(("c",), bytes(16), 1, [(b"a", bytes(16))])
     end = 0
     for _ in range(8):

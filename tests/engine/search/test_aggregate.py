@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.errors import UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
-from sowctl.store.raw import line_pages as lines
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.read import LineBatch
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
@@ -185,13 +185,13 @@ def test_groups_of_a_scan_are_made_of_lines_of_the_file(lab: Lab, monkeypatch: p
             yield one, pairs
 
     monkeypatch.setattr(Snapshot, "scan_lines", counted)
-    monkeypatch.setattr(lines, "PAGE_BATCH_BYTES", 30_000)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 30_000)
     lab.publish("t", *(message(id=number, g=f"g{number % 3}", v=number / 4 or 1) for number in range(2000)))
     lab.publish("t", message(id=777, g="g0", v=5, more="x" * 9000))
     asked = {"projection": "/g, SUM(/v) AS /s, MAX(/id) AS /most", "grouping": "/g", "index_from": None}
     found = []
     for arrays in (1 << 60, 0):
-        monkeypatch.setattr(figures, "LASTING_ARRAY_MIN_ROWS", arrays)
+        monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", arrays)
         result = lab.open().topic("t").query(**asked)  # type: ignore[arg-type]
         found.append([(record.key, record.txid, record.payload) for record in result.records()])
         numbers = result.statistics[0]

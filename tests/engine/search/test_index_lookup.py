@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.verbs.reindex import reindex_loaded
 from sowctl.errors import InputError
 from sowctl.memo.directory import MemoDirectory
@@ -20,7 +20,7 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 @pytest.fixture(autouse=True)
 def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_MAX_SHARE", 1.0)
+    monkeypatch.setattr(QUERY_LIMITS, "index_max_share", 1.0)
 
 
 def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
@@ -88,7 +88,7 @@ def test_another_definition_of_the_message_type_makes_indexes_anew(tmp_path: Pat
 
 
 def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(30)))
     assert len(_both(lab, "/n >= 25")) == 5
@@ -101,11 +101,11 @@ def test_indexes_are_made_anew_where_too_much_has_changed(tmp_path: Path, monkey
 
 
 def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 1)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(30)))
     assert len(_both(lab, "/n >= 25")) == 5
-    (column,) = [path for path in tmp_path.rglob("*.memo") if path.name not in ("keys.memo", "locations.memo")]
+    (column,) = [path for path in tmp_path.rglob("*.memo") if path.name not in ("keys.memo", "spots.memo")]
     old = column.read_bytes()
     lab.publish("t", *(message(id=number, n=99) for number in range(10)))
     assert len(_both(lab, "/n >= 25")) == 15
@@ -114,7 +114,7 @@ def test_a_column_of_another_state_than_its_keys_is_not_used(tmp_path: Path, mon
 
 
 def test_a_closed_instance_keeps_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_BATCH_MIN_ROWS", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "index_batch_min_rows", 2)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(500)))
 
@@ -140,7 +140,7 @@ def _access(lab: Lab, filter: str) -> str:
 
 
 def test_a_field_is_indexed_when_it_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 2)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
     assert [len(lab.query("t", "/n > 20", index_from=0)) for _ in range(2)] == [9, 9]
@@ -148,13 +148,13 @@ def test_a_field_is_indexed_when_it_is_asked_for_again(tmp_path: Path, monkeypat
     # A further field is noted for itself: the one that is there helps, but a query has all its indexes or none.
     assert [_access(lab, "/n > 20 AND /s = 'x'") for _ in range(2)] == ["scan", "memo index"]
     # Out of date is like not there: the first question behind a load is a scan, too.
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 0)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 0)
     lab.publish("t", *(message(id=number, n=-number, s="y") for number in range(30)))
     assert [_access(lab, "/n < -20") for _ in range(3)] == ["scan", "memo index", "memo index"]
 
 
 def test_what_the_configuration_names_is_indexed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 2)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t", "<Index>/n</Index>"), ("t",)))
     lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
     assert _access(lab, "/n > 20") == "memo index"
@@ -162,7 +162,7 @@ def test_what_the_configuration_names_is_indexed_at_once(tmp_path: Path, monkeyp
 
 
 def test_where_no_note_can_be_made_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 2)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number) for number in range(30)))
     memos = lab.store("t").with_name(lab.store("t").name + "-memo")
@@ -179,7 +179,7 @@ def _loaded(lab: Lab, numbers: Sequence[int]) -> int:
 
 
 def test_a_load_brings_the_indexes_that_there_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     assert _loaded(lab, range(40)) == 0, "no index that nobody asked for"
     assert not list(tmp_path.rglob("*.memo"))
@@ -198,7 +198,7 @@ def test_a_load_brings_the_indexes_that_there_are_up_to_date(tmp_path: Path, mon
 def test_a_load_leaves_indexes_to_queries_where_they_cannot_be_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "INDEX_TOLERATED_CHANGES", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     _loaded(lab, range(40))
     for _ in range(2):

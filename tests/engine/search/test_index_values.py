@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.search import figures, index_values
+from sowctl.engine.search import index_values
 from sowctl.engine.search.blocks import BlockColumnReader
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.forked_process import ForkedProcess
 from sowctl.errors import InputError
 from sowctl.memo.format import MemoFile, MemoKind
-from sowctl.store.raw import line_pages
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.snapshot import Snapshot
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -47,7 +48,7 @@ def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatc
         ForkedProcess, "wait_for_results", lambda self: forks.append((r := original(self)) is not None) or r
     )
     alone = _built(lab)
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 100)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     assert _built(lab) == alone
     assert forks == [True]
     monkeypatch.setattr(ForkedProcess, "_run", lambda *_: os._exit(9))
@@ -73,11 +74,11 @@ def test_lines_of_few_shapes_make_the_files_of_values(tmp_path: Path, monkeypatc
     found = []
     shaped = BlockColumnReader.read_by_template
     monkeypatch.setattr(BlockColumnReader, "read_by_template", lambda *a: found.append(part := shaped(*a)) or part)
-    monkeypatch.setattr(line_pages, "PAGE_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 100_000)
     by_shapes = _built(lab)
     assert sum(part is not None for part in found) > 1
     for large in (100, 1 << 40):
-        monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", large)
+        monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", large)
         monkeypatch.setattr(index_values, "count_processors", lambda: 2)
         assert _built(lab) == by_shapes
     monkeypatch.setattr(BlockColumnReader, "read_by_template", lambda *_: None)
@@ -93,7 +94,7 @@ def test_an_unreadable_record_spoils_every_column(tmp_path: Path, monkeypatch: p
         lab.publish("t", message(n=number), sow_key=f"K{number}")
     lab.publish("t", '{"n":', sow_key="bad")
     monkeypatch.setattr(index_values, "count_processors", lambda: 2)
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", large)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", large)
     with pytest.raises(InputError):
         lab.query("t", "/n > 5 AND /m IS NULL", index_from=0)
     kinds = [MemoFile(path).head.kind for path in lab.store("t").parent.rglob("*.memo")]

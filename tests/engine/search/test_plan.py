@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sowctl.config.instance import load_instance
 from sowctl.config.model import TopicConfig
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.matcher import Matcher
 from sowctl.engine.search.plan import (
     IndexCounts,
@@ -95,8 +95,8 @@ def test_keys_go_before_indexes(statistics: TopicStatistics, topic: TopicConfig)
 @pytest.mark.parametrize(
     ("changes", "least", "access"),
     [
-        ({"stored": 20_000}, figures.INDEX_MIN_RECORDS, "memo index"),
-        ({"stored": 19_999}, figures.INDEX_MIN_RECORDS, "scan"),
+        ({"stored": 20_000}, QUERY_LIMITS.index_min_records, "memo index"),
+        ({"stored": 19_999}, QUERY_LIMITS.index_min_records, "scan"),
         ({"stored": 3}, 0, "memo index"),
         ({}, None, "scan"),
         ({"filed": False}, 0, "scan"),
@@ -160,8 +160,8 @@ def test_the_first_of_an_order(statistics: TopicStatistics) -> None:
 @pytest.mark.parametrize(
     ("options", "words", "sorts"),
     [
-        ({"wanted": figures.TOP_K_MAX_RECORDS}, "the first 10,000 of all that match", True),
-        ({"wanted": figures.TOP_K_MAX_RECORDS + 1}, "the first 10,001 of all that match", False),
+        ({"wanted": QUERY_LIMITS.top_k_max_records}, "the first 10,000 of all that match", True),
+        ({"wanted": QUERY_LIMITS.top_k_max_records + 1}, "the first 10,001 of all that match", False),
         ({}, "sorted", False),
         ({"wanted": 3, "topics": 2}, "the first 3 of all that match", False),
         ({"wanted": 3, "projected": True}, "the first 3 of all that match", False),
@@ -216,13 +216,13 @@ def test_numpy_is_loaded_by_size_alone(statistics: TopicStatistics) -> None:
 
 def test_a_program_that_asks_again_and_again_uses_numpy_sooner(statistics: TopicStatistics) -> None:
     question, lasting = asked("/v > 5"), replace(statistics, lasting=True)
-    for hits in (figures.LASTING_ARRAY_MIN_ROWS - 1, figures.LASTING_ARRAY_MIN_ROWS):
+    for hits in (QUERY_LIMITS.lasting_array_min_rows - 1, QUERY_LIMITS.lasting_array_min_rows):
         counts = IndexCounts(10_000_000, (hits,), slots("/v"))
         assert refine_plan(draft_plan(question, lasting), counts, question, lasting).arrays is (
-            hits >= figures.LASTING_ARRAY_MIN_ROWS
+            hits >= QUERY_LIMITS.lasting_array_min_rows
         )
         assert not refine_plan(draft_plan(question, statistics), counts, question, statistics).arrays
-    rows = figures.LASTING_ARRAY_MIN_ROWS // figures.GROUP_COST_FACTOR
+    rows = QUERY_LIMITS.lasting_array_min_rows // QUERY_LIMITS.group_cost_factor
     assert (is_faster_by_columns(rows, lasting=True), is_faster_by_columns(rows, lasting=False)) == (True, False)
 
 

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pcre2 import _cy
 
-from sowctl.engine.search import figures
-from sowctl.engine.search import prefilter as traces_module
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.matcher import Matcher
 from sowctl.engine.search.prefilter import (
     LiteralPattern,
@@ -29,6 +28,7 @@ from sowctl.expressions.syntax.patterns import RegexPattern
 from sowctl.messages.json.type import JsonType
 from sowctl.store import codec, integrity
 from sowctl.store.integrity import Marks
+from sowctl.store.limits import STORE_LIMITS
 from tests.support.examples import examples
 from tests.support.instances import Lab, message
 
@@ -256,12 +256,12 @@ def test_traces_in_headers_and_in_other_fields_match_nothing() -> None:
 def test_looking_ends_where_it_spares_nothing() -> None:
     traces = LiteralPatterns([build_text_pattern([b"x"]), build_number_pattern(b"n", b"9")], Marks(SECRET))
     keys, values = stored([b'{"s":"x","n":1}'] * 9 + [b"{}"])
-    for _ in range(figures.PREFILTER_TRIAL_RECORDS // 10):
+    for _ in range(QUERY_LIMITS.prefilter_trial_records // 10):
         assert traces.find_candidates(values, run_of(keys, values, traces.marks)) == []
     with_x = stored([b'{"s":"x","n":9}'] * 9 + [b'{"n":9}'])[1]
     assert list(traces.find_candidates(with_x)) == list(range(10)), "nearly all records have the word"
     assert traces.is_worthwhile
-    for _ in range(figures.PREFILTER_TRIAL_RECORDS):
+    for _ in range(QUERY_LIMITS.prefilter_trial_records):
         traces.find_candidates(with_x)
     assert not traces.is_worthwhile
     assert list(traces.find_candidates(values)) == list(range(10))
@@ -276,18 +276,18 @@ def test_a_block_in_which_nothing_shows_is_passed_over_as_a_whole() -> None:
         (b'{"s":"\\u0078","\\u006e":9}', True),
     ):
         assert traces.can_match_run(memoryview(run)) is shown
-    for _ in range(figures.PREFILTER_TRIAL_BLOCKS):
+    for _ in range(QUERY_LIMITS.prefilter_trial_blocks):
         assert traces.can_match_run(memoryview(b'{"s":"x","n":9}'))
     assert traces.can_match_run(memoryview(b"{}")), "too many blocks had them: it is no longer asked"
 
 
 def test_nothing_is_marked_where_looking_has_ended() -> None:
     matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
-    keys, values = stored([b'{"s":"x"}'] * figures.PREFILTER_TRIAL_RECORDS)
+    keys, values = stored([b'{"s":"x"}'] * QUERY_LIMITS.prefilter_trial_records)
     assert matcher.build_marks(LOOKING) is not None
-    assert len(matcher.find_matches(keys, values)) == figures.PREFILTER_TRIAL_RECORDS
+    assert len(matcher.find_matches(keys, values)) == QUERY_LIMITS.prefilter_trial_records
     assert matcher.build_marks(LOOKING) is None
-    assert matcher.find_possible(values, None) == range(figures.PREFILTER_TRIAL_RECORDS)
+    assert matcher.find_possible(values, None) == range(QUERY_LIMITS.prefilter_trial_records)
 
 
 def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_what_few_records_have_is_looked_for_first(monkeypatch: pytest.MonkeyPat
     looked: list[int] = []
     original = Marks.join_values
     monkeypatch.setattr(Marks, "join_values", lambda self, some: looked.append(len(some)) or original(self, some))
-    for _ in range(2 * figures.PREFILTER_TRIAL_RECORDS // len(values)):
+    for _ in range(2 * QUERY_LIMITS.prefilter_trial_records // len(values)):
         assert traces.find_candidates(values) == list(range(60, 70))
     assert looked[:2] == [100, 100], "first for the word, in all"
     assert looked[-2:] == [100, 20], "then for the scarce ones, and for the word where those are"
@@ -315,7 +315,7 @@ def test_scarce_words_are_found_again(second: LiteralPattern) -> None:
 
 
 def test_values_that_are_too_large_together_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces_module, "MAX_RUN_BYTES", 400)
+    monkeypatch.setattr(STORE_LIMITS, "max_run_bytes", 400)
     traces = LiteralPatterns([build_text_pattern([b"x"])], Marks(SECRET))
     _, values = stored([b'{"s":"x"}', b"{}", b'{"s":"%b"}' % (b"y" * 500), b"{}", b'{"s":"x"}', b"{}", b"{}"])
     assert traces.find_candidates(values) == [0, 2, 4]
@@ -351,7 +351,7 @@ def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPa
 
 
 def test_few_records_are_decoded_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", LOOKING)
+    monkeypatch.setattr(QUERY_LIMITS, "prefilter_min_records", LOOKING)
     keys, values = stored([b'{"s":"y"}'] * 9 + [b'{"s":"x"}'])
     for text, seen in (("/s = 'x'", True), ("/s = 'x'", False), ("/s <> 'x'", True)):
         matcher = Matcher(text, JsonType(), "t", Environment(now=lambda: 0), seen=seen)

@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
-from sowctl.engine.views import computation
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import SowError
-from sowctl.messages.json import columns
+from sowctl.messages.json.limits import JSON_LIMITS
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.support.instances import Lab, config_xml, topic_xml
 
@@ -55,13 +55,15 @@ def test_columns_name_the_record_that_rows_name(
     lab = make_lab(config_xml(topic_xml("t", index), ("t",)))
     topic = lab.open().topic("t")
     topic.publish([message(number, bad) for number in range(300)])
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
-    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
-    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 1)
 
     def grouped(least: int, block: int) -> tuple[str, str, str | None, str]:
         projection = f"/g AS /g, SUM({HOSTILE}) AS /n"
-        with patch.multiple(figures, LASTING_ARRAY_MIN_ROWS=least, ARRAY_MIN_ROWS=least, GROUP_BATCH_RECORDS=block):
+        with patch.multiple(
+            QUERY_LIMITS, lasting_array_min_rows=least, array_min_rows=least, group_batch_records=block
+        ):
             return error_of(lambda: list(topic.query(projection=projection, grouping="/g")))
 
     wanted = grouped(1 << 60, 1 << 20)
@@ -91,12 +93,12 @@ def test_views_name_the_record(
     instance = lab.open()
     instance.topic("u").publish([f'{{"id":{number},"g":"g{number % 7}"}}' for number in range(20)])
     instance.topic("t").publish([message(number, set()) for number in range(300)])
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
 
     def shown(least: int, block: int) -> tuple[str, str, str | None, str]:
         with (
-            patch.object(computation, "MIN_COLUMN_RECORDS", least),
-            patch.object(figures, "GROUP_BATCH_RECORDS", block),
+            patch.object(VIEW_LIMITS, "min_column_records", least),
+            patch.object(QUERY_LIMITS, "group_batch_records", block),
         ):
             return error_of(lambda: list(instance.topic("v").query(at=lab.clock())))
 

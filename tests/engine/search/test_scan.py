@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search import figures, scan
+from sowctl.engine.search import scan
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.sources.current import open_current_source
 from sowctl.engine.sources.source import Pairs, Source, StoredSource
 from sowctl.errors import DamageError, InputError, RefusedError
@@ -40,7 +41,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         started.append(child)
         return child
 
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 10)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 10)
     monkeypatch.setattr(os, "fork", fork)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
@@ -61,7 +62,7 @@ def test_two_find_what_one_finds(
     in_two = lab.open().topic("t").query("/v > 3", order_by=order)
     found = [record.payload for record in in_two.records()]
     assert len(forks) == 1
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 1 << 40)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 1 << 40)
     alone = lab.open().topic("t").query("/v > 3", order_by=order)
     assert [record.payload for record in alone.records()] == found
     assert in_two.statistics == alone.statistics
@@ -179,7 +180,7 @@ def test_runs_are_searched_as_they_were_verified(lab: Lab, forks: list[int], mon
     monkeypatch.setattr(scan.PartProcess, "_read_part", lambda *_: os._exit(9))
     assert lab.query("t", "/s = 'red'") == expected
     assert ends == [True, False]
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 1 << 40)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 1 << 40)
     assert lab.query("t", "/s = 'red'") == expected
     assert len(ends) == 2
 
@@ -247,9 +248,9 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
         for record in lab.open().topic("t").query("/s = 'red'").records():
             found.append(record.payload)
     assert caught.value.code == "SOW-STO-001"
-    sound = (COUNT - 1) // figures.READ_BATCH_RECORDS * figures.READ_BATCH_RECORDS
+    sound = (COUNT - 1) // QUERY_LIMITS.read_batch_records * QUERY_LIMITS.read_batch_records
     assert found == [payload.encode() for payload in payloads[:sound] if '"red"' in payload]
-    assert 0 < len(found) < figures.DECODE_BATCH_RECORDS
+    assert 0 < len(found) < QUERY_LIMITS.decode_batch_records
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:

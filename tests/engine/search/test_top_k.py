@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from sowctl.engine.search import figures, scan, top_k
+from sowctl.engine.search import scan
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.top_k import TopKFilter
 from sowctl.errors import DamageError
-from sowctl.messages.json import columns
-from sowctl.store.raw import line_pages
+from sowctl.messages.json.limits import JSON_LIMITS
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.snapshot import Snapshot
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -45,8 +46,8 @@ def messages(chance: random.Random, kind: str, size: int) -> list[bytes]:
 @pytest.fixture
 def sieved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """For each block how many records it has, and how many were left."""
-    monkeypatch.setattr(line_pages, "PAGE_BATCH_BYTES", 20_000)
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
     monkeypatch.setattr(scan, "_begins_with_numbers", lambda *_: True)
     seen: list[tuple[int, int]] = []
     left = TopKFilter._find_candidates
@@ -64,7 +65,7 @@ def both(lab: Lab, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[list
     """The records in order, without and with the candidates_filter, and what the statistics say."""
     found = []
     for least in (1 << 60, 0):
-        monkeypatch.setattr(figures, "LASTING_TOP_K_MIN_RECORDS", least)
+        monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", least)
         result = lab.open().topic("t").query(index_from=None, **options)
         records = [(record.key, record.txid, record.payload) for record in result.records()]
         numbers = result.statistics[0]
@@ -82,7 +83,7 @@ def test_the_first_are_those_of_all(
     lab.publish("t", *messages(chance, kind, 100), message(id=2000, a=2, b="x", more="y" * 9000))
     lab.open().topic("t").delete(filter="/id > 40 AND /id < 60")
     # Also where so many are left that the candidates_filter would be given up.
-    monkeypatch.setattr(top_k, "MAX_LEFT_DIVISOR", seed % 2)
+    monkeypatch.setattr(QUERY_LIMITS, "top_k_max_left_divisor", seed % 2)
     for order in ORDERS:
         top, skip = chance.choice([1, 3, 10, 60]), chance.choice([0, 1, 25])
         by_rows, by_columns = both(lab, monkeypatch, order_by=order, top_n=top, skip_n=skip)
@@ -135,14 +136,14 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
         ({"order_by": "/a", "filter": "/a > 1"}, False),
         ({"order_by": "/a", "jobs": 1}, True),
         ({"order_by": "/a", "jobs": 2}, False),
-        ({"order_by": "/a", "top_n": figures.TOP_K_MAX_RECORDS + 1}, False),
+        ({"order_by": "/a", "top_n": QUERY_LIMITS.top_k_max_records + 1}, False),
         ({"order_by": "/a", "top_n": 0, "skip_n": 1}, True),
         ({"order_by": None}, False),
     ):
         taken.clear()
         list(lab.open().topic("t").query(**{"top_n": 3, "index_from": None} | options).records())  # type: ignore[arg-type]
         assert bool(taken) == wanted, options
-    monkeypatch.setattr(figures, "LASTING_TOP_K_MIN_RECORDS", 2501)
+    monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", 2501)
     taken.clear()
     list(lab.open().topic("t").query(order_by="/a", top_n=3, index_from=None).records())
     assert not taken
@@ -150,11 +151,11 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
 
 def test_the_plan_that_is_printed_is_the_one_that_is_executed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """One process, where two would read row by row."""
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 100)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     monkeypatch.setattr(scan, "count_processors", lambda: 2)
     lab.publish("t", *(message(id=n, a=n) for n in range(300)))
     for least, processes in ((300, 1), (301, 2)):
-        monkeypatch.setattr(figures, "LASTING_TOP_K_MIN_RECORDS", least)
+        monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", least)
         plan = lab.open().topic("t").query(order_by="/a", top_n=3, index_from=None).plans()[0]
         assert (plan.processes, plan.leading) == (processes, processes == 1)
 
@@ -186,7 +187,7 @@ def test_where_the_tree_does_not_lead_to_a_record_lmdb_reads_all(
 
 def test_damage_is_named_as_by_a_scan(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same record, with the command that helps."""
-    monkeypatch.setattr(line_pages, "PAGE_BATCH_BYTES", 20_000)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     lab.publish("t", *(message(id=n, a=n * 7919 % 1000, b="w" * 40) for n in range(900)))
     whole = lab.store("t").read_bytes()
     record = bytearray(whole)
@@ -200,7 +201,7 @@ def test_damage_is_named_as_by_a_scan(lab: Lab, monkeypatch: pytest.MonkeyPatch)
         lab.store("t").write_bytes(content)
         told: list[tuple[object, ...] | None] = []
         for least in (1 << 60, 0):
-            monkeypatch.setattr(figures, "LASTING_TOP_K_MIN_RECORDS", least)
+            monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", least)
             try:
                 list(lab.open().topic("t").query(order_by="/a", top_n=5, index_from=None).records())
                 told.append(None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.search import unknown_fields
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.unknown_fields import find_nearest_field, find_unknown_fields
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.query import start_query
@@ -19,7 +20,7 @@ from sowctl.messages.types import get_type
 from sowctl.store.codec import encode_record
 from sowctl.values.differences import parse_view
 from sowctl.values.paths import Path, parse_path
-from sowctl.values.rawmembers import MIN_LONG_OBJECT_BYTES, LongObject, open_long_object
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, LongObject, open_long_object
 from tests.engine.conftest import MakeLab
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
@@ -112,8 +113,9 @@ def test_a_result_that_is_taken_in_part_is_looked_at_too(lab: Lab) -> None:
 
 
 def test_of_a_large_store_it_says_how_many_records_were_looked_at(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("FIRST_BATCH_RECORDS", 2), ("MAX_DECODED_RECORDS", 5), ("MAX_EXAMINED_RECORDS", 10)):
-        monkeypatch.setattr(unknown_fields, name, value)
+    monkeypatch.setattr(QUERY_LIMITS, "unknown_field_first_records", 2)
+    monkeypatch.setattr(QUERY_LIMITS, "unknown_field_max_decoded_records", 5)
+    monkeypatch.setattr(QUERY_LIMITS, "unknown_field_max_records", 10)
     lab.publish("t", *(message(id=number, **({"rare": 1} if number == 40 else {})) for number in range(100)))
     (note,) = told(lab, "t", filter="/nosuch = 1")
     assert note == "none of the first 12 records of t has the field /nosuch"
@@ -231,5 +233,5 @@ def test_a_long_message_is_looked_at_some_members_at_a_time(make_lab: MakeLab, m
     assert told(lab, "t", filter="/last/at = 5 OR /legs/qty = 1 OR /f15999 = 'y' OR /f7/x = 1") == [
         "no record of t has the field /f7/x"
     ]
-    assert [size > MIN_LONG_OBJECT_BYTES for size in read].count(True) == 1
+    assert [size > LONG_OBJECT_LIMITS.min_object_bytes for size in read].count(True) == 1
     assert told(lab, "t", order_by="/naer") == ["no record of t has the field /naer; did you mean /near?"]

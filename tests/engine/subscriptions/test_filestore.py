@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.subscriptions.bookmark_stores import file, filecodec
-from sowctl.engine.subscriptions.bookmark_stores.file import REWRITE_MIN_BYTES, FileStore
+from sowctl.engine.subscriptions.bookmark_stores import filecodec
+from sowctl.engine.subscriptions.bookmark_stores.file import FileStore
 from sowctl.engine.subscriptions.bookmark_stores.protocol import (
     NOTHING_ACKNOWLEDGED,
     AcknowledgedMessages,
@@ -22,6 +22,7 @@ from sowctl.engine.subscriptions.bookmark_stores.protocol import (
     StoredPlace,
     Subscriber,
 )
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.errors import DamageError, SowError, StorageError, VersionError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.seam import SEAM, Seam
@@ -58,7 +59,7 @@ def seen(path: Path) -> dict[Subscriber, tuple[str, AcknowledgedMessages]]:
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are written anew sooner, so that small ones show it."""
-    monkeypatch.setattr(file, "REWRITE_MIN_BYTES", 600)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "rewrite_min_bytes", 600)
 
 
 @pytest.fixture
@@ -129,8 +130,8 @@ def test_a_file_is_written_anew_when_it_is_loose(path: Path) -> None:
     for number in range(3000):
         store.advance_place(A, PlaceAdvance(f"1|{number}|", {1: number}))
         largest = max(largest, path.stat().st_size)
-    assert REWRITE_MIN_BYTES - 100 < largest <= REWRITE_MIN_BYTES
-    assert path.stat().st_size < REWRITE_MIN_BYTES
+    assert SUBSCRIPTION_LIMITS.rewrite_min_bytes - 100 < largest <= SUBSCRIPTION_LIMITS.rewrite_min_bytes
+    assert path.stat().st_size < SUBSCRIPTION_LIMITS.rewrite_min_bytes
     assert path.stat().st_ino != inode
     assert path.stat().st_mode & 0o777 == 0o604
     assert list(path.parent.iterdir()) == [path]
@@ -147,7 +148,7 @@ def test_a_file_that_is_full_of_rows_is_left_as_it_is(path: Path) -> None:
     for number in range(400):
         store.set_place(Subscriber("c" * 200, str(number)), "1|1|")
     inode = path.stat().st_ino
-    assert path.stat().st_size > REWRITE_MIN_BYTES
+    assert path.stat().st_size > SUBSCRIPTION_LIMITS.rewrite_min_bytes
     store.set_place(A, "1|1|")
     assert path.stat().st_ino == inode
 

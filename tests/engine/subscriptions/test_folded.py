@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from sowctl.engine.options import PublishOptions, SubscribeOptions
-from sowctl.engine.subscriptions import derived_rows
 from sowctl.engine.subscriptions.control import parse_control
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.verbs.subscribe import Subscription, subscribe_topics
@@ -209,8 +209,8 @@ def counted() -> Iterator[int]:
 @pytest.fixture
 def at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of views are computed at every look, not behind a pause."""
-    monkeypatch.setattr(derived_rows, "REFRESH_REST_FACTOR", 0)
-    monkeypatch.setattr(derived_rows, "MIN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "min_recheck_seconds", 0.0)
 
 
 GROUPS: dict[str, tuple[list[str], list[str]]] = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sowctl.engine.subscriptions import changes as changes_module
-from sowctl.engine.subscriptions import derived_rows
 from sowctl.engine.subscriptions.control import parse_control
 from sowctl.engine.subscriptions.events import Event
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.engine.topics.targets import resolve_followed_topics
 from sowctl.engine.verbs.subscribe import Subscription
 from sowctl.errors import UsageError
@@ -99,7 +99,7 @@ def test_keys_are_the_filter_that_names_them(
     lab: Lab, topic: str, seed: int, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Rows of views are computed at every look, not behind a pause.
-    monkeypatch.setattr(derived_rows, "REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     chance = random.Random(f"{seed} {topic}")
     for _ in range(5):
         happen(lab, topic, chance)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.subscriptions import waker
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.engine.subscriptions.spool import spool_deliveries
 from sowctl.engine.topics.targets import resolve_followed_topics
 from sowctl.engine.verbs.subscribe import subscribe_topics
@@ -91,7 +92,7 @@ VIEW = (
 
 
 def test_a_view_is_followed_as_it_is_queried(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     lab = make_lab(config_xml(topic_xml("t") + VIEW, ("t",)))
     lab.publish("t", message(id=1, who="a", v=1), message(id=2, who="b", v=5))
     with following(lab, "sums", oof=True) as subscription:
@@ -109,7 +110,7 @@ def test_a_view_is_followed_as_it_is_queried(make_lab: MakeLab, monkeypatch: pyt
 def test_the_rows_of_a_view_move_on_a_page_together(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int, delta: bool
 ) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     lab = make_lab(config_xml(topic_xml("t") + VIEW, ("t",)))
     chance = random.Random(seed)
     lab.publish("t", *(message(id=number, who="abcdefgh"[number % 8], v=number) for number in range(16)))
@@ -149,8 +150,8 @@ CONFLATED = (
 
 
 def test_a_conflated_topic_is_followed_as_its_intervals_end(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.REFRESH_REST_FACTOR", 0)
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.MIN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "min_recheck_seconds", 0.0)
     lab = make_lab(config_xml(topic_xml("t") + CONFLATED, ("t",)))
     with following(lab, "slow", oof=True) as subscription:
         assert len(news(subscription)) == 2
@@ -166,7 +167,7 @@ def test_a_conflated_topic_is_followed_as_its_intervals_end(make_lab: MakeLab, m
 
 
 def test_a_view_is_computed_only_when_its_sources_change(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     for logged in (("t",), ()):
         lab = make_lab(config_xml(topic_xml("t") + VIEW, logged), f"lab{len(logged)}")
         lab.publish("t", message(id=1, who="a", v=1))
@@ -239,7 +240,7 @@ def test_programs_follow_topics_and_patterns(lab: Lab) -> None:
 
 
 def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waker, "EVENT_RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "event_recheck_seconds", 0.05)
     lab.publish("t", message(id=1))
     with following(lab, "t", sow=False) as subscription:
         assert news(subscription) == []
@@ -338,8 +339,8 @@ def test_publishing_while_a_replacement_is_read(lab: Lab) -> None:
 
 @pytest.mark.parametrize("memory", [0, 40, 1000])
 def test_a_spool_gives_what_it_was_given(lab: Lab, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "READ_BATCH_RECORDS", 3)
-    monkeypatch.setattr(figures, "DECODE_BATCH_RECORDS", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "read_batch_records", 3)
+    monkeypatch.setattr(QUERY_LIMITS, "decode_batch_records", 3)
     lab.publish("t", *(message(id=number) for number in range(20)))
     instance = lab.open()
     topics = resolve_followed_topics(instance, "t")
@@ -360,7 +361,7 @@ QUEUES = (
 
 
 def test_a_queue_is_followed_by_its_own_name(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.REFRESH_REST_FACTOR", 0)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + QUEUES, ("t", "u", "own")))
     lab.publish("t", message(id=1))
     lab.publish("u", message(id=2))
@@ -379,7 +380,7 @@ def test_a_queue_is_followed_by_its_own_name(make_lab: MakeLab, monkeypatch: pyt
         lab.open().topic("t").delete(filter="/id = 1")
         with lab.open().queue("work") as queue, queue.lease(10) as leased:
             assert len(leased) == 2
-        monkeypatch.setattr("sowctl.engine.subscriptions.derived_rows.MIN_RECHECK_SECONDS", 0.0)
+        monkeypatch.setattr(SUBSCRIPTION_LIMITS, "min_recheck_seconds", 0.0)
         found = news(subscription) + news(subscription)
         assert ("t", "oof") in [(event.topic, event.command) for event in found]
         assert not [event for event in found if event.command == "oof" and event.topic in ("work", "every", "own")]

@@ -16,7 +16,7 @@ pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
 
 from sowctl.arrow import requirements
 from sowctl.engine.api import InstanceHandle
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.tables import topic as topic_tables
 from sowctl.engine.tables.database import Database
 from sowctl.engine.tables.index_columns import read_indexed_table
@@ -228,10 +228,10 @@ def test_indexes_and_records_say_the_same(
     orders.replay()
     monkeypatch.setattr(topic_tables, "BATCH_RECORDS", 50)
     queries = [f"SELECT id, {name}, typeof({name}) FROM orders ORDER BY id" for name in VARIED]
-    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1000)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1000)
     plain = [rows(shop, text) for text in queries]
-    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
-    monkeypatch.setattr(figures, "INDEX_MIN_REQUESTS", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 1)
     used: list[str] = []
 
     def told(*arguments: Any) -> Any:
@@ -304,7 +304,7 @@ SELECTS = [
 @pytest.fixture
 def varied(shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch) -> InstanceHandle:
     """120 orders in their store, which counts as a large one."""
-    monkeypatch.setattr(figures, "INDEX_MIN_RECORDS", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1)
     shop.topic("orders").delete(filter="/id > 0")
     publish(shop, 0, 120)
     shop.topic("orders").replay()

@@ -6,11 +6,12 @@ from functools import partial
 
 import pytest
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import resolve_targets
-from sowctl.engine.verbs.delete import delete_records
+from sowctl.engine.verbs.delete import DELETE_LIMITS, delete_records
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.errors import DamageError, InputError, MissingError, UsageError
 from sowctl.journal.writer import JournalWriter
@@ -201,10 +202,10 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
 @pytest.fixture
 def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
-    monkeypatch.setattr("sowctl.engine.verbs.delete.PART_RECORDS", 4)
+    monkeypatch.setattr(DELETE_LIMITS, "part_records", 4)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 4)
-    monkeypatch.setattr("sowctl.engine.fold.apply.DELETE_PART_RECORDS", 4)
-    monkeypatch.setattr("sowctl.engine.fold.spill.SPOOL_MEMORY_BYTES", 100)
+    monkeypatch.setattr(FOLD_LIMITS, "delete_part_records", 4)
+    monkeypatch.setattr(FOLD_LIMITS, "spool_memory_bytes", 100)
     most = {"group": 0, "memtable": 0, "transaction": 0, "transactions": 0}
     append, added, removed, finish = (
         JournalWriter.append_group,
@@ -283,7 +284,7 @@ def test_a_part_of_a_pattern_topic_goes_in_parts(make_lab, largest: dict[str, in
 
 @pytest.mark.usefixtures("largest")
 def test_a_filter_that_fails_in_the_middle_deletes_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.verbs.delete.SCAN_BATCH_RECORDS", 10)
+    monkeypatch.setattr(DELETE_LIMITS, "scan_batch_records", 10)
     lab.publish("t", *(message(id=n) for n in range(50)))
     path = lab.store("t")
     key = lab.records("t")[-1].sow_key.to_bytes(8, "big")

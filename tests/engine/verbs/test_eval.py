@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from sowctl.engine.reports import Rejected
 from sowctl.engine.verbs import eval as verb
-from sowctl.engine.verbs.eval import EvalInput, EvalPart, Evaluator, count_processes, evaluate_file, evaluate_sources
+from sowctl.engine.verbs.eval import (
+    EVAL_LIMITS,
+    EvalInput,
+    EvalPart,
+    Evaluator,
+    count_processes,
+    evaluate_file,
+    evaluate_sources,
+)
 from sowctl.errors import LimitError, StorageError, UsageError
 from sowctl.expressions.environment import Environment
 from sowctl.messages.framing.frames import FrameReader
@@ -110,7 +118,7 @@ def test_a_type_without_fields_takes_only_expressions_without_fields() -> None:
 
 
 def _of_file(path: Path, evaluator: Evaluator, count: int, segment: int, start: int = 0) -> list[EvalPart]:
-    with mock.patch.object(verb, "SEGMENT_BYTES", segment), path.open("rb") as file:
+    with mock.patch.object(EVAL_LIMITS, "segment_bytes", segment), path.open("rb") as file:
         return list(evaluate_file(evaluator, "in", file.fileno(), start, path.stat().st_size, count))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from sowctl.engine.fold import removal
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.reports import ExpireReport
 from sowctl.engine.verbs.expire import expire_records
 from sowctl.store.write import WriteTxn
@@ -79,13 +80,11 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         finish(txn)
 
     with monkeypatch.context() as patch:
-        for name in ("DELETE_PART_RECORDS", "VERSION_BATCH_ENTRIES"):
-            patch.setattr(removal, name, 2)
-        patch.setattr("sowctl.engine.fold.apply.DELETE_PART_RECORDS", 2)
-        for module in ("fold.removal", "writing.topicwriter"):
-            patch.setattr(f"sowctl.engine.{module}.MAX_PIGGYBACK_EXPIRED_RECORDS", 6)
-        patch.setattr(removal, "MAX_EXPIRED_RECORDS", 8)
-        patch.setattr(removal, "MAX_REMOVED_VERSIONS", 8)
+        for name in ("delete_part_records", "version_batch_entries"):
+            patch.setattr(FOLD_LIMITS, name, 2)
+        patch.setattr(FOLD_LIMITS, "max_piggyback_expired_records", 6)
+        patch.setattr(FOLD_LIMITS, "max_expired_records", 8)
+        patch.setattr(FOLD_LIMITS, "max_removed_versions", 8)
         patch.setattr(WriteTxn, "delete_records", deleting)
         patch.setattr(WriteTxn, "delete_versions", dropping)
         patch.setattr(WriteTxn, "finish", finishing)
@@ -162,8 +161,8 @@ def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> Non
         return removal._count_per_transaction(Pages(count), expired)  # type: ignore[arg-type]
 
     # everything goes: pages of records are free at once, and the index fits
-    assert at_once(5_000_000, 5_000_000) == removal.MAX_EXPIRED_RECORDS
+    assert at_once(5_000_000, 5_000_000) == FOLD_LIMITS.max_expired_records
     # half goes: its pages stay
-    assert 50_000 < at_once(5_000_000, 2_500_000) < removal.MAX_EXPIRED_RECORDS
+    assert 50_000 < at_once(5_000_000, 2_500_000) < FOLD_LIMITS.max_expired_records
     # an index of 300,000 pages, in which every entry lies on a page of its own
     assert 30_000 < at_once(40_000_000, 40_000_000) < 100_000

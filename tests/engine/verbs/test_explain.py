@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sowctl.engine.options import QueryOptions
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.plan import Plan, PlanStep
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.explain import explain_query, format_plan
@@ -67,7 +67,7 @@ def test_order_by_index_and_not(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
     assert _plan(lab, order_by="/v", top_n=3, index_from=None).order == "the first 3 of all that match"
     assert _plan(lab, order_by="/v", index_from=0).order == "sorted"
     assert _plan(lab).order == "by SOW key"
-    monkeypatch.setattr(figures, "INDEX_MAX_SHARE", 0.001)
+    monkeypatch.setattr(QUERY_LIMITS, "index_max_share", 0.001)
     assert _plan(lab, filter="/v > 5", index_from=0).access == "scan"
 
 
@@ -160,9 +160,9 @@ def test_what_has_no_next_page(lab: Lab, given: dict[str, object]) -> None:
 SEVERAL = """
 import json, os, sys, threading, time
 import sowctl
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 config, processes, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-figures.PARALLEL_MIN_RECORDS = 10
+QUERY_LIMITS.parallel_min_records = 10
 children = []
 fork = os.fork
 os.fork = lambda: children.append(fork()) or children[-1]
@@ -191,7 +191,7 @@ def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch
     assert len(found) == 400
     assert found == lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)
     assert (examined, matched) == (900, 400)
-    monkeypatch.setattr(figures, "PARALLEL_MIN_RECORDS", 10)
+    monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 10)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     assert _plan(lab, filter="/v > 100", jobs=jobs, index_from=None).processes == jobs
 

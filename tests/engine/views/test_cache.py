@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.views import cache_build, cache_refresh, costs, incremental
+from sowctl.engine.views import cache_refresh, incremental
 from sowctl.engine.views.cache import CacheState, read_state
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
@@ -91,7 +92,7 @@ def test_a_change_on_the_right_side_costs_the_rows_that_it_concerns(lab: Lab) ->
 
 
 def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
-    with patch.multiple(costs, KEEP_ROWS_MAX_RECORDS=10, KEEP_ROWS_COST_FACTOR=0, CATCH_UP_COST_FACTOR=0):
+    with patch.multiple(VIEW_LIMITS, keep_rows_max_records=10, keep_rows_cost_factor=0, catch_up_cost_factor=0):
         totals(lab)
         assert (state(lab).kept, state(lab).rows) == (False, 0)
         lab.publish("orders", message(id=0, client="c0", qty=1))
@@ -103,7 +104,7 @@ def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
 
 
 def test_rows_are_sorted_into_groups_in_files_where_memory_is_short(lab: Lab) -> None:
-    with patch.object(cache_build, "MAX_SORT_BYTES", 1000):
+    with patch.object(VIEW_LIMITS, "max_sort_bytes", 1000):
         assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
     lab.publish("orders", message(id=1, client="c0", qty=1))
     assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 155}
@@ -224,7 +225,7 @@ def test_many_changes_are_computed_anew(lab: Lab) -> None:
     totals(lab)
     lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
     with (
-        patch.object(costs, "ALWAYS_CATCH_UP_CHANGES", 5),
+        patch.object(VIEW_LIMITS, "always_catch_up_changes", 5),
         patch.object(incremental.IncrementalUpdate, "apply", side_effect=AssertionError),
     ):
         assert totals(lab) == {"c1": 30}

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from sowctl.config.derived_entries import View
 from sowctl.config.model import OtherEntry
 from sowctl.engine.search import blocks
-from sowctl.engine.search import figures as search
-from sowctl.engine.views import column_groups, computation
+from sowctl.engine.search.figures import QUERY_LIMITS
+from sowctl.engine.views import computation
 from sowctl.engine.views.definition import Program, build_query
 from sowctl.engine.views.instant import ViewInstant, run_at_instant
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.view import open_computed
 from sowctl.errors import InputError
 from sowctl.expressions.columns import grouping
-from sowctl.messages.json import columns
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
+from sowctl.messages.json.limits import JSON_LIMITS
 from tests.support.instances import Lab, config_xml, topic_xml
 
 FIELDS = ("SUM([A]./v) AS /sum", "MAX([B]./v) AS /most", "GROUP_CONCAT([B]./name) AS /names", "[A]./v AS /last",
@@ -95,7 +97,7 @@ def shown(lab: Lab, name: str, records: int) -> list[tuple[bytes, bytes]]:
         with closing(open_computed(moment, entry)) as source:
             return [pair for keys, values in source.read_batches(100) for pair in zip(keys, values, strict=True)]
 
-    with patch.object(computation, "MIN_COLUMN_RECORDS", records):
+    with patch.object(VIEW_LIMITS, "min_column_records", records):
         return run_at_instant(instance, entry, None, open_computed, pairs)
 
 
@@ -111,11 +113,11 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(blocks.BlockColumnReader, "_read_pieces", counted)
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
     for size, together in ((1 << 20, 32), (90, 0), (7, 1), (90, 2)):
-        monkeypatch.setattr(search, "GROUP_BATCH_RECORDS", size)
-        monkeypatch.setattr(computation, "BATCH_RECORDS", min(size, 1000))
-        monkeypatch.setattr(grouping, "WAITING_MESSAGES_PER_GROUP", together)
+        monkeypatch.setattr(QUERY_LIMITS, "group_batch_records", size)
+        monkeypatch.setattr(VIEW_LIMITS, "read_batch_records", min(size, 1000))
+        monkeypatch.setattr(COLUMN_LIMITS, "waiting_messages_per_group", together)
         assert shown(filled, name, 0) == wanted, size
     # Shapes were of use, more than one of them, and what they left was decoded.
     assert max(several) > 2
@@ -124,7 +126,7 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["text", "two", "chain"])
 def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = shown(filled, name, 1 << 60)
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 0)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
     sizes: list[int] = []
     gathered = grouping.Grouper.gather
 
@@ -137,7 +139,7 @@ def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypat
     together = max(sizes)
     for most in (100, 1):
         sizes.clear()
-        monkeypatch.setattr(column_groups, "MAX_JOINED_ROWS", most)
+        monkeypatch.setattr(VIEW_LIMITS, "max_joined_rows", most)
         assert shown(filled, name, 0) == wanted
         # A record alone is not cut; none meets more than so many.
         assert max(sizes) <= max(most, 40) < together
@@ -160,7 +162,7 @@ def test_a_filter_of_joined_rows(filled: Lab, name: str, filter: str, tmp_path: 
 
     found = []
     for records in (1 << 60, 0):
-        with patch.object(computation, "MIN_COLUMN_RECORDS", records):
+        with patch.object(VIEW_LIMITS, "min_column_records", records):
             found.append(run_at_instant(instance, entry, None, open_computed, messages))
     assert found[0] == found[1]
     assert (filter == "1 = 2") == (not found[0])

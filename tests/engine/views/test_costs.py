@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sowctl.engine.views import costs
 from sowctl.engine.views.cache import CacheState, find_cache_path, read_state
 from sowctl.engine.views.cache_refresh import Refresh
 from sowctl.engine.views.costs import catches_up, compute_spent_seconds, explain_compute, keeps_rows
 from sowctl.engine.views.definition import build_query
 from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.openers import open_entry
 from sowctl.engine.views.view import plan_refresh
 from sowctl.store.env import Store
@@ -41,14 +41,14 @@ def spending(changes: list[int]) -> tuple[float, list[str]]:
             continue
         kept = keeps_rows(now, changed, RECORDS)
         done.append("kept" if kept else "computed")
-        cost = FULL * (costs.KEEP_ROWS_COST_FACTOR if kept else 1)
+        cost = FULL * (VIEW_LIMITS.keep_rows_cost_factor if kept else 1)
         total += cost
         now = state(kept=kept, full=cost, spent=0.0 if kept else compute_spent_seconds(now, changed, RECORDS, cost))
     return total, done
 
 
 def catching_up(changed: int) -> float:
-    return changed * costs.CATCH_UP_COST_FACTOR * FULL / RECORDS
+    return changed * VIEW_LIMITS.catch_up_cost_factor * FULL / RECORDS
 
 
 def test_rows_are_kept_when_doing_without_has_cost_as_much() -> None:
@@ -59,7 +59,7 @@ def test_rows_are_kept_when_doing_without_has_cost_as_much() -> None:
 
 def test_catching_up_is_given_up_where_messages_alone_cost_less() -> None:
     # 150 times what a record costs: of 600,000 records 4,000 changes cost as much as all of them.
-    kept = state(kept=True, full=FULL * costs.KEEP_ROWS_COST_FACTOR)
+    kept = state(kept=True, full=FULL * VIEW_LIMITS.keep_rows_cost_factor)
     assert [catches_up(kept, changed, RECORDS) for changed in (1, 3_999, 4_000, 600_000)] == [True, True, False, False]
     # What it has cost tells more, where it was more than the cost of a transaction.
     dear, cheap = replace(kept, change=1.0, changed=100), replace(kept, change=0.01, changed=100)
@@ -67,7 +67,7 @@ def test_catching_up_is_given_up_where_messages_alone_cost_less() -> None:
     assert [catches_up(cheap, changed, RECORDS) for changed in (69_999, 70_000)] == [True, False]
     assert catches_up(replace(kept, change=1.0, changed=1), 3_999, RECORDS)
     # Of few records, computing them anew keeps rows again, which costs more.
-    few = costs.KEEP_ROWS_MAX_RECORDS
+    few = VIEW_LIMITS.keep_rows_max_records
     assert catches_up(kept, few // 10, few)
     assert not catches_up(kept, few // 7, few)
 
@@ -77,10 +77,10 @@ def test_changes_that_rows_would_not_help_are_no_reason_to_keep_them(changed: in
     assert set(spending([changed] * 50)[1]) == {"computed"}
 
 
-@given(st.lists(st.integers(1, costs.ALWAYS_CATCH_UP_CHANGES), max_size=60))
+@given(st.lists(st.integers(1, VIEW_LIMITS.always_catch_up_changes), max_size=60))
 def test_a_view_costs_little_more_than_twice_what_foresight_would_have(changes: list[int]) -> None:
     never = FULL * len(changes)
-    at_once = FULL * costs.KEEP_ROWS_COST_FACTOR + sum(map(catching_up, changes))
+    at_once = FULL * VIEW_LIMITS.keep_rows_cost_factor + sum(map(catching_up, changes))
     assert spending(changes)[0] <= 2 * min(never, at_once) + FULL + 1e-6
 
 
@@ -89,8 +89,8 @@ def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
     assert compute_spent_seconds(state(spent=20.0), None, RECORDS, FULL) == 20
     assert compute_spent_seconds(state(spent=20.0, kept=True), 300_000, RECORDS, FULL) == 0
     assert compute_spent_seconds(None, None, RECORDS, FULL) == 0
-    assert keeps_rows(None, None, costs.KEEP_ROWS_MAX_RECORDS)
-    assert not keeps_rows(None, None, costs.KEEP_ROWS_MAX_RECORDS + 1)
+    assert keeps_rows(None, None, VIEW_LIMITS.keep_rows_max_records)
+    assert not keeps_rows(None, None, VIEW_LIMITS.keep_rows_max_records + 1)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
         assert found is not None
         return way, found.kept, round(found.spent, 2)
 
-    with patch.multiple(costs, KEEP_ROWS_MAX_RECORDS=10, CATCH_UP_COST_FACTOR=3, KEEP_ROWS_COST_FACTOR=2):
+    with patch.multiple(VIEW_LIMITS, keep_rows_max_records=10, catch_up_cost_factor=3, keep_rows_cost_factor=2):
         assert refreshed() == ("computed", False, 0)
         found = []
         for number in range(5):

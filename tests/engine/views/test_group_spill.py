@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.views import computation, costs, group_spill
 from sowctl.engine.views.group_spill import GroupSpill
+from sowctl.engine.views.limits import VIEW_LIMITS
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -50,10 +50,16 @@ def lab(make_lab: MakeLab) -> Lab:
 @pytest.mark.parametrize("name", ["single", "joined"])
 @pytest.mark.parametrize("columns", [0, 1 << 40])
 def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
-    with patch.object(costs, "KEEP_ROWS_MAX_RECORDS", 0), patch.object(computation, "MIN_COLUMN_RECORDS", columns):
+    with (
+        patch.object(VIEW_LIMITS, "keep_rows_max_records", 0),
+        patch.object(VIEW_LIMITS, "min_column_records", columns),
+    ):
         whole = [(one.sow_key, one.payload, one.txid) for one in lab.records(name, fresh=True)]
         for limit in (1, 20_000):
-            with patch.object(computation, "BATCH_RECORDS", 37), patch.object(group_spill, "GROUP_BYTES", 500):
+            with (
+                patch.object(VIEW_LIMITS, "read_batch_records", 37),
+                patch.object(VIEW_LIMITS, "group_state_bytes", 500),
+            ):
                 parts: list[int] = []
                 spill = GroupSpill._spill
 
@@ -70,7 +76,7 @@ def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
 
 def test_what_fits_is_not_spilled(lab: Lab) -> None:
     with (
-        patch.object(costs, "KEEP_ROWS_MAX_RECORDS", 0),
+        patch.object(VIEW_LIMITS, "keep_rows_max_records", 0),
         patch.object(GroupSpill, "_spill", side_effect=AssertionError),
     ):
         assert len(lab.query("single")) == 40

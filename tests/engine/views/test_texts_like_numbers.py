@@ -18,8 +18,8 @@ from sowctl.arrow.inference import infer_ddl
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.config.model import OtherEntry
-from sowctl.engine.views import computation
 from sowctl.engine.views.instant import run_at_instant
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.view import open_computed
 from sowctl.messages.types import get_type
 from sowctl.values.differences import has_same_reading
@@ -127,7 +127,7 @@ def groups(lab: Lab, name: str, columns: int) -> list[Any]:
         with closing(open_computed(moment, entry)) as source:
             return [json.loads(get_type(name).view(value[-size:])) for value, size in _payloads(source)]
 
-    with patch.object(computation, "MIN_COLUMN_RECORDS", columns):
+    with patch.object(VIEW_LIMITS, "min_column_records", columns):
         return run_at_instant(instance, entry, None, open_computed, messages)
 
 

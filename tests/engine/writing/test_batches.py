@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.writing.batches import DEFAULT_BATCH_MESSAGES, ListSource, PublishBatch, iterate_batches
+from sowctl.engine.writing.batches import ListSource, PublishBatch, iterate_batches
+from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import InputError, StorageError
 from sowctl.messages.framing.chunks import Chunk
 
@@ -58,29 +59,31 @@ class Script:
         return Chunk(payloads, lambda: (lines, range(first, self._count)), self._count)
 
 
-def _batches(source: Script, count: int = DEFAULT_BATCH_MESSAGES, size: int = SIZE) -> Iterator[PublishBatch]:
+def _batches(
+    source: Script, count: int = WRITING_LIMITS.default_batch_messages, size: int = SIZE
+) -> Iterator[PublishBatch]:
     return iterate_batches(
         "in", source, count=count, size=size, linger=0.1, monotonic=source.monotonic, before_waiting=lambda: None
     )
 
 
-def _sizes(source: Script, count: int = DEFAULT_BATCH_MESSAGES, size: int = SIZE) -> list[int]:
+def _sizes(source: Script, count: int = WRITING_LIMITS.default_batch_messages, size: int = SIZE) -> list[int]:
     return [len(batch.payloads) for batch in _batches(source, count, size)]
 
 
 def test_a_full_batch_does_not_wait_for_more() -> None:
-    source = Script(DEFAULT_BATCH_MESSAGES, 50.0, 1)
+    source = Script(WRITING_LIMITS.default_batch_messages, 50.0, 1)
     found = _batches(source)
-    assert len(next(found).payloads) == DEFAULT_BATCH_MESSAGES
+    assert len(next(found).payloads) == WRITING_LIMITS.default_batch_messages
     assert source.now == 0.0
     assert source.waits == []
     assert [len(batch.payloads) for batch in found] == [1]
 
 
 def test_a_smaller_batch_waits_until_its_first_message_is_old() -> None:
-    source = Script(DEFAULT_BATCH_MESSAGES - 1, 0.06, 1, 0.06, 5, 1.0)
+    source = Script(WRITING_LIMITS.default_batch_messages - 1, 0.06, 1, 0.06, 5, 1.0)
     found = _batches(source)
-    assert len(next(found).payloads) == DEFAULT_BATCH_MESSAGES
+    assert len(next(found).payloads) == WRITING_LIMITS.default_batch_messages
     assert source.now == 0.06
     assert len(next(found).payloads) == 5
     assert 0.21 < source.now < 0.23
@@ -134,7 +137,7 @@ def test_what_is_raised_before_a_wait_ends_the_run_with_nothing_behind_it() -> N
     found = iterate_batches(
         "in",
         source,
-        count=DEFAULT_BATCH_MESSAGES,
+        count=WRITING_LIMITS.default_batch_messages,
         size=SIZE,
         linger=0.1,
         monotonic=source.monotonic,

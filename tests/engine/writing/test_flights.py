@@ -16,6 +16,7 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing.batches import ListSource
 from sowctl.engine.writing.commit import AcknowledgedBatch
+from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM
@@ -28,8 +29,8 @@ BATCH = 2
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish_module, "DEFAULT_BATCH_MESSAGES", BATCH)
-    monkeypatch.setattr(publish_module, "MAX_BATCH_MESSAGES", BATCH)
+    monkeypatch.setattr(WRITING_LIMITS, "default_batch_messages", BATCH)
+    monkeypatch.setattr(WRITING_LIMITS, "max_batch_messages", BATCH)
 
 
 def _messages(count: int, start: int = 0) -> list[bytes]:

@@ -13,6 +13,7 @@ import pytest
 import sowctl.engine.verbs.delete as delete_module
 import sowctl.engine.writing.commit as commit_module
 from sowctl.engine.fold.memtable import Memtable
+from sowctl.engine.verbs.delete import DELETE_LIMITS
 from sowctl.engine.writing.session import WriteSession
 from sowctl.store.env import Store
 from tests.support.instances import Lab, message
@@ -87,7 +88,7 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
 def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     lab.publish(topic, *(message(id=n) for n in range(6)))
     # two parts are in the store then, or in its transaction
-    monkeypatch.setattr(delete_module, "PART_RECORDS", 2)
+    monkeypatch.setattr(DELETE_LIMITS, "part_records", 2)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
     monkeypatch.setattr(delete_module, "encode_tombstones", Once(delete_module.encode_tombstones, 3, after=False))
     with pytest.raises(KeyboardInterrupt):

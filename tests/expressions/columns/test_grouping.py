@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sowctl.expressions.columns import Column, grouping
 from sowctl.expressions.columns.column import build_column
 from sowctl.expressions.columns.grouping import ColumnBatch, MessageColumns, add_columns
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
@@ -105,7 +106,7 @@ def test_groups_are_those_of_rows(summed: int, case: Any) -> None:
     text, parts, stamps = case
     program = _compiled(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "MIN_MESSAGES_PER_GROUP", summed)
+        patch.setattr(COLUMN_LIMITS, "min_messages_per_group", summed)
         _hold(program, parts, stamps)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.columns import sums
 from sowctl.expressions.columns.column import build_column
+from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.sums import build_sums, compute_exact_sums
 from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS
 
@@ -23,7 +23,7 @@ BELOW = st.floats(-(2.0**900), 2.0**900) | st.sampled_from([5e-324, -5e-324, 2.0
 def test_doubles_are_added_without_rounding(pairs: list[tuple[int, float]], block: int) -> None:
     data, codes = np.array([one for _, one in pairs]), np.array([code for code, _ in pairs], np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums, "SUM_BLOCK_MESSAGES", block)
+        patch.setattr(COLUMN_LIMITS, "sum_block_messages", block)
         found = compute_exact_sums(data, codes, 3)
     expected = [sum((Fraction(one) for code, one in pairs if code == group), Fraction(0)) for group in range(3)]
     assert [Fraction(one, 1 << DOUBLE_SCALE_BITS) for one in found] == expected

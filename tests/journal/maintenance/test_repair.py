@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, StorageError
 from sowctl.findings import Level
 from sowctl.journal.block import Gap
 from sowctl.journal.check import check_journal
 from sowctl.journal.files import JournalFile
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance.repair import RepairPlan, plan_repair, repair_file
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
@@ -34,7 +34,7 @@ Entries = dict[int, bytes]
 @pytest.fixture(autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_module, "MAX_BLOCK_ENTRIES", 3)
+        patch.setattr(JOURNAL_LIMITS, "max_block_entries", 3)
         yield
 
 

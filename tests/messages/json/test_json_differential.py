@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sowctl.messages.base import SurrogateRefusal
 from sowctl.messages.json import exact_reader
 from sowctl.messages.json import fast_reader as jsonfast
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.type import JsonType
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
@@ -216,7 +217,7 @@ def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
 def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (1, 2, 3, 254, 255, 256, 300, 599, 600)
     at_once = [exact_reader.is_deep(payload, limit) for limit in limits]
-    monkeypatch.setattr(exact_reader, "_DEPTH_SCAN_PIECE_BYTES", 0)
+    monkeypatch.setattr(JSON_LIMITS, "depth_scan_piece_bytes", 0)
     monkeypatch.setattr(
         exact_reader,
         "_DEPTH_PIECE_PATTERN",

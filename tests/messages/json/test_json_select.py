@@ -13,7 +13,7 @@ from sowctl.errors import InputError
 from sowctl.messages.base import select_all
 from sowctl.messages.json.select import Selection
 from sowctl.messages.json.type import JsonType
-from sowctl.values import rawmembers
+from sowctl.values.rawmembers import LONG_OBJECT_LIMITS
 from tests.support.examples import examples
 
 _NAMES = st.sampled_from(["a", "b", "c", "ä", 'q"', "", ",", "\\u0061"])
@@ -60,7 +60,7 @@ def test_it_leaves_what_the_exact_reader_leaves(text: str, wanted: list[tuple[bo
 @given(text=_objects(_VALUES), wanted=_LISTS)
 def test_in_parts_it_leaves_the_same(text: str, wanted: list[tuple[bool, tuple[str, ...]]]) -> None:
     payload = text.encode()
-    with mock.patch.multiple(rawmembers, MIN_LONG_OBJECT_BYTES=2, _PART_BYTES=1):
+    with mock.patch.multiple(LONG_OBJECT_LIMITS, min_object_bytes=2, part_bytes=1):
         assert JsonType().select_fields(payload, wanted) == JsonType(fast=False).select_fields(payload, wanted)
 
 

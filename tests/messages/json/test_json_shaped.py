@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sowctl.messages.json import columns
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.type import JsonType
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.messages.types import get_type
@@ -57,7 +57,7 @@ WRONG = (
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of any size are read by shapes."""
-    monkeypatch.setattr(columns, "MIN_TEMPLATE_MESSAGES", 1)
+    monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 1)
 
 
 def spelled(row: Row) -> list[object]:

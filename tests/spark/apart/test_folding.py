@@ -14,7 +14,8 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 from msgspec.structs import replace
 
-from sowctl.engine.fold import journal_fold as folding_here
+from sowctl.engine.fold.limits import FOLD_LIMITS
+from sowctl.engine.keys.limits import KEY_LIMITS
 from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS
 from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 from sowctl.engine.options import DeleteOptions, ReplayOptions
@@ -26,22 +27,24 @@ from sowctl.engine.verbs.replay import replay_topics
 from sowctl.engine.verbs.snapshot import write_snapshot
 from sowctl.errors import DamageError, RefusedError, SowError
 from sowctl.journal.block import Gap
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.remote.place import parse_url
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs import state
-from sowctl.spark.jobs.folds import distributed_fold, fold_layout, key_sample, run_spool, two_pass_fold
+from sowctl.spark.jobs.folds import distributed_fold, fold_layout, key_sample, two_pass_fold
 from sowctl.spark.jobs.folds.distributed_fold import prepare_fold
 from sowctl.spark.jobs.folds.fold_layout import MAX_REDUCE_TASKS, MAX_SHUFFLE_BLOCKS, FoldLayout, choose_layout
 from sowctl.spark.jobs.folds.run_spool import RunSpool
 from sowctl.spark.jobs.folds.runs import Run, RunFacts, encode_stream
 from sowctl.spark.jobs.folds.two_pass_fold import can_gather, gather_records
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs import storefile
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
 from sowctl.spark.jobs.view_groups import count_buckets
 from sowctl.spark.jobs.visibility import FileVisibility
-from sowctl.spark.reading import journalplan
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.store.codec import extract_payloads
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers
@@ -77,18 +80,18 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     names = iter(numbers())
     for module in (distributed_fold, two_pass_fold, rebuilding, storefile):
         monkeypatch.setattr(module, "format_attempt_name", lambda: next(names))
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", rng.choice((1, 1 << 20)))
-    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", rng.choice((1, 2000, 1 << 25)))
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", rng.choice((1, 1100, 5000, 1 << 25)))
-    monkeypatch.setattr(journalplan, "MAX_PARTITIONS", 1 << 20)
-    monkeypatch.setattr(fold_layout, "PART_BYTES", rng.choice((500, 6000, 1 << 25)))
-    monkeypatch.setattr(run_spool, "SPOOL_BUFFER_BYTES", rng.choice((1, 1000, 1 << 25)))
-    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", rng.choice((0, 1 << 20)))
-    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", rng.choice((0, 100, 1 << 20)))
-    monkeypatch.setattr(two_pass_fold, "RANGE_BYTES", rng.choice((300, 5000, 1 << 20)))
-    monkeypatch.setattr(two_pass_fold, "MAX_RANGES", rng.choice((2, 256)))
-    monkeypatch.setattr(two_pass_fold, "PIECE_BUFFER_BYTES", rng.choice((1, 2000, 1 << 20)))
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", rng.choice((1, 1 << 20)))
+    monkeypatch.setattr(JOB_LIMITS, "fold_batch_bytes", rng.choice((1, 2000, 1 << 25)))
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", rng.choice((1, 1100, 5000, 1 << 25)))
+    monkeypatch.setattr(PARTITION_LIMITS, "max_partitions", 1 << 20)
+    monkeypatch.setattr(JOB_LIMITS, "part_bytes", rng.choice((500, 6000, 1 << 25)))
+    monkeypatch.setattr(JOB_LIMITS, "spool_buffer_bytes", rng.choice((1, 1000, 1 << 25)))
+    monkeypatch.setattr(JOB_LIMITS, "min_separate_bytes", rng.choice((0, 1 << 20)))
+    monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", rng.choice((0, 100, 1 << 20)))
+    monkeypatch.setattr(JOB_LIMITS, "range_bytes", rng.choice((300, 5000, 1 << 20)))
+    monkeypatch.setattr(JOB_LIMITS, "max_ranges", rng.choice((2, 256)))
+    monkeypatch.setattr(JOB_LIMITS, "piece_buffer_bytes", rng.choice((1, 2000, 1 << 20)))
     blocks = rng.choice((10, 100, MAX_SHUFFLE_BLOCKS))
     monkeypatch.setattr(
         distributed_fold, "choose_layout", lambda maps, size, parallel: choose_layout(maps, size, parallel, blocks)
@@ -180,7 +183,7 @@ def test_a_missing_store_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(1))
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 5)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 5)
     lab = Lab(tmp_path, XML, journal_size=5000)
     for step in range(20):
         lab.publish("log", *[message(id=n, v=step, pad="x" * n) for n in range(30)])
@@ -208,7 +211,7 @@ def test_gaps_are_told_once_by_whoever_reads_them(tmp_path: Path, monkeypatch: p
 
 def test_a_rebuild_shuffles_nothing_that_the_driver_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 90)
+    monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", 90)
     lab = Lab(tmp_path, XML)
     lab.publish("log", *[message(id=n % 40) for n in range(90)])
     lab.publish("brief", message(id=1))
@@ -219,13 +222,13 @@ def test_a_rebuild_shuffles_nothing_that_the_driver_can_hold(tmp_path: Path, mon
         assert not can_gather(log, [one], 91)
         assert not can_gather(log, [one, past], 1)
         # Of few entries that are large, a range of keys would be larger than a task holds.
-        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_BYTES", 5000)
+        monkeypatch.setattr(JOB_LIMITS, "max_gather_bytes", 5000)
         assert not can_gather(log, [one], 90)
-        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_BYTES", 20_000)
+        monkeypatch.setattr(JOB_LIMITS, "max_gather_bytes", 20_000)
         assert can_gather(log, [one], 90)
     shuffled = []
     for limit in (90, 91):
-        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", limit)
+        monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", limit)
         spark = cast(Any, Session())
         told = rebuild(spark, instance, [one])
         assert (told.read, told.records) == (90, 40)
@@ -255,10 +258,10 @@ def test_a_staged_piece_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_pieces_of_many_tasks_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1)
-    monkeypatch.setattr(two_pass_fold, "RANGE_BYTES", 300)
-    monkeypatch.setattr(two_pass_fold, "MAX_OPEN_FILES", 2)
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", 1)
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", 1)
+    monkeypatch.setattr(JOB_LIMITS, "range_bytes", 300)
+    monkeypatch.setattr(JOB_LIMITS, "max_open_files", 2)
     lab = Lab(tmp_path, XML)
     for start in range(0, 300, 30):
         lab.publish("log", *[message(id=n, pad="x" * 40) for n in range(start, start + 30)])
@@ -291,7 +294,7 @@ def test_a_record_under_another_key_is_found_in_whatever_block(tmp_path: Path, m
         before.topic("log").publish([message(a=200, b=-1)])
     instance = Lab(tmp_path, config_xml(topic_xml("log", key="/b"), ("log",))).open()
     for apart in (0, 1 << 20):
-        monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", apart)
+        monkeypatch.setattr(JOB_LIMITS, "min_separate_bytes", apart)
         options = ReplayOptions(into=str(tmp_path / "new"))
         with pytest.raises(RefusedError, match="keys from the fields /b"):
             rebuild(cast(Any, Session()), instance, instance.topics, options)
@@ -303,7 +306,7 @@ def test_of_every_block_the_records_are_chosen_that_a_replay_sees(monkeypatch: p
     import numpy as np
 
     rng = random.Random(seed)
-    monkeypatch.setattr(key_sample, "WINDOW_TXIDS", rng.choice((8, 64, 1 << 20)))
+    monkeypatch.setattr(JOB_LIMITS, "window_txids", rng.choice((8, 64, 1 << 20)))
     first, share = rng.randrange(1, 1000), rng.random()
     starts, winners, wanted, txid = [], [], [], first
     for _ in range(rng.randrange(12)):
@@ -339,11 +342,10 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
 ) -> None:
     rng = random.Random(history)
     cut_small(monkeypatch, rng)
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((1, 3, 20, 90, 1024)))
-    monkeypatch.setattr(key_sample, "WINDOW_TXIDS", rng.choice((8, 64, 1 << 20)))
-    monkeypatch.setattr(folding_here, "COMPARED_KEY_ENTRIES", rng.choice((2, 8, 64)))
-    monkeypatch.setattr(key_sample, "COMPARED_KEY_ENTRIES", folding_here.COMPARED_KEY_ENTRIES)
-    monkeypatch.setattr(key_sample, "CHECK_BATCH_RECORDS", rng.choice((1, 10, 1000)))
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", rng.choice((1, 3, 20, 90, 1024)))
+    monkeypatch.setattr(JOB_LIMITS, "window_txids", rng.choice((8, 64, 1 << 20)))
+    monkeypatch.setattr(FOLD_LIMITS, "compared_key_entries", rng.choice((2, 8, 64)))
+    monkeypatch.setattr(KEY_LIMITS, "check_batch_records", rng.choice((1, 10, 1000)))
     monkeypatch.setattr(rebuilding, "is_local", lambda _: here)
     versions = "<History><Window>40s</Window><Granularity>3s</Granularity></History>"
     size = rng.choice((3000, 20_000, 1 << 20))
@@ -385,14 +387,14 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
 
     wanted = outcome(lambda: replay_topics(instance, topics, options))
     for here, gathered in ((True, 0), (True, 1 << 20), (False, 0), (False, 1 << 20)):
-        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", gathered)
+        monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", gathered)
         spark = cast(Any, Session(rng.choice((1, 2, 7)), history))
         assert outcome(lambda: rebuild(spark, instance, topics, options)) == wanted, (here, gathered)  # noqa: B023
 
 
 def test_a_topic_that_is_named_twice_is_rebuilt_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, random.Random(3))
-    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", 0)
+    monkeypatch.setattr(JOB_LIMITS, "min_separate_bytes", 0)
     lab = Lab(tmp_path, XML)
     for name in ("log", "brief"):
         lab.publish(name, *[message(id=n) for n in range(20)])
@@ -411,7 +413,7 @@ def test_shapes_keep_to_the_bound() -> None:
             for parallel in (2, 400, 4000):
                 shape = choose_layout(maps, size * ratio, parallel)
                 assert shape.shuffle_blocks <= MAX_SHUFFLE_BLOCKS
-                assert shape.buckets * shape.parts * fold_layout.PART_BYTES >= size * ratio
+                assert shape.buckets * shape.parts * JOB_LIMITS.part_bytes >= size * ratio
                 assert shape.buckets % shape.coarse == 0
     assert choose_layout(40_000, 48 * tera, 400).slices > 1
     assert choose_layout(40_000, 48 * tera, 400).buckets >= MAX_REDUCE_TASKS
@@ -422,7 +424,7 @@ def test_shapes_keep_to_the_bound() -> None:
 def test_a_spool_gives_back_what_it_took_by_parts(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     import pyarrow as pa
 
-    monkeypatch.setattr(run_spool, "SPOOL_BUFFER_BYTES", held)
+    monkeypatch.setattr(JOB_LIMITS, "spool_buffer_bytes", held)
     rng = random.Random(held)
     txids = list(range(1, 2000))
     keys = [rng.randrange(1 << 63, 1 << 64) for _ in range(300)]

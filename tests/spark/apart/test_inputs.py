@@ -23,7 +23,7 @@ from sowctl.spark.jobs.folds import two_pass_fold
 from sowctl.spark.jobs.inputs import find_large_compressed, read_lines, split_files
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
-from sowctl.spark.reading import journalplan
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.rdds import Session, numbers
 
@@ -97,7 +97,7 @@ def test_a_load_of_packed_files_is_one_of_plain_files(tmp_path: Path, monkeypatc
 def test_a_rebuild_remarks_on_journal_files_that_are_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(numbers())
     monkeypatch.setattr(two_pass_fold, "format_attempt_name", lambda: next(names))
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 600)
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", 600)
     lab = Lab(tmp_path, XML, journal_size=2000)
     for step in range(12):
         lab.publish("log", *[message(id=n, pad=random.Random(step + n).randbytes(40).hex()) for n in range(30)])

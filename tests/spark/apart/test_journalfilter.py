@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 
 import pyarrow as pa
 
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import InputError
 from sowctl.journal.block import Block
 from sowctl.spark.options import Options
@@ -67,7 +67,7 @@ class _Records:
 def test_messages_by_themselves_match_as_their_records(
     stocked: Lab, text: str, looking: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", looking)
+    monkeypatch.setattr(QUERY_LIMITS, "prefilter_min_records", looking)
     for topic in (None, "orders"):
         found = chosen(stocked, text, topic=topic)
         assert found == chosen(stocked, text, topic=topic, alone=False)
@@ -75,7 +75,7 @@ def test_messages_by_themselves_match_as_their_records(
 
 
 def test_blocks_that_show_nothing_are_passed_over_unread(stocked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "PREFILTER_MIN_RECORDS", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "prefilter_min_records", 1)
     for part in ("decode_columns", "list_payloads"):
         monkeypatch.setattr(Block, part, lambda self: pytest.fail("nothing in it can match"))
     for text in ("/id = 987654321", "/who/name = 'nobody' AND /id > 0", "/price = 987.5"):

@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructType
 
 from sowctl.journal.blockcodec import unpack_block_header
 from sowctl.journal.files import JournalFile
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader
 from tests.spark.conftest import XML
@@ -71,8 +72,8 @@ def test_of_two_bounds_the_nearer_one_counts(lab: Lab) -> None:
 def test_a_trigger_costs_what_is_new_however_long_the_journal_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal_size: int
 ) -> None:
-    monkeypatch.setattr("sowctl.journal.stretch.OFFSET_PRECISION_BYTES", 1000)
-    monkeypatch.setattr("sowctl.journal.state.MARK_INTERVAL_BYTES", 1 << 40)
+    monkeypatch.setattr(JOURNAL_LIMITS, "offset_precision_bytes", 1000)
+    monkeypatch.setattr(JOURNAL_LIMITS, "mark_interval_bytes", 1 << 40)
     looked, opened = [0], [0]
 
     def counted(raw: bytes, *rest: Any) -> Any:

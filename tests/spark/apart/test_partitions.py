@@ -24,6 +24,7 @@ from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, SowError
 from sowctl.journal.archive import manifest
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.journal.reader import Journal
 from sowctl.remote import remote_files
@@ -31,7 +32,6 @@ from sowctl.remote.place import parse_url
 from sowctl.seam import SEAM
 from sowctl.spark.errors import CarriedError
 from sowctl.spark.origin import Origin
-from sowctl.spark.reading import journalplan, storeplan
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalplan import (
@@ -42,6 +42,7 @@ from sowctl.spark.reading.journalplan import (
     warn_unsplittable,
 )
 from sowctl.spark.reading.journalreader import JournalReader
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.storereader import StoreQuery, StoreReader
 from tests.spark.apart.test_folding import XML, play
 from tests.support.faraway import far_away
@@ -76,8 +77,8 @@ def test_any_partitions_read_what_the_engine_reads(
     if seed >= 2 and not deep:
         pytest.skip("--deep runs these")
     rng = random.Random(seed)
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", rng.choice((3, 20, 1024)))
-    monkeypatch.setattr(storeplan, "RECORDS_PER_PARTITION", rng.choice((3, 10, 100_000)))
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", rng.choice((3, 20, 1024)))
+    monkeypatch.setattr(PARTITION_LIMITS, "records_per_partition", rng.choice((3, 10, 100_000)))
     lab = Lab(tmp_path, XML, journal_size=rng.choice((3000, 20_000, 1 << 20)))
     play(lab, rng)
     instance = lab.open()
@@ -187,7 +188,7 @@ def test_an_archive_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_files_that_one_task_has_to_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 100)
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", 100)
     lab = Lab(tmp_path, XML, journal_size=1500)
     play(lab, random.Random(1))
     for path, suffix in zip(lab.journals(), (".gz", ".zst"), strict=False):

@@ -20,8 +20,8 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.errors import SowError
 from sowctl.remote.place import Place, parse_place
 from sowctl.spark.errors import translate_errors
-from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import export
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
@@ -61,7 +61,7 @@ def _export(
     spark: SparkSession, instance: InstanceHandle, path: str, stage: str = "", kind: str = "ndjson", most: str = "0"
 ) -> JobReport:
     # Parts as small as they are asked for.
-    state.RECORDS_PER_PART = int(most) or state.RECORDS_PER_PART
+    JOB_LIMITS.records_per_part = int(most) or JOB_LIMITS.records_per_part
     output = Output(path, kind, force=bool(stage))
     return export(spark, instance, [instance.topic("orders").config], output, staging_directory=_place(stage))
 

@@ -16,8 +16,9 @@ import pytest
 from sowctl.engine.bulk.staging import StagedAttempt, StagePlan
 from sowctl.errors import InputError
 from sowctl.spark.jobs import load as loading
-from sowctl.spark.jobs.folds import distributed_fold, fold_layout, two_pass_fold
+from sowctl.spark.jobs.folds import distributed_fold, two_pass_fold
 from sowctl.spark.jobs.inputs import InputSplit
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.reading.journalplan import PlannedStretch
@@ -97,9 +98,9 @@ def test_a_fold_whose_tasks_fail_after_writing(
             yield from done
 
     monkeypatch.setattr(distributed_fold, "_Reducer", Flaky)
-    monkeypatch.setattr(fold_layout, "PART_BYTES", 4000)
+    monkeypatch.setattr(JOB_LIMITS, "part_bytes", 4000)
     # no journal is small enough for the way without a shuffle
-    monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 0)
+    monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", 0)
     _rebuilt(spark, tmp_path)
     assert list(tmp_path.glob("failed-fold-*"))
 

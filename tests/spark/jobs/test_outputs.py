@@ -26,10 +26,10 @@ from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import encode_values
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import ExportSelection, export, export_journal
-from sowctl.spark.jobs.folds import distributed_fold, fold_layout
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.snapshot import snapshot
-from sowctl.spark.reading import journalplan
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.store.codec import extract_payloads
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -49,11 +49,11 @@ XML = config_xml("".join(TOPICS), ("log", "past", "brief"))
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Some minutes in the life of four topics, with tiny parts."""
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 10)
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 1200)
-    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", 3000)
-    monkeypatch.setattr(fold_layout, "PART_BYTES", 6000)
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 10)
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", 1)
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", 1200)
+    monkeypatch.setattr(JOB_LIMITS, "fold_batch_bytes", 3000)
+    monkeypatch.setattr(JOB_LIMITS, "part_bytes", 6000)
     made = Lab(tmp_path / "lab", XML)
     for minute in range(4):
         for topic in ("log", "past", "brief", "alone"):

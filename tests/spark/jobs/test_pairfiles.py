@@ -9,13 +9,13 @@ import pytest
 
 from sowctl.errors import DamageError, StorageError
 from sowctl.remote.place import parse_url
-from sowctl.spark.jobs.folds import pairfiles
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, split_pairs, write_pairs
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from tests.support.objectstore import ObjectStore
 
 
 def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairfiles, "PART_PAIRS", 2)
+    monkeypatch.setattr(JOB_LIMITS, "part_pairs", 2)
     pairs = [(bytes((number,)) * 8, b"x" * (number % 3)) for number in range(5)]
     path = tmp_path / "pairs"
     assert write_pairs(path, split_pairs(pairs)) == (5, sum(len(value) for _, value in pairs))

@@ -12,8 +12,7 @@ import pytest
 
 from sowctl.cli.main import main
 from sowctl.errors import UsageError
-from sowctl.spark.jobs import state
-from sowctl.spark.jobs.folds import distributed_fold, fold_layout
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.view import AdHocView, view
 from sowctl.values.times import format_time
@@ -30,9 +29,9 @@ LATER = START + 5_000_000
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Two logical topics with equal keys, and a topic that only the transaction log names."""
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 5)
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
-    monkeypatch.setattr(fold_layout, "PART_BYTES", 400)
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 5)
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", 1)
+    monkeypatch.setattr(JOB_LIMITS, "part_bytes", 400)
     made = Lab(tmp_path / "lab", XML)
     for step in range(2):
         for topic in ("/a", "/b", "events", "plain"):

@@ -17,14 +17,15 @@ from sowctl.engine.verbs.delete import delete_records
 from sowctl.engine.verbs.replay import replay_topics
 from sowctl.engine.verbs.snapshot import write_snapshot
 from sowctl.errors import RefusedError, SowError, UsageError
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.spark.jobs import rebuild as rebuilding
 from sowctl.spark.jobs.export import export
-from sowctl.spark.jobs.folds import distributed_fold, fold_layout, two_pass_fold
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.load import LoadOptions, load
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.rebuild import rebuild
 from sowctl.spark.jobs.snapshot import snapshot
-from sowctl.spark.reading import journalplan
+from sowctl.spark.reading.limits import PARTITION_LIMITS
 from tests.spark.jobs.test_outputs import read_lines
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 
@@ -55,11 +56,11 @@ STEPS = st.lists(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many stretches and buckets though there is little."""
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1)
-    monkeypatch.setattr(journalplan, "PARTITION_BYTES", 2000)
-    monkeypatch.setattr(distributed_fold, "FOLD_BATCH_BYTES", 3000)
-    monkeypatch.setattr(fold_layout, "PART_BYTES", 6000)
-    monkeypatch.setattr(rebuilding, "MIN_SEPARATE_BYTES", 0)
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", 1)
+    monkeypatch.setattr(PARTITION_LIMITS, "partition_bytes", 2000)
+    monkeypatch.setattr(JOB_LIMITS, "fold_batch_bytes", 3000)
+    monkeypatch.setattr(JOB_LIMITS, "part_bytes", 6000)
+    monkeypatch.setattr(JOB_LIMITS, "min_separate_bytes", 0)
 
 
 def play(lab: Lab, steps: list[tuple[str, str, int, int]]) -> None:
@@ -175,10 +176,10 @@ def test_a_record_under_another_key_is_refused_as_by_a_replay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Through a shuffle, and where tasks run on other machines; the error names the same record."""
-    monkeypatch.setattr("sowctl.journal.group.MAX_BLOCK_ENTRIES", 40)
-    monkeypatch.setattr(distributed_fold, "MIN_TASK_BYTES", 1500)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 40)
+    monkeypatch.setattr(JOB_LIMITS, "min_task_bytes", 1500)
     if way == "shuffled":
-        monkeypatch.setattr(two_pass_fold, "MAX_GATHER_TXIDS", 0)
+        monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", 0)
     else:
         monkeypatch.setattr(rebuilding, "is_local", lambda _: False)
     before, after = (config_xml(topic_xml("log", key=key), ("log",)) for key in ("/a", "/b"))

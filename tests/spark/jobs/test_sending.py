@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from sowctl.errors import InputError, RefusedError, StorageError, UsageError
 from sowctl.remote import remote_files
 from sowctl.remote.place import parse_url
-from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import ExportSelection, export, export_journal
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs import remote_datasets
 from sowctl.spark.jobs.outputs.datasets import BYTES_COLUMN, write_rows
 from sowctl.spark.jobs.outputs.delivery import require_reachable
@@ -122,7 +122,7 @@ def both(
 def test_columns_are_those_of_spark(
     spark: SparkSession, mixed: Lab, shore: ObjectStore, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 40)
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 40)
     fields = FIELDS
     if kind == "orc":
         # Early times are refused, see below.

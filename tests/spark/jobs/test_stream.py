@@ -16,6 +16,7 @@ from sowctl.engine.verbs.delete import delete_records
 from sowctl.errors import UsageError
 from sowctl.spark.jobs import stream as streaming
 from sowctl.spark.jobs.job_table import JOBS, find_job
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.stream import METRIC_NAME, Progress, StreamEntry, StreamOptions, _Totals, stream
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
@@ -123,7 +124,7 @@ def test_a_stream_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_long_batch_is_shown_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver holds some rows of a batch, and of many batches no more than their totals."""
-    monkeypatch.setattr(streaming, "SHOW_BATCH_ROWS", 7)
+    monkeypatch.setattr(JOB_LIMITS, "show_batch_rows", 7)
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         for start in range(0, 30, 10):
             lab.publish("a", *[message(id=n) for n in range(start, start + 10)])

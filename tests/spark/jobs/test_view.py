@@ -18,7 +18,7 @@ from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.syntax.joins import parse_join
-from sowctl.spark.jobs import state, view_groups
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.view import AdHocView, build_query, view
 from tests.spark.jobs.test_outputs import read_lines
@@ -49,7 +49,7 @@ XML = config_xml(topic_xml("orders") + topic_xml("customers") + topic_xml("items
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 20)
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 20)
     made = Lab(tmp_path / "lab", XML)
     rows = [
         {"id": n, "customer": n % 7 if n % 5 else None, "qty": n * 1.1, "item": f"i{n % 4}", "who": f"w{n % 3}"}
@@ -87,7 +87,7 @@ def test_equals_the_aggregated_query(spark: SparkSession, lab: Lab, tmp_path: Pa
 def test_a_group_sees_its_records_in_the_order_of_their_updates(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 5)
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 5)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     history = drawn_history(seed, updates=120, ids=40)
     lab.publish("t", *map(json.dumps, history))
@@ -111,7 +111,7 @@ def test_joins_equal_those_in_one_process(
     spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     # Attached sources go to every task, or are brought together with the first one by shuffles.
-    monkeypatch.setattr(view_groups, "MAX_BROADCAST_RECORDS", small)
+    monkeypatch.setattr(JOB_LIMITS, "max_broadcast_records", small)
     instance = lab.open()
     assert instance.config is not None
     (entry,) = instance.config.find_entries("joined")
@@ -206,8 +206,8 @@ def test_equals_what_the_engine_computes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Law: one definition, two computations: single and joined views, views of views, and over conflated topics."""
-    monkeypatch.setattr(state, "RECORDS_PER_PART", 15)
-    monkeypatch.setattr(view_groups, "MAX_BROADCAST_RECORDS", (0, 1000)[seed % 2])
+    monkeypatch.setattr(JOB_LIMITS, "records_per_part", 15)
+    monkeypatch.setattr(JOB_LIMITS, "max_broadcast_records", (0, 1000)[seed % 2])
     source = random.Random(seed)
 
     def fields(one: str, other: str) -> list[str]:

@@ -19,6 +19,7 @@ from sowctl.errors import LockedError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.builder import build_store
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.locks import Gate, StoreFiles, WriterLock, read_gate_inode, write_gate_inode
 from tests.support.stores import DEFINITION, START, batch, contents, new_store
 
@@ -179,7 +180,7 @@ def test_the_gate_remembers_an_inode_and_nothing_half_written(tmp_path: Path) ->
 
 def test_a_gate_that_stays_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "x.sow")
-    monkeypatch.setattr("sowctl.store.opening.locks.MIN_GATE_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(STORE_LIMITS, "min_gate_wait_seconds", 0.1)
     with Gate(StoreFiles.from_path(path), SEAM, 0).hold(exclusive=True), pytest.raises(LockedError) as raised:
         Store.open(path, write=False)
     assert raised.value.code == "SOW-STO-031"

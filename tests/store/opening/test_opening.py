@@ -15,7 +15,7 @@ import pytest
 from sowctl.errors import DamageError, LockedError, MissingError, StorageError
 from sowctl.seam import Seam
 from sowctl.store.env import Store
-from sowctl.store.opening import locks
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.write import WriteTxn
 from tests.support.processes import Child
 from tests.support.stores import batch, contents, new_store
@@ -151,7 +151,7 @@ def test_a_process_that_opens_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     child = Child(work)
     with child:
         child.wait_for(b"opening")
-        monkeypatch.setattr(locks, "MIN_GATE_WAIT_SECONDS", 0.05)
+        monkeypatch.setattr(STORE_LIMITS, "min_gate_wait_seconds", 0.05)
         with pytest.raises(LockedError) as raised:
             Store.open(path, write=False)
         assert raised.value.code == "SOW-STO-031"

@@ -13,6 +13,7 @@ import pytest
 from sowctl.errors import DamageError, LockedError, RefusedError
 from sowctl.seam import Seam
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening import shared_environments
 from tests.support.stores import batch, contents, new_store, opened
 
@@ -154,7 +155,7 @@ def test_a_writer_reads_a_replaced_file_that_others_have_read(tmp_path: Path, mo
 
 
 def test_there_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_environments, "MAX_IDLE_ENVIRONMENTS", 2)
+    monkeypatch.setattr(STORE_LIMITS, "max_idle_environments", 2)
     paths = [new_store(tmp_path / f"{number}.sow", number + 1) for number in range(4)]
     with kept():
         assert [records(path) for path in paths] == [1, 2, 3, 4]

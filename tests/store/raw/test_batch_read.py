@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
-from sowctl.store import codec, integrity
+from sowctl.store import codec
 from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.raw import offset_read as store_offsets
 from sowctl.store.raw.batch_read import BatchValues, read_batch
 from sowctl.store.snapshot import Snapshot
@@ -28,7 +29,7 @@ from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few reads are enough to map a file."""
-    monkeypatch.setattr(store_offsets, "PLAIN_READ_BYTES", 1 << 40)
+    monkeypatch.setattr(STORE_LIMITS, "plain_read_bytes", 1 << 40)
     yield
     store_offsets.forget()
 
@@ -91,7 +92,7 @@ def test_optional_parts_and_large_values_are_left_to_others(tmp_path: Path) -> N
         known, locations = contents(snapshot), spots_of(snapshot)
         assert gathered(path, list(known), locations) is None
         assert snapshot.read_values_at(list(known), locations) == (list(known), list(known.values()))
-    path = new_store(tmp_path / "large.sow", 3, size=integrity.MAX_RUN_BYTES // 2)
+    path = new_store(tmp_path / "large.sow", 3, size=STORE_LIMITS.max_run_bytes // 2)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         known, locations = contents(snapshot), spots_of(snapshot)
         assert gathered(path, list(known), locations) is None

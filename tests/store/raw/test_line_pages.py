@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sowctl.errors import DamageError
 from sowctl.store import codec
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.raw import line_pages as store_lined
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
@@ -62,7 +63,7 @@ def _is_the_scan(path: Path) -> tuple[int, int]:
 def test_all_records_are_those_of_a_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int, size: int, together: int
 ) -> None:
-    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", together)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", together)
     assert _is_the_scan(new_store(tmp_path / "t.sow", records, size=size)) == (records, records)
 
 
@@ -74,7 +75,7 @@ def test_after_any_changes(
     path = new_store(tmp_path_factory.mktemp("w") / "t.sow", 300)
     apply_steps(path, steps, 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_lined, "PAGE_BATCH_BYTES", together)
+        patch.setattr(STORE_LIMITS, "page_batch_bytes", together)
         _is_the_scan(path)
 
 
@@ -86,7 +87,7 @@ def _changed(path: Path, key: bytes, value: bytes) -> None:
 @pytest.mark.parametrize("payload", [b"x" * 9000, b'{"a":\n1}', b"", b"\xff\x00"])
 def test_odd_payloads_among_plain_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: bytes) -> None:
     path = new_store(tmp_path / "t.sow", 2000)
-    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 20_000)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     _changed(path, key_of(700), value_of(key_of(700), 2, payload))
     records, count = _is_the_scan(path)
     # A value on pages of its own sends the pages beside it to LMDB, and no others.
@@ -96,7 +97,7 @@ def test_odd_payloads_among_plain_ones(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_records_with_optional_parts_are_left_to_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "t.sow", 2000)
-    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 20_000)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     key = key_of(700)
     _changed(path, key, codec.encode_record(key, b"checkwrd", 2, 3, 0, 0, b"{}", correlation_id=b"c"))
     assert 1500 < _is_the_scan(path)[1] < 2000
@@ -121,7 +122,7 @@ def test_damage_is_named_as_by_a_scan(tmp_path: Path, behind: int) -> None:
 
 
 def test_damage_at_the_ends_of_parts_is_named_as_by_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_lined, "PAGE_BATCH_BYTES", 1)
+    monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 1)
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         places = snapshot.locate_values(b"".join(sorted(map(key_of, range(300)))))[0].tolist()  # type: ignore[index]

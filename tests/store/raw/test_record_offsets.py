@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sowctl.store import codec
 from sowctl.store.env import Store
-from sowctl.store.raw import line_pages
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.raw.record_offsets import read_record_offsets
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
@@ -52,7 +52,7 @@ def _is_the_scan(path: Path, step: int = 700) -> None:
 
 @pytest.mark.parametrize(("records", "size"), [(0, 60), (1, 60), (40, 2500), (3, 9000), (5000, 60)])
 def test_all_records_are_those_of_a_scan(tmp_path: Path, records: int, size: int) -> None:
-    with patch.object(line_pages, "PAGE_BATCH_BYTES", 20_000):
+    with patch.object(STORE_LIMITS, "page_batch_bytes", 20_000):
         _is_the_scan(new_store(tmp_path / "t.sow", records, size=size))
 
 

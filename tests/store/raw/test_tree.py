@@ -15,6 +15,7 @@ from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.raw import offset_read as store_offsets
 from sowctl.store.raw.offset_read import DataFile, open_data_file, read_values_at
 from sowctl.store.raw.tree import StaleTree, locate_values
@@ -176,7 +177,7 @@ def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path
 
 @pytest.mark.parametrize("share", [1, 1 << 30])
 def test_by_plain_reads_and_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    monkeypatch.setattr(store_offsets, "PLAIN_READ_BYTES", share)
+    monkeypatch.setattr(STORE_LIMITS, "plain_read_bytes", share)
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys, locations = _keys(snapshot), _located(snapshot)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.seam import SEAM
-from sowctl.store.repair import checked_ranges
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.repair.checked_ranges import (
     KEY_SPACE_END,
     CheckedRanges,
@@ -43,7 +43,7 @@ def test_against_a_model(steps: list[tuple[int, int, int]], asked: list[int]) ->
 
 
 def test_many_stretches_become_fewer_with_the_earlier_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_ranges, "MAX_CHECKED_RANGES", 10)
+    monkeypatch.setattr(STORE_LIMITS, "max_checked_ranges", 10)
     record = CheckedRanges()
     for number in range(40):
         record.mark_range(number * 100, number * 100 + 50, 40 - number)

@@ -24,6 +24,7 @@ from sowctl.engine.subscriptions.bookmark_stores.protocol import (
     Subscriber,
     build_lock_path,
 )
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.errors import StorageError
 from sowctl.interrupts import without_interrupts
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from sowctl.values.times import Clock
 
 STORE_FILE_MODE = 0o640
-REWRITE_MIN_BYTES = 64 << 10
-"""Bytes above which a file is written anew if it would then have less than half of its size."""
 
 
 class FileStore(BookmarkStore):
@@ -141,7 +140,7 @@ class FileStore(BookmarkStore):
                 self._seam.call("file.sync", os.fsync, fd)
                 self._end += len(block)
                 change()
-                if self._end > REWRITE_MIN_BYTES:
+                if self._end > SUBSCRIPTION_LIMITS.rewrite_min_bytes:
                     self._rewrite_if_sparse()
         except OSError as error:
             # What a failed sync has left on disk is not known, and a later sync does not tell: no block may follow.

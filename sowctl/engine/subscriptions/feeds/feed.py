@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search import figures
+from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.scan import choose_access, filter_runs
 from sowctl.engine.sources.logical_topics import build_logical_filter
 from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, build_bare_runs
@@ -198,13 +198,13 @@ class Feed:
             return filter_runs(build_bare_runs((found,)), matcher, QueryStatistics(source.topic, source.message_type))
         way = choose_access(self._instance, stored, matcher) if stored is not None and matcher.is_selective else None
         if way is not None:
-            return way.read_matching(figures.DECODE_BATCH_RECORDS)
+            return way.read_matching(QUERY_LIMITS.decode_batch_records)
         counts = QueryStatistics(source.topic, source.message_type)
         return filter_runs(
-            build_bare_runs(source.read_batches(figures.READ_BATCH_RECORDS)),
+            build_bare_runs(source.read_batches(QUERY_LIMITS.read_batch_records)),
             matcher,
             counts,
-            figures.DECODE_BATCH_RECORDS,
+            QUERY_LIMITS.decode_batch_records,
         )
 
     def _order_rows(self, found: Callable[[], Iterator[MatchedPairs]], source: Source) -> Iterator[RecordBatch]:
@@ -214,7 +214,7 @@ class Feed:
         wanted = self.wanted
         skip, most = wanted.options.skip_n or 0, wanted.options.top_n
         if wanted.order:
-            options = QueryOptions(skip_n=wanted.options.skip_n, batch_size=figures.READ_BATCH_RECORDS)
+            options = QueryOptions(skip_n=wanted.options.skip_n, batch_size=QUERY_LIMITS.read_batch_records)
 
             def anew(_):  # type: ignore[no-untyped-def]
                 yield source, found()

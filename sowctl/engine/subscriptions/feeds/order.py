@@ -10,8 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any
 
-BUCKET_ITEMS = 512
-"""Items of a list when it is made; at twice as many it becomes two. A million items are about 2,000 lists."""
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 
 
 class OrderedItems:
@@ -21,7 +20,8 @@ class OrderedItems:
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
         found = sorted(items)
-        self._lists = [found[at : at + BUCKET_ITEMS] for at in range(0, len(found), BUCKET_ITEMS)]
+        size = SUBSCRIPTION_LIMITS.bucket_items
+        self._lists = [found[at : at + size] for at in range(0, len(found), size)]
         self._lasts = [one[-1] for one in self._lists]
         self._count = len(found)
 
@@ -39,9 +39,10 @@ class OrderedItems:
         chosen = self._lists[at]
         insort(chosen, item)
         self._lasts[at] = chosen[-1]
-        if len(chosen) > 2 * BUCKET_ITEMS:
-            self._lists[at : at + 1] = chosen[:BUCKET_ITEMS], chosen[BUCKET_ITEMS:]
-            self._lasts[at : at + 1] = chosen[BUCKET_ITEMS - 1], chosen[-1]
+        size = SUBSCRIPTION_LIMITS.bucket_items
+        if len(chosen) > 2 * size:
+            self._lists[at : at + 1] = chosen[:size], chosen[size:]
+            self._lasts[at : at + 1] = chosen[size - 1], chosen[-1]
 
     def remove(self, item: Any) -> None:
         """Take out an item. Raises ValueError where it is not there."""

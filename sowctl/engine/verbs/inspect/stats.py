@@ -40,16 +40,25 @@ if TYPE_CHECKING:
 
 MAX_FIELDS = 100
 """Fields that are looked at where none is named: of each a value or NULL is taken from every record."""
-MAX_PROBED_VALUES = 500_000
-"""Values that are looked at to find the fields, where none is named. 5 us each: 50,000 orders of ten fields, 333
-records of 1,500, which are the first by key and so no special ones."""
-MAX_VALUES = 10_000_000
-"""Values that are taken of the fields that were found: 10 s. Where there are more, a part of the records is read."""
-MAX_MESSAGE_BYTES = 256_000_000
-"""Bytes of messages that are read for them. 1,000,000 orders of 219 bytes take 9 s of CPU, and 20,000 messages of 1,500
-fields, 395,000,000 bytes, took 27 s when all were read."""
 TOP_VALUES = 5
 HISTOGRAM_BARS = 10
+
+
+class StatsLimits(Struct):
+    """Bounds of what is read to compute figures of fields; tests set smaller ones."""
+
+    max_probed_values: int = 500_000
+    """Values that are looked at to find the fields, where none is named. 5 us each: 50,000 orders of ten fields, 333
+    records of 1,500, which are the first by key and so no special ones."""
+    max_values: int = 10_000_000
+    """Values that are taken of the fields that were found: 10 s. Where there are more, a part of the records is read.
+    """
+    max_message_bytes: int = 256_000_000
+    """Bytes of messages that are read for them. 1,000,000 orders of 219 bytes take 9 s of CPU, and 20,000 messages of
+    1,500 fields, 395,000,000 bytes, took 27 s when all were read."""
+
+
+STATS_LIMITS = StatsLimits()
 
 
 class NumberFacts(DescribedStruct, frozen=True):
@@ -205,7 +214,7 @@ def compute_stats(
     bars: int = HISTOGRAM_BARS,
 ) -> StatsReport:
     """Read the records of one ``topic``, as often as ``ask`` is called: once, and before it once more to find the
-    fields where no ``paths`` are given. All records, or a ``share``; of fields that were found, :data:`MAX_VALUES`
+    fields where no ``paths`` are given. All records, or a ``share``; of fields that were found, ``max_values``
     values where no share is given.
 
     Raises UsageError ``SOW-STA-001`` for a type without fields, and what reading the records raises.
@@ -222,11 +231,9 @@ def compute_stats(
     if not paths:
         found = _find_fields(ask, kind, share)
         paths, left_out, searched = found.paths, found.left_out, found.searched
-        if (
-            share.is_all
-            and (part := min(MAX_VALUES / max(found.records * len(paths), 1), MAX_MESSAGE_BYTES / max(found.size, 1)))
-            < 1
-        ):
+        by_values = STATS_LIMITS.max_values / max(found.records * len(paths), 1)
+        by_bytes = STATS_LIMITS.max_message_bytes / max(found.size, 1)
+        if share.is_all and (part := min(by_values, by_bytes)) < 1:
             share = SampleShare(part=part)
     room, store = TallyBudget(), NumberBudget()
     fields = [_FieldProfile(path, room, store) for path in paths]
@@ -271,7 +278,7 @@ def _find_fields(
         for payloads in sampled:
             size += sum(map(len, payloads))
             # The others are counted: their number and size say which part of them is read then.
-            if values < MAX_PROBED_VALUES:
+            if values < STATS_LIMITS.max_probed_values:
                 found = parse_trees(payloads, kind.view)
                 shapes.add_trees(found)
                 values += count_members([tree for tree in found if tree is not UNREADABLE])

@@ -44,6 +44,7 @@ from sowctl.spark.jobs.folds.runs import (
     iterate_timelines,
     select_latest,
 )
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.tasks import (
     carry_iterator,
     create_gap_accumulator,
@@ -72,10 +73,6 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.journal.stretch import Segment, Span
 
-MIN_TASK_BYTES = 1 << 20
-"""Stored bytes of journal that are worth a map task of their own, where processors would have no work."""
-FOLD_BATCH_BYTES = 32 << 20
-"""Messages and numbers that a map task folds at a time."""
 MAX_SAMPLED_FILES = 8
 """Files of which a block is looked at to know how much there is to be folded."""
 R = TypeVar("R")
@@ -274,7 +271,7 @@ def plan_fold_tasks(
     by number which files no task reads together with the others."""
     wanted = find_spans(segments, after, until, log.locate_txid)
     stored = sum(span.size for span in wanted)
-    size = max(compute_partition_bytes(stored, 2 * parallel, MIN_TASK_BYTES), -(-stored // MAX_MAP_TASKS))
+    size = max(compute_partition_bytes(stored, 2 * parallel, JOB_LIMITS.min_task_bytes), -(-stored // MAX_MAP_TASKS))
     # Files apart come first: an archive has the oldest ones. Cut by themselves, no task reads both kinds.
     kinds = [list(some) for _, some in groupby(wanted, lambda span: apart is not None and apart(span.segment.number))]
     stretches = [one for some in kinds for one in split_partitions(some, after, until, size)]
@@ -372,7 +369,7 @@ def _batch_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     for block in blocks:
         found.append(block)
         size += block.header.payloads_raw + 96 * len(block)
-        if size >= FOLD_BATCH_BYTES:
+        if size >= JOB_LIMITS.fold_batch_bytes:
             yield found
             found, size = [], 0
     if found:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from sowctl.spark.jobs.limits import JOB_LIMITS
+
 MAX_SHUFFLE_BLOCKS = 1_000_000
 """Map tasks times reduce tasks of all shuffles of a fold, at most."""
-PART_BYTES = 64 << 20
-"""Values that a reduce task folds at a time, about: what its memory has to hold three times."""
 MIN_REDUCE_TASKS = 256
 """Reduce tasks that one shuffle should have left where it has to have fewer than there are parts."""
 MAX_REDUCE_TASKS = 1024
@@ -58,9 +58,9 @@ def choose_layout(maps: int, size: int, parallel: int, blocks: int = MAX_SHUFFLE
 
     One shuffle if that leaves enough reduce tasks, else two. ``blocks``: shuffle blocks at most.
     """
-    parts = max(1, -(-size // PART_BYTES))
+    parts = max(1, -(-size // JOB_LIMITS.part_bytes))
     # Small data is not worth a task for every processor.
-    wanted = max(parts, parallel if size > PART_BYTES // 8 else 1)
+    wanted = max(parts, parallel if size > JOB_LIMITS.part_bytes // 8 else 1)
     if maps == 1 or maps * min(wanted, MIN_REDUCE_TASKS) <= blocks:
         buckets = min(wanted, blocks // max(maps, 1))
         return FoldLayout(maps, buckets, -(-parts // buckets))

@@ -18,11 +18,13 @@ from zlib import compress, decompress
 from msgspec import Struct
 from pyspark.accumulators import AccumulatorParam
 
-from sowctl.engine.fold.journal_fold import COMPARED_KEY_ENTRIES
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs
-from sowctl.engine.keys.presentkeys import CHECK_BATCH_RECORDS, SAMPLE_RECORDS, PresentKeys
+from sowctl.engine.keys.limits import KEY_LIMITS
+from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS, PresentKeys
 from sowctl.engine.topics.positions import make_other_keys_error
 from sowctl.spark.jobs.folds.pairfiles import PairFile, read_pairs
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.store.codec import extract_raw_stamps
 
 if TYPE_CHECKING:
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.remote.place import Place
 
-WINDOW_TXIDS = 1 << 20
-"""Txids whose bits are looked at together."""
 _ANY_KEY = bytes(8)
 
 
@@ -65,11 +65,11 @@ class TxidSet:
         return self._bits[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8) & np.uint8(1)
 
     def iterate_windows(self) -> Iterator[Any]:
-        """All of it, ascending, as an array of those in each row of :data:`WINDOW_TXIDS` txids."""
+        """All of it, ascending, as an array of those in each row of ``window_txids`` txids."""
         import numpy as np
 
-        for start in range(0, len(self._bits), WINDOW_TXIDS >> 3):
-            some = self._bits[start : start + (WINDOW_TXIDS >> 3)]
+        for start in range(0, len(self._bits), JOB_LIMITS.window_txids >> 3):
+            some = self._bits[start : start + (JOB_LIMITS.window_txids >> 3)]
             # Of a topic that has few of a journal's entries most bytes are zero.
             where = some.nonzero()[0]
             rows, bits = np.unpackbits(some[where], bitorder="little").reshape(-1, 8).nonzero()
@@ -119,7 +119,7 @@ def create_mark_accumulator(spark: SparkSession) -> Accumulator[Any]:
 
 def select_history_txids(txids: Any) -> Any:
     """Of the txids of a block's entries of a topic with History those that a replay notes."""
-    return txids[:: -(-len(txids) // COMPARED_KEY_ENTRIES)]
+    return txids[:: -(-len(txids) // FOLD_LIMITS.compared_key_entries)]
 
 
 def read_txids(values: Sequence[bytes]) -> Any:
@@ -196,7 +196,7 @@ class KeySampler:
         places = self._sample.mask_members(read_txids(values)).nonzero()[0].tolist()
         self._keys += [keys[place] for place in places]
         self._values += [values[place] for place in places]
-        if len(self._keys) >= CHECK_BATCH_RECORDS:
+        if len(self._keys) >= KEY_LIMITS.check_batch_records:
             self._compare()
 
     def watch_parts(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:

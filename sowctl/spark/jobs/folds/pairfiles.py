@@ -17,18 +17,17 @@ from sowctl.engine.fold.spill import Pairs, encode_part, read_parts
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.remote.place import Place, RemotePath
 from sowctl.remote.remote_errors import convert_error
+from sowctl.spark.jobs.limits import JOB_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.remote.remote_files import RemoteStream
 
-PART_PAIRS = 1000
-"""Pairs of one part, at most, where a task cuts them."""
-
 
 def split_pairs(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
     """Pairs in parts, as :func:`write_pairs` takes them."""
-    for start in range(0, len(pairs), PART_PAIRS):
-        part = pairs[start : start + PART_PAIRS]
+    size = JOB_LIMITS.part_pairs
+    for start in range(0, len(pairs), size):
+        part = pairs[start : start + size]
         yield [key for key, _ in part], [value for _, value in part]
 
 

@@ -13,14 +13,11 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from sowctl.identity.keyspace import iterate_parts
-from sowctl.spark.jobs.folds.fold_layout import PART_BYTES
 from sowctl.spark.jobs.folds.runs import Run, encode_stream, merge_runs, read_stream
+from sowctl.spark.jobs.limits import JOB_LIMITS
 
 if TYPE_CHECKING:
     import pyarrow
-
-SPOOL_BUFFER_BYTES = PART_BYTES // 2
-"""Compressed bytes of runs that are held until they are cut, so that what is cut are no crumbs."""
 
 
 class RunSpool:
@@ -47,7 +44,7 @@ class RunSpool:
         """Take a run; runs come in any order."""
         self._held.setdefault(run.topic, []).append(run)
         self._size += len(run.entries)
-        if self._parts > 1 and self._size >= SPOOL_BUFFER_BYTES:
+        if self._parts > 1 and self._size >= JOB_LIMITS.spool_buffer_bytes:
             self._cut()
 
     def list_topics(self) -> list[int]:

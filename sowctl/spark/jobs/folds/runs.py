@@ -19,7 +19,7 @@ from sowctl.engine.fold.blocks import build_entry_mask, encode_values
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import find_last_occurrences, read_words
 from sowctl.journal.format import DELETE
-from sowctl.spark.jobs.folds.pairfiles import PART_PAIRS
+from sowctl.spark.jobs.limits import JOB_LIMITS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -145,7 +145,8 @@ def iterate_latest(table: pyarrow.Table) -> Iterator[Pairs]:
     order = find_last_occurrences(table["key"].to_numpy())
     # After the choice of the last entries: a deletion must first win over the publishes before it.
     order = order[table["operation"].to_numpy()[order] != DELETE]
-    for places in np.split(order, range(PART_PAIRS, len(order), PART_PAIRS)) if len(order) else ():
+    size = JOB_LIMITS.part_pairs
+    for places in np.split(order, range(size, len(order), size)) if len(order) else ():
         yield _pairs(table.take(pa.array(places)))
 
 
@@ -156,9 +157,8 @@ def iterate_timelines(table: pyarrow.Table) -> Iterator[tuple[bytes, list[bytes]
 
     # Stable, so that the entries of a key stay in txid order.
     order = table["key"].to_numpy().argsort(kind="stable")
-    parts = (
-        _pairs(table.take(pa.array(places))) for places in np.split(order, range(PART_PAIRS, len(order), PART_PAIRS))
-    )
+    size = JOB_LIMITS.part_pairs
+    parts = (_pairs(table.take(pa.array(places))) for places in np.split(order, range(size, len(order), size)))
     pairs = chain.from_iterable(zip(*part, strict=True) for part in parts)
     for key, rows in groupby(pairs, key=itemgetter(0)):
         yield key, [value for _, value in rows]

@@ -19,12 +19,12 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.engine.fold.blocks import read_winner_values
-from sowctl.engine.fold.journal_fold import FOLD_PART_RECORDS, EntrySpan, LastPerKey
+from sowctl.engine.fold.journal_fold import EntrySpan, LastPerKey
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs, encode_part
 from sowctl.identity.keyspace import iterate_parts, read_words
 from sowctl.journal.stretch import find_spans
 from sowctl.spark.jobs.folds.distributed_fold import FoldPlan, estimate_entry_bytes, plan_fold
-from sowctl.spark.jobs.folds.fold_layout import PART_BYTES
 from sowctl.spark.jobs.folds.key_sample import TxidSet, choose_sample
 from sowctl.spark.jobs.folds.pairfiles import (
     build_incomplete_error,
@@ -32,6 +32,7 @@ from sowctl.spark.jobs.folds.pairfiles import (
     read_part,
     translate_write_errors,
 )
+from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.tasks import create_gap_accumulator, format_attempt_name, report_gaps, run_tasks
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 from sowctl.structs import DescribedStruct
@@ -44,18 +45,6 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
 
-MAX_GATHER_TXIDS = 16_000_000
-"""Txids of a journal, at most, whose keys the driver holds: 17 bytes of each key that a stretch has, and a sort."""
-RANGE_BYTES, MAX_RANGES = 2 << 20, 256
-"""Bytes of the records of a range of keys: few, so that they stay in the processor's cache while they are sorted and
-appended, which halves the driver's time; and ranges of a topic at most."""
-MAX_GATHER_BYTES = MAX_RANGES * PART_BYTES
-"""Entries, in memory, of a journal at most: so no range is larger than what a task of a fold holds at a time, and the
-driver knows of half a million pieces at most."""
-MAX_OPEN_FILES = 100
-"""Files of pieces that are held open. There is one for each task, and a process may have no more than 1,024."""
-PIECE_BUFFER_BYTES = 8 << 20
-"""Records that a task holds before it writes them, a piece for each range."""
 _ROW = (("keys", "u8"), ("txids", "u8"), ("publishes", "?"))
 
 
@@ -125,8 +114,8 @@ class TwoPassFold(DescribedStruct, frozen=True):
                 # Of every key there is one record, so nothing depends on the order of the pieces.
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8")
                 order = numbers.astype(np.uint64).argsort()
-                for start in range(0, len(order), FOLD_PART_RECORDS):
-                    part = order[start : start + FOLD_PART_RECORDS]
+                for start in range(0, len(order), FOLD_LIMITS.fold_part_records):
+                    part = order[start : start + FOLD_LIMITS.fold_part_records]
                     yield read_words(numbers[part]), [values[place] for place in part.tolist()]
 
 
@@ -148,7 +137,7 @@ class _PieceFiles:
         path = Path(piece.path)
         with ExitStack() as once:
             file = self._files.get(piece.path)
-            if file is None and len(self._files) < MAX_OPEN_FILES:
+            if file is None and len(self._files) < JOB_LIMITS.max_open_files:
                 file = self._files[piece.path] = self._held.enter_context(open_staged_file(path))
             found = read_part(file or once.enter_context(open_staged_file(path)), piece.offset, path)
         if len(found[1]) != piece.count:
@@ -160,11 +149,11 @@ def can_gather(log: Journal, topics: Sequence[TopicConfig], until: int) -> bool:
     """Return whether the two-pass fold suits: entries not too many or too large, and no topic that keeps versions. A
     few blocks of the journal are looked at."""
     after = log.first_txid - 1
-    if until - after > MAX_GATHER_TXIDS or any(topic.history is not None for topic in topics):
+    if until - after > JOB_LIMITS.max_gather_txids or any(topic.history is not None for topic in topics):
         return False
     return (
         estimate_entry_bytes(find_spans(log.list_segments(), after, until, log.locate_txid), log.sample_header)
-        <= MAX_GATHER_BYTES
+        <= JOB_LIMITS.max_gather_bytes
     )
 
 
@@ -196,7 +185,9 @@ def gather_records(
         choose_sample(sample, starts, left)
         # How much the records take is estimated, as a replay does it, from the share of entries that are left.
         share = len(txids) / max(last.entries, 1)
-        buckets.append(min(max(1, -(-int(size * share + 96 * len(txids)) // RANGE_BYTES)), MAX_RANGES))
+        buckets.append(
+            min(max(1, -(-int(size * share + 96 * len(txids)) // JOB_LIMITS.range_bytes)), JOB_LIMITS.max_ranges)
+        )
         with translate_write_errors(path := _winner_path(directory, number)):
             txids.tofile(path)
     wanted = [_plan_take(stretch, row, winners, tuple(buckets)) for stretch, row in zip(stretches, looks, strict=True)]
@@ -331,7 +322,7 @@ class _RecordTaker:
 class _Pieces:
     """A file of pieces: records of blocks, cut by topic and range of keys.
 
-    What :meth:`add` has taken is written when it has :data:`PIECE_BUFFER_BYTES`, a piece for each topic and range of
+    What :meth:`add` has taken is written when it has ``piece_buffer_bytes``, a piece for each topic and range of
     keys.
     """
 
@@ -348,7 +339,7 @@ class _Pieces:
             held[0].extend(keys)
             held[1].extend(values)
             self._size += sum(map(len, values)) + 96 * len(keys)
-        if self._size >= PIECE_BUFFER_BYTES:
+        if self._size >= JOB_LIMITS.piece_buffer_bytes:
             self.write()
 
     def write(self) -> None:

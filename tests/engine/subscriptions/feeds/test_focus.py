@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sowctl.engine.subscriptions import held_values as holding
 from sowctl.engine.subscriptions.feeds.delta import compute_delta
 from sowctl.engine.subscriptions.held_values import HeldValues
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type
 from tests.support.following import Holder, following, news, told
@@ -228,7 +228,7 @@ def test_a_topic_without_records_has_none_that_could_leave(make_lab: MakeLab) ->
 
 def test_what_is_held_survives_its_file(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(holding, "_COPY_PART_BYTES", 500)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "copy_part_bytes", 500)
     kept, model = HeldValues(memory=1000), dict[bytes, bytes]()
     for _ in range(5000):
         key = chance.randrange(60).to_bytes(8, "big")

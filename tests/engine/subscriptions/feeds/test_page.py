@@ -11,6 +11,7 @@ import pytest
 
 from sowctl.engine.subscriptions.events import Event
 from sowctl.engine.subscriptions.feeds.order import OrderedItems
+from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 from sowctl.errors import UsageError
 from tests.support.following import following, news, told
 from tests.support.instances import Lab, message
@@ -180,7 +181,7 @@ def test_top_n_alone_makes_no_page(lab: Lab) -> None:
 
 
 def test_ordered_items_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.subscriptions.feeds.order.BUCKET_ITEMS", 4)
+    monkeypatch.setattr(SUBSCRIPTION_LIMITS, "bucket_items", 4)
     chance = random.Random(seed)
     model = sorted(chance.sample(range(1000), 50))
     ordered = OrderedItems(model)

@@ -12,7 +12,14 @@ from sowctl.engine.profile.sample import SampleShare
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.inspect import stats as looking_stats
 from sowctl.engine.verbs.inspect.schema import SchemaReport, profile_schema
-from sowctl.engine.verbs.inspect.stats import MAX_FIELDS, EntryRange, StatsReport, compute_stats, count_rates
+from sowctl.engine.verbs.inspect.stats import (
+    MAX_FIELDS,
+    STATS_LIMITS,
+    EntryRange,
+    StatsReport,
+    compute_stats,
+    count_rates,
+)
 from sowctl.engine.verbs.query import start_query
 from sowctl.errors import UsageError
 from sowctl.values.paths import parse_path
@@ -156,7 +163,7 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     whole = stats_of(filled)
     assert (whole.searched, whole.looked_at, whole.records) == (None, 200, 200)
     monkeypatch.setattr(looking_stats, "LOWEST_BATCH_RECORDS", 1)
-    monkeypatch.setattr(looking_stats, "MAX_PROBED_VALUES", 50)
+    monkeypatch.setattr(STATS_LIMITS, "max_probed_values", 50)
     found = stats_of(filled, batch=5)
     assert found.searched is not None
     assert 10 < found.searched < 30
@@ -164,13 +171,13 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     # The fields that were found have all of their values, and those of an empty array none.
     assert {one.path for one in found.fields} <= {one.path for one in whole.fields}
     assert {one.path: one.values for one in found.fields}["/price"] == 200
-    monkeypatch.setattr(looking_stats, "MAX_VALUES", 300)
+    monkeypatch.setattr(STATS_LIMITS, "max_values", 300)
     part = stats_of(filled, batch=5)
     assert part.looked_at < 150
     assert part.records == 200
     assert part == stats_of(filled, batch=5)
-    monkeypatch.setattr(looking_stats, "MAX_VALUES", 1 << 40)
-    monkeypatch.setattr(looking_stats, "MAX_MESSAGE_BYTES", 2000)
+    monkeypatch.setattr(STATS_LIMITS, "max_values", 1 << 40)
+    monkeypatch.setattr(STATS_LIMITS, "max_message_bytes", 2000)
     assert stats_of(filled).looked_at < 150
     # What is asked for is given.
     assert stats_of(filled, "/id", "/price").looked_at == 200

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import sowctl.journal.group as group_module
 from sowctl.engine.verbs.upkeep.journal_search import JournalSearch, SearchOptions, search_journal
 from sowctl.errors import DamageError, MissingError, UsageError
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.journal.files import BlockRef
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from tests.engine.conftest import MakeLab
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
@@ -17,7 +17,7 @@ from tests.support.instances import SECOND, START, Lab, config_xml, message, top
 @pytest.fixture
 def filled(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Ten blocks of four entries: five of topic t by client a, five of topic u by client b, ten seconds apart."""
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + topic_xml("own", key=None), ("t", "u", "own")))
     for number in range(10):
         topic, client = ("t", "a") if number < 5 else ("u", "b")

@@ -8,10 +8,10 @@ import pytest
 import zstandard
 
 import sowctl.engine.verbs.upkeep.journal_tail as tail_module
-import sowctl.journal.group as group_module
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 from sowctl.errors import ConfigError, DamageError, MissingError
+from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.engine.conftest import MakeLab
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -21,7 +21,7 @@ XML = config_xml(topic_xml("t") + topic_xml("u") + topic_xml("all", "<Pattern>^n
 @pytest.fixture
 def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
     """A hundred entries of three topics and two logical ones, in several files and small blocks."""
-    monkeypatch.setattr(group_module, "MAX_BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
     monkeypatch.setattr(tail_module, "FIRST_STRETCH_TXIDS", 8)
     lab = make_lab(XML)
     lab.journal_size = 3000
