@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sowctl.arrow.arrays import Numbers
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 T = TypeVar("T", bound=Hashable)
 
@@ -66,7 +66,7 @@ class EntryColumns:
         return self.join_numbers("operations")
 
     @cached_property
-    def topics(self) -> tuple[list[Topic], Numbers]:
+    def topics(self) -> tuple[list[TopicRef], Numbers]:
         """The topics of these entries, and the place of each entry's topic among them."""
         return self._common_dictionary(lambda block: block.topics, "topics", None)
 

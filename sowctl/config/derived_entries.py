@@ -20,6 +20,7 @@ from sowctl.config.node_values import (
     read_section_texts,
 )
 from sowctl.values.paths import Path as FieldPath
+from sowctl.values.topicref import TopicRef
 
 
 class View(OtherEntry, frozen=True):
@@ -36,14 +37,14 @@ class View(OtherEntry, frozen=True):
     join_null_equivalency: bool
 
     @property
-    def sources(self) -> tuple[tuple[str, str], ...]:
-        """Message type and name of each topic that is read, in order, each once.
+    def sources(self) -> tuple[TopicRef, ...]:
+        """Each topic that is read, in order, each once.
 
         The message type is the view's own where none is written. Imports the expression language for a Join.
         """
         from sowctl.config.rules.sources import find_sources
 
-        found = ((source.type or self.message_type, source.name) for source in find_sources(self.node))
+        found = (TopicRef(source.name, source.type or self.message_type) for source in find_sources(self.node))
         return tuple(dict.fromkeys(found))
 
 
@@ -58,9 +59,14 @@ class ConflatedTopic(OtherEntry, frozen=True):
     topic_format: str | None
 
     @property
-    def sources(self) -> tuple[tuple[str, str], ...]:
-        """Message type and name of the topic that is read."""
-        return ((self.message_type, self.underlying),)
+    def source(self) -> TopicRef:
+        """The topic that is read."""
+        return TopicRef(self.underlying, self.message_type)
+
+    @property
+    def sources(self) -> tuple[TopicRef, ...]:
+        """The topic that is read, as views have theirs."""
+        return (self.source,)
 
 
 class Queue(OtherEntry, frozen=True):

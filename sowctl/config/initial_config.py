@@ -15,6 +15,7 @@ from sowctl.errors import UsageError
 from sowctl.messages.types import FIELDLESS_TYPES, MESSAGE_TYPES
 from sowctl.messages.xml.tree import escape_text
 from sowctl.values.paths import parse_path
+from sowctl.values.topicref import TopicRef
 
 _COMMON_TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
 PREDEFINED_TYPES = (*_COMMON_TYPES, *(name for name in MESSAGE_TYPES if name not in _COMMON_TYPES))
@@ -31,6 +32,11 @@ class InitialTopic(Struct, frozen=True):
     name: str
     message_type: str = "json"
     keys: tuple[str, ...] = ()
+
+    @property
+    def ref(self) -> TopicRef:
+        """Name and message type."""
+        return TopicRef(self.name, self.message_type)
 
 
 class Answers(Struct, frozen=True):
@@ -107,11 +113,11 @@ def check_name(text: str) -> str:
 def compose_config(answers: Answers) -> str:
     """The text of the configuration. Raises UsageError as :func:`check_topic` does, or for a topic named twice."""
     check_name(answers.name)
-    names = [(topic.name, topic.message_type) for topic in map(check_topic, answers.topics)]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    refs = [topic.ref for topic in map(check_topic, answers.topics)]
+    twice = next((ref for ref in refs if refs.count(ref) > 1), None)
     if twice is not None:
-        raise UsageError("SOW-CFG-063", f"topic {twice[0]!r} of type {twice[1]} is named twice")
-    if not names:
+        raise UsageError("SOW-CFG-063", f"topic {twice.name!r} of type {twice.message_type} is named twice")
+    if not refs:
         raise UsageError(
             "SOW-CFG-064", "a topic is required", hint="name one with --topic, for example orders=/orderId"
         )

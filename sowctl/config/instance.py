@@ -128,7 +128,7 @@ def _build_coverage(log: TransactionLog | None) -> Coverage:
     if log is None:
         return lambda name, message_type: False
     # Names by a set and all patterns of a type in one search: a topic is not compared with every entry of the log.
-    exact = {(topic.name, topic.message_type) for topic in log.topics}
+    exact = {topic.ref for topic in log.topics}
     patterns: dict[str, list[str]] = {}
     for topic in log.topics if log.regex_topics else ():
         if is_pattern(topic.name):

@@ -18,6 +18,7 @@ from sowctl.config.document import Document, ElementNode
 from sowctl.config.topic_patterns import compile_topic_search, topic_matches
 from sowctl.findings import Place
 from sowctl.values.paths import Path as FieldPath
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.actions import Action, FunctionConfig, ModuleConfig
@@ -135,6 +136,11 @@ class TopicConfig(Configured, frozen=True, eq=False):
         )
 
     @property
+    def ref(self) -> TopicRef:
+        """Name and message type: of some logical topics, those of the whole topic."""
+        return TopicRef(self.name, self.message_type)
+
+    @property
     def whole_topic(self) -> TopicConfig:
         """The topic with all its logical topics."""
         return self if self.logical is None else replace(self, logical=None)
@@ -168,6 +174,11 @@ class OtherEntry(Configured, frozen=True, eq=False):
     node: ElementNode
     place: Place
 
+    @property
+    def ref(self) -> TopicRef:
+        """Name and message type."""
+        return TopicRef(self.name, self.message_type)
+
 
 SowEntry: TypeAlias = TopicConfig | OtherEntry
 
@@ -179,9 +190,14 @@ class JournalTopic(Configured, frozen=True, eq=False):
     message_type: str
     place: Place
 
+    @property
+    def ref(self) -> TopicRef:
+        """Name, which may be a pattern, and message type."""
+        return TopicRef(self.name, self.message_type)
+
     def is_named(self, name: str, message_type: str) -> bool:
         """Return True if these are its own name and type, wherever it stands."""
-        return (self.name, self.message_type) == (name, message_type)
+        return self.ref == (name, message_type)
 
 
 class TransactionLog(Configured, frozen=True, eq=False):

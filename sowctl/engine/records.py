@@ -21,6 +21,7 @@ from sowctl.store.codec import (
     read_plain_stamps,
     read_stamps,
 )
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType, SelectList
@@ -132,6 +133,11 @@ class RecordBatch:
     def message_type(self) -> str:
         """The name of the message type."""
         return self._kind.name
+
+    @property
+    def ref(self) -> TopicRef:
+        """``topic`` and message type."""
+        return TopicRef(self.topic, self._kind.name)
 
     @property
     def view(self) -> Callable[[bytes], bytes]:

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
-from sowctl.journal.format import COMPRESSED_SUFFIXES, NO_PUBLISHER, Topic, format_block_place
+from sowctl.journal.format import COMPRESSED_SUFFIXES, NO_PUBLISHER, format_block_place
 from sowctl.remote.place import Place
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.journal.columns import Columns, NumpyColumns
@@ -137,9 +138,9 @@ class Gap(Struct, frozen=True):
     first_txid: int
     last_txid: int
     receipt: str
-    topics: tuple[Topic, ...] | None
+    topics: tuple[TopicRef, ...] | None
 
-    def concerns_topic(self, topic: Topic) -> bool:
+    def concerns_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are missing, or may be."""
         return self.topics is None or topic in self.topics
 
@@ -170,7 +171,7 @@ class Entry(Struct, frozen=True):
 
     txid: int
     operation: int
-    topic: Topic
+    topic: TopicRef
     key: bytes
     check: bytes
     time: int
@@ -247,7 +248,7 @@ class Block:
         return self.start.number, self.start.offset, self.header.crc
 
     @property
-    def topics(self) -> list[Topic]:
+    def topics(self) -> list[TopicRef]:
         """Topics by the index that the topic column uses."""
         return [row.topic for row in self.map.topics]
 

@@ -16,13 +16,13 @@ from sowctl.errors import DamageError
 from sowctl.journal.format import (
     BLOCK_VERSION,
     CRC_LAYOUT,
-    Topic,
     newer_version_error,
     pack_rows,
     require_number,
     require_text,
     unpack_rows,
 )
+from sowctl.values.topicref import TopicRef
 
 # A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
 # it.
@@ -103,7 +103,7 @@ class BlockHeader(Struct, frozen=True):
 class MapTopic(Struct, frozen=True):
     """One topic of a block: its last txid and the time of that entry."""
 
-    topic: Topic
+    topic: TopicRef
     last_txid: int
     last_time: int
 
@@ -122,7 +122,7 @@ class BlockMap(Struct, frozen=True):
     topics: tuple[MapTopic, ...]
     publishers: tuple[MapPublisher, ...]
 
-    def has_topic(self, topic: Topic) -> bool:
+    def has_topic(self, topic: TopicRef) -> bool:
         """Return whether the block holds an entry of ``topic``."""
         return any(row.topic == topic for row in self.topics)
 
@@ -227,7 +227,7 @@ def unpack_block_map(raw: bytes | memoryview, place: str) -> BlockMap:
         topics, publishers = unpack_rows(raw, 2)
         return BlockMap(
             tuple(
-                MapTopic((require_text(name), require_text(kind)), require_number(txid), require_number(at))
+                MapTopic(TopicRef(require_text(name), require_text(kind)), require_number(txid), require_number(at))
                 for name, kind, txid, at in topics
             ),
             tuple(

@@ -17,7 +17,7 @@ from sowctl.errors import DamageError, MissingError, SowError, StorageError, Ver
 from sowctl.findings import Finding, Level, Place
 from sowctl.journal.block import Block, Damage, EndedHistory, Position
 from sowctl.journal.files import BlockRef, JournalFile, require_same_content
-from sowctl.journal.format import NO_PUBLISHER, OPERATIONS, Topic
+from sowctl.journal.format import NO_PUBLISHER, OPERATIONS
 from sowctl.journal.listing import find_files, list_files
 from sowctl.journal.lock import is_locked
 from sowctl.journal.state import (
@@ -30,6 +30,7 @@ from sowctl.journal.state import (
 from sowctl.journal.walk import Walker, lost_end_error
 from sowctl.remote.place import require_local
 from sowctl.seam import SEAM, Seam
+from sowctl.values.topicref import TopicRef
 
 
 class JournalCoverage(Struct):
@@ -94,7 +95,7 @@ class _JournalCheck:
         self.chain = 0
         self.histories: tuple[EndedHistory, ...] = ()
         self.last_txid: int | None = None
-        self.times: dict[Topic, int] = {}
+        self.times: dict[TopicRef, int] = {}
         self.state = JournalState(Position(0, 0, 0))
         self.told: JournalState | None = None
         self.broken = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -67,9 +67,6 @@ NO_PUBLISHER = 0xFFFF
 
 MANIFEST_SUFFIX = ".manifest"
 """What the name of an archive's manifest has behind that of the instance."""
-
-Topic: TypeAlias = tuple[str, str]
-"""Topic name, message type."""
 
 
 class FileHeader(Struct, frozen=True):

@@ -30,9 +30,10 @@ from sowctl.journal.blockcodec import (
     MapTopic,
     pack_block_map,
 )
-from sowctl.journal.format import NO_PUBLISHER, Topic
+from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -49,7 +50,7 @@ class Group(DescribedStruct):
     entry has one. ``stored``: what :func:`compress_payloads` makes of ``payloads``, where that has been done.
     """
 
-    topics: list[Topic]
+    topics: list[TopicRef]
     publishers: list[tuple[int, str]]
     operations: bytes
     topic: Sequence[int] | int

@@ -14,13 +14,14 @@ from sowctl.errors import RefusedError, SowError, StorageError
 from sowctl.journal.appender import Appender, cut_tail, write_error
 from sowctl.journal.block import Position, TailReport, TopicState
 from sowctl.journal.blockcodec import BlockMap, compute_header_seed, pack_block_header
-from sowctl.journal.format import Topic, format_block_place, pack_file_header
+from sowctl.journal.format import format_block_place, pack_file_header
 from sowctl.journal.group import EncodedBlock, build_abort_block
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import JournalState, save_topics_file
 from sowctl.remote.place import require_local
 from sowctl.seam import Seam
 from sowctl.values.times import MICROS_PER_SECOND, Micros
+from sowctl.values.topicref import TopicRef
 
 TOPICS_SAVE_INTERVAL_MICROS: Micros = 5 * MICROS_PER_SECOND
 """Time between two rewritings of the topics file."""
@@ -61,7 +62,7 @@ class LogEnd:
         return self.journal.lineage
 
     def create_journal(
-        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[Topic, tuple[int, Micros]]
+        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[TopicRef, tuple[int, Micros]]
     ) -> None:
         """The first file of a new journal."""
         # Topics that had entries before this journal are written into its first checkpoint: whether the journal reaches

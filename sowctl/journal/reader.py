@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, overload
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.journal.block import Block, Damage, EndedHistory, FileInfo, Gap, Position, TailReport, TopicState
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.format import Topic
 from sowctl.journal.listing import list_files, require_archive_files
 from sowctl.journal.scan import JournalScan, retry_after_removal
 from sowctl.journal.state import EMPTY_TOPIC_STATE, JournalState
@@ -28,6 +27,7 @@ from sowctl.journal.stretch import (
 )
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.journal.archive.archived_file import ArchivedFile
@@ -184,15 +184,15 @@ class Journal:
         """The position behind the last complete group."""
         return self.refresh_state().end
 
-    def find_topic_state(self, topic: Topic) -> TopicState:
+    def find_topic_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic, from the topics file and a scan of only what is behind it."""
         return self.refresh_state().topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def read_topic_states(self) -> dict[Topic, TopicState]:
+    def read_topic_states(self) -> dict[TopicRef, TopicState]:
         """The states of all topics that the journal knows."""
         return dict(self.refresh_state().topics)
 
-    def covers_topic(self, topic: Topic) -> bool:
+    def covers_topic(self, topic: TopicRef) -> bool:
         """Return whether the files reach back to the first entry of a topic: none stood before the oldest file.
 
         Raises DamageError ``SOW-JRN-004``.
@@ -200,7 +200,7 @@ class Journal:
         # The first checkpoint knows all topics that had entries before the oldest file.
         return self.find_prior_state(topic).last_txid == 0
 
-    def find_prior_state(self, topic: Topic) -> TopicState:
+    def find_prior_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
         # What was not there before the files here was not there before those of an archive.
         known = self._find_prior_local_state(topic)
@@ -209,7 +209,7 @@ class Journal:
         first = retry_after_removal(self._folder, lambda: self._folder.read_checkpoint_state(self._folder.numbers[0]))
         return first.topics.get(topic, EMPTY_TOPIC_STATE)
 
-    def _find_prior_local_state(self, topic: Topic) -> TopicState:
+    def _find_prior_local_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic before the oldest file that is known without asking an archive at a URL."""
         first = retry_after_removal(
             self._folder, lambda: self._folder.read_checkpoint_state(self._folder.first_known_number)
@@ -224,7 +224,7 @@ class Journal:
         """The first txid of the files that are known without asking an archive at a URL."""
         return retry_after_removal(self._folder, lambda: self._folder.read_first_txid(self._folder.first_known_number))
 
-    def covers_topic_after(self, topic: Topic, txid: int) -> bool:
+    def covers_topic_after(self, topic: TopicRef, txid: int) -> bool:
         """Return whether the files have all entries of a topic above ``txid``: none stood before the oldest file. An
         archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
         if self._read_first_local_txid() <= txid + 1 or self._find_prior_local_state(topic).last_txid <= txid:
@@ -284,7 +284,7 @@ class Journal:
         self,
         after: int = ...,
         until: int | None = ...,
-        topic: Topic | None = ...,
+        topic: TopicRef | None = ...,
         start: Position | None = ...,
         resync: Literal[False] = ...,
     ) -> Iterator[Block]: ...
@@ -294,7 +294,7 @@ class Journal:
         self,
         after: int = ...,
         until: int | None = ...,
-        topic: Topic | None = ...,
+        topic: TopicRef | None = ...,
         start: Position | None = ...,
         *,
         resync: Literal[True],
@@ -304,7 +304,7 @@ class Journal:
         self,
         after: int = 0,
         until: int | None = None,
-        topic: Topic | None = None,
+        topic: TopicRef | None = None,
         start: Position | None = None,
         resync: bool = False,
     ) -> Iterator[Block | Damage]:
@@ -356,7 +356,7 @@ class Journal:
                 else:
                     yield item
 
-    def lacks_entries(self, topic: Topic) -> bool:
+    def lacks_entries(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
         return any(gap.concerns_topic(topic) for gap in self.iter_gaps())
 
@@ -378,7 +378,7 @@ class Journal:
             # The walk itself comes to what is wrong, at its place, and says it.
             return None
 
-    def _notify_gap(self, ref: BlockRef, topic: Topic | None) -> None:
+    def _notify_gap(self, ref: BlockRef, topic: TopicRef | None) -> None:
         """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""
         gap = ref.read_gap()
         if topic is None or gap.concerns_topic(topic):
@@ -410,7 +410,7 @@ class Journal:
         """Return the manifest's entry of a file that is read at a URL; None where none of that number is."""
         return self._folder.find_archived_file(number) if self._folder.numbers else None
 
-    def may_hold_entries(self, number: int, topic: Topic | None, low: int | None, high: int | None) -> bool:
+    def may_hold_entries(self, number: int, topic: TopicRef | None, low: int | None, high: int | None) -> bool:
         """Return whether a file can have entries of a topic (None: of any) within two times; True without a
         manifest.
         """
@@ -441,7 +441,7 @@ class Journal:
             self._folder.release_file(file)
 
     def iter_stretch_blocks(
-        self, stretch: Stretch, after: int = 0, until: int | None = None, topic: Topic | None = None
+        self, stretch: Stretch, after: int = 0, until: int | None = None, topic: TopicRef | None = None
     ) -> Iterator[Block]:
         """The blocks of a stretch with a txid above ``after`` and not above ``until``; with ``topic`` those of it.
 

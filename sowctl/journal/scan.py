@@ -15,10 +15,10 @@ from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Block, Damage, Position, TailReport
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error, foreign_file_error, has_gap
 from sowctl.journal.fileset import REMOVED_FILE_CODE, FileSet
-from sowctl.journal.format import Topic
 from sowctl.journal.state import EMPTY_TOPIC_STATE, JournalState, find_last_counted_block
 from sowctl.journal.walk import Walker, lost_end_error
 from sowctl.remote.place import RemotePath
+from sowctl.values.topicref import TopicRef
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ class JournalScan:
             self._folder.release_file(file)
 
     def iter_block_refs(
-        self, after: int, topic: Topic | None, start: Position | None, resync: bool
+        self, after: int, topic: TopicRef | None, start: Position | None, resync: bool
     ) -> Iterator[BlockRef | Damage]:
         """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
         self._folder.refresh()
@@ -261,7 +261,7 @@ class JournalScan:
             first = walker.last_txid + 1
             yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
 
-    def _find_start(self, after: int, topic: Topic | None, start: Position | None) -> Position:
+    def _find_start(self, after: int, topic: TopicRef | None, start: Position | None) -> Position:
         """Find the position between groups from which a read misses nothing above ``after``."""
         known = self._find_known_state()
         if known is not None and known.end.number < self._folder.first_known_number:

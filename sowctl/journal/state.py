@@ -25,7 +25,6 @@ from sowctl.journal.format import (
     BLOCK_VERSION,
     TOPICS_HEADER,
     TOPICS_MAGIC,
-    Topic,
     pack_rows,
     require_number,
     require_text,
@@ -33,6 +32,7 @@ from sowctl.journal.format import (
 )
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.seam import Seam
+from sowctl.values.topicref import TopicRef
 
 EMPTY_TOPIC_STATE = TopicState(0, 0, None)
 
@@ -46,7 +46,7 @@ class JournalState(Struct):
 
     end: Position
     last_block: tuple[int, int] = (0, 0)
-    topics: dict[Topic, TopicState] = field(default_factory=dict)
+    topics: dict[TopicRef, TopicState] = field(default_factory=dict)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     marks: list[tuple[int, int]] = field(default_factory=list)
     chain: int = 0
@@ -167,10 +167,10 @@ def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
 
 
-def decode_topics(rows: Iterable[Any]) -> dict[Topic, TopicState]:
+def decode_topics(rows: Iterable[Any]) -> dict[TopicRef, TopicState]:
     """Topics by name and type, out of the rows of a checkpoint. Raises ValueError."""
     return {
-        (require_text(name), require_text(kind)): TopicState(
+        TopicRef(require_text(name), require_text(kind)): TopicState(
             require_number(txid),
             require_number(at),
             Position(require_number(number), require_number(offset), require_number(before)),
@@ -231,7 +231,7 @@ def read_topics_lineage(directory: Path, instance: str) -> tuple[bytes, JournalS
         return b"", None
 
 
-def limit_topic_txid(directory: Path, instance: str, topic: Topic, applied: int, seam: Seam) -> None:
+def limit_topic_txid(directory: Path, instance: str, topic: TopicRef, applied: int, seam: Seam) -> None:
     """Let a topics file tell no more of a topic than ``applied``, the last txid that a store was built up to.
 
     For a journal that was given up: what was acknowledged behind it is lost, and that was accepted. The last txid of

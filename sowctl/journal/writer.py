@@ -17,7 +17,7 @@ from sowctl.errors import StorageError
 from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
 from sowctl.journal.blockcodec import CODEC_ZSTD
-from sowctl.journal.format import Topic, check_instance
+from sowctl.journal.format import check_instance
 from sowctl.journal.group import EncodedBlock, Group, encode_blocks, encode_blocks_in_pool
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.logend import LogEnd
@@ -26,6 +26,7 @@ from sowctl.journal.state import EMPTY_TOPIC_STATE, read_last_known_txid
 from sowctl.remote.place import Place
 from sowctl.seam import SEAM, Seam
 from sowctl.values.times import Micros
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -67,7 +68,7 @@ class JournalWriter:
         random: bytes,
         first_txid_floor: int = 0,
         acknowledged: int = 0,
-        beginnings: Mapping[Topic, tuple[int, Micros]] | None = None,
+        beginnings: Mapping[TopicRef, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
         archive: Place | None = None,
         notify: Callable[[str], None] = lambda words: None,
@@ -240,7 +241,7 @@ class JournalWriter:
         """The position behind the last complete group."""
         return self._ending.state.end
 
-    def find_topic_state(self, topic: Topic) -> TopicState:
+    def find_topic_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic, as of the last lock and own appends."""
         return self._ending.state.topics.get(topic, EMPTY_TOPIC_STATE)
 

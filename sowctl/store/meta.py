@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
+from sowctl.values.topicref import TopicRef
 
 MAGIC = b"SOWSTORE"
 FORMAT_VERSION = 1
@@ -47,6 +48,11 @@ class Definition(Struct, frozen=True):
     key_mode: str
     key_fields: tuple[str, ...] = ()
     key_domain: str | None = None
+
+    @property
+    def ref(self) -> TopicRef:
+        """``topic`` and message type."""
+        return TopicRef(self.topic, self.message_type)
 
     def __post_init__(self) -> None:
         if self.key_mode not in KEY_MODES:

@@ -1,5 +1,6 @@
 """Field values: paths, comparison, NULL, order, times, units. Knows no file and no message type.
 
+* ``topicref``: the name and the message type of a topic
 * ``paths``: field identifiers as steps
 * ``fields``: the contract between message types and expressions: slots asked for, values handed over
 * ``scalars``: scalars: NULL, numeric reading, text, truth, comparison

@@ -36,7 +36,7 @@ def test_a_view_of_one_topic(instance: Write) -> None:
     )
     assert isinstance(found, View)
     assert (found.kind, found.name, found.message_type) == ("View", "v", "json")
-    assert (found.underlying, found.joins, found.sources) == ("[xml].[a]", (), (("xml", "a"),))
+    assert (found.underlying, found.joins, found.sources) == ("[xml].[a]", (), (("a", "xml"),))
     assert (found.projection, found.grouping) == (("/b", "SUM(/c) AS /d"), ("/b",))
     assert (found.key_domain, found.conflation, found.filter) == ("d", "inline", "/x > 1")
     assert (found.join_null_equivalency, [[str(p) for p in i] for i in found.hash_indexes]) == (True, [["/d"]])
@@ -47,7 +47,7 @@ def test_a_view_of_joined_topics(instance: Write) -> None:
     found = entry(instance, f"<View><Name>v</Name>{JSON}<UnderlyingTopic>{joins}</UnderlyingTopic>{FIELDS}</View>")
     assert isinstance(found, View)
     assert (found.underlying, found.joins) == (None, ("[a]./x = [b]./x", "[b]./y = [xml].[c]./y"))
-    assert found.sources == (("json", "a"), ("json", "b"), ("xml", "c"))
+    assert found.sources == (("a", "json"), ("b", "json"), ("c", "xml"))
     assert (found.key_domain, found.conflation, found.filter, found.hash_indexes) == ("v", "none", None, ())
 
 
@@ -61,7 +61,7 @@ def test_a_conflated_topic(instance: Write) -> None:
     found = entry(instance, f"<ConflatedTopic>{source}{more}</ConflatedTopic>")
     assert isinstance(found, ConflatedTopic)
     assert (found.interval_us, found.enrichment, found.topic_format) == (250_000, ("/a AS /b",), "%n-C")
-    assert found.sources == (("json", "a"),)
+    assert found.sources == (("a", "json"),)
 
 
 def test_defaults_of_a_queue(instance: Write) -> None:

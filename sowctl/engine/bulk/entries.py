@@ -28,7 +28,7 @@ from sowctl.store.codec import encode_record
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 
 class StagedEntries(Struct):
@@ -131,7 +131,9 @@ def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
     ]
 
 
-def build_staged_group(entries: StagedEntries, topic: Topic, publisher: tuple[int, str] | None, sequence: int) -> Group:
+def build_staged_group(
+    entries: StagedEntries, topic: TopicRef, publisher: tuple[int, str] | None, sequence: int
+) -> Group:
     """Entries as a part of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
     count = len(entries)
     return Group(

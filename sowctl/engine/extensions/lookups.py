@@ -126,7 +126,7 @@ def _parse_declaration(instance: Instance, text: str) -> tuple[str, TableDeclara
     name, count, kind, topic, *fields = parts
     if count != str(len(fields) - 1):
         raise _build_declaration_error(text, f"it declares {count} lookup fields, but has {len(fields) - 1}")
-    found = [entry for entry in instance.topics if (entry.name, entry.message_type) == (topic, kind)]
+    found = [entry for entry in instance.topics if entry.ref == (topic, kind)]
     if not found:
         raise _build_declaration_error(text, f"topic {topic!r} of type {kind} does not exist")
     try:

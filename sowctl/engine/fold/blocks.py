@@ -27,8 +27,8 @@ from sowctl.store.codec import (
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.group import Group
+    from sowctl.values.topicref import TopicRef
 
 TextColumn = Sequence[bytes | None] | None
 """One optional text per entry; None where no entry has one."""
@@ -61,7 +61,7 @@ def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, i
 
 def find_entry_places(
     block: Block,
-    topic: Topic,
+    topic: TopicRef,
     *,
     after: int = 0,
     until: int | None = None,
@@ -97,7 +97,7 @@ def find_entry_places(
 
 def build_entry_mask(
     block: Block,
-    topics: Collection[Topic],
+    topics: Collection[TopicRef],
     *,
     after: int = 0,
     until: int | None = None,
@@ -137,7 +137,7 @@ def build_entry_mask(
 
 def read_entry_values(
     block: Block,
-    topic: Topic,
+    topic: TopicRef,
     *,
     after: int = 0,
     until: int | None = None,
@@ -266,7 +266,7 @@ def build_deletions(keys: Sequence[bytes], values: Sequence[bytes], *, logical: 
     return Deletions(b"".join(keys), checks, [read_logical_topic(value) for value in values] if logical else None)
 
 
-def build_deletion_group(topic: Topic, gone: Deletions, at: int) -> Group:
+def build_deletion_group(topic: TopicRef, gone: Deletions, at: int) -> Group:
     """The journal's group that deletes records at the instant ``at``."""
     from sowctl.journal.group import Group
 

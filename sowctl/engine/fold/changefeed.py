@@ -20,8 +20,8 @@ from sowctl.store.codec import TOMBSTONE_FLAG
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
+    from sowctl.values.topicref import TopicRef
 
 INSERT, PREIMAGE, POSTIMAGE, DELETION = "insert", "update_preimage", "update_postimage", "delete"
 CHANGE_ROW_TYPES = (INSERT, PREIMAGE, POSTIMAGE, DELETION)
@@ -70,7 +70,7 @@ class LastEntries:
     Memory: 17 bytes for every key. Only columns are read, and no payload.
     """
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: TopicRef) -> None:
         self._topic = topic
         self._last = LastPerKey()
         self.upto = 0

@@ -30,9 +30,9 @@ from sowctl.store.codec import read_stamps
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.write import WriteTxn
+    from sowctl.values.topicref import TopicRef
 
 
 class EntrySpan(Struct, frozen=True):
@@ -62,7 +62,7 @@ class RecordCheck(Protocol):
 class _BlockCache:
     """A topic's blocks, twice: kept in memory if they are few, read again if not."""
 
-    def __init__(self, log: Journal, ref: Topic, span: EntrySpan, watch: ProgressCallback = ignore_progress) -> None:
+    def __init__(self, log: Journal, ref: TopicRef, span: EntrySpan, watch: ProgressCallback = ignore_progress) -> None:
         self._log, self._ref, self._span, self._watch = log, ref, span, watch
         self._kept: list[Block] | None = []
         self._size = 0
@@ -112,7 +112,7 @@ def fold_journal(
     ``check`` looks at records of every block that has records left. ``watch`` is told how many of how many records
     are gathered and written; of the first reading, ``log`` tells by itself.
     """
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     blocks = _BlockCache(log, ref, span, watch)
     directory = builder.files.directory
     if rule is not None:
@@ -181,7 +181,7 @@ class LastPerKey:
         self.latest = 0
         self.last_txid = 0
 
-    def add_block(self, block: Block, ref: Topic, span: EntrySpan) -> int:
+    def add_block(self, block: Block, ref: TopicRef, span: EntrySpan) -> int:
         """Take a block's entries in; returns the bytes of their payloads."""
         np, columns = self._np, block.decode_numpy_columns()
         txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
@@ -262,7 +262,7 @@ class LastPerKey:
 def _fill_history(
     builder: StoreBuilder,
     blocks: _BlockCache,
-    ref: Topic,
+    ref: TopicRef,
     span: EntrySpan,
     rule: Retention,
     directory: Path,

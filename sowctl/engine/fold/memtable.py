@@ -18,8 +18,8 @@ from sowctl.store.codec import TOMBSTONE_FLAG, read_stamps
 if TYPE_CHECKING:
     from sowctl.engine.fold.entry_columns import PublishedRecords, RecordColumns
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.store.sortedrun import Changes, SortedRun
+    from sowctl.values.topicref import TopicRef
 
 
 class Memtable:
@@ -224,7 +224,7 @@ class Memtable:
         self._added += len(keys)
         self._advance_position(tombstones[-1])
 
-    def fold_block(self, block: Block, topic: Topic, after: int = 0, until: int | None = None) -> None:
+    def fold_block(self, block: Block, topic: TopicRef, after: int = 0, until: int | None = None) -> None:
         """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
         self.add_entries(*read_entry_values(block, topic, after=after, until=until))
 

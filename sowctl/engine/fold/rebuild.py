@@ -24,10 +24,10 @@ from sowctl.structs import DescribedStruct
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.write import WriteTxn
+    from sowctl.values.topicref import TopicRef
 
 
 RecordCheckFactory = Callable[["TopicConfig"], RecordCheck]
@@ -63,7 +63,7 @@ def rebuild_stores(
     log: Journal,
     topics: list[TopicConfig],
     *,
-    after: Mapping[Topic, int] | None = None,
+    after: Mapping[TopicRef, int] | None = None,
     until: int | None = None,
     at: int | None = None,
     writer: JournalWriter | None = None,
@@ -80,7 +80,7 @@ def rebuild_stores(
     end = min(until if until is not None else log.read_last_txid(), log.read_last_txid())
     done = []
     for topic in topics:
-        start = (after or {}).get((topic.name, topic.message_type), 0)
+        start = (after or {}).get(topic.ref, 0)
         done.append(assemble_store(instance, log, topic, EntrySpan(start, end, at), writer=writer, check_of=check_of))
     return done
 
@@ -157,7 +157,7 @@ def _append_late_entries(
     builder: StoreBuilder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
 ) -> None:
     """Entries that were appended while the store was built."""
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     # Few entries, mostly none: the long fold runs without the lock, and writers wait only for what came during it.
     memtable = Memtable(history=rule is not None, base=reached)
     for block in log.iter_blocks(after=reached, topic=ref):

@@ -34,10 +34,10 @@ from sowctl.store.sortedrun import (
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
+    from sowctl.values.topicref import TopicRef
 
 MAX_FIND_ATTEMPTS = 3
 PART_CHANGES = 10_000
@@ -130,7 +130,7 @@ def build_refold(instance: Instance, topic: TopicConfig, store: Path, meta: Stor
 
     def again(run: SortedRun) -> Layer:
         report_unused_run(instance, run.path, "a damaged value")
-        ref = topic.name, topic.message_type
+        ref = topic.ref
         memtable = Memtable(history=run.every)
         with open_log(instance, acknowledged=run.last_txid) as log:
             # Proven as for a store that stands where the run begins.
@@ -144,7 +144,11 @@ def build_refold(instance: Instance, topic: TopicConfig, store: Path, meta: Stor
 
 
 def extend_memtable(
-    memtable: Memtable, log: Journal, ref: Topic, let_go: Callable[[int, AppliedBlock], None], until: int | None = None
+    memtable: Memtable,
+    log: Journal,
+    ref: TopicRef,
+    let_go: Callable[[int, AppliedBlock], None],
+    until: int | None = None,
 ) -> None:
     """Fold what the journal holds behind the runs of a memtable, up to the txid ``until``.
 

@@ -217,7 +217,7 @@ class Chains:
             return True
 
     def _learn_from_journal(self, topic: OpenTopic) -> None:
-        ref = self._topic.name, self._topic.message_type
+        ref = self._topic.ref
         try:
             log = open_log(self._instance)
         except MissingError:

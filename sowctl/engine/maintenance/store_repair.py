@@ -257,7 +257,7 @@ class StoreRepair:
                 if meta.lineage != log.lineage:
                     self._notes.append("the store follows another journal: nothing was restored from the journal")
                     return None
-                check_position(meta, log, (topic.name, topic.message_type), self._path)
+                check_position(meta, log, topic.ref, self._path)
             return log
         except (DamageError, MissingError) as error:
             if error.code == REMOVED_FILE_CODE:
@@ -269,7 +269,7 @@ class StoreRepair:
         """The last entry of each key: which records are missing, and which should not be there."""
         np, topic = self._np, self._topic
         assert topic is not None
-        ref = topic.name, topic.message_type
+        ref = topic.ref
         # What is behind the position is not in the store, and is not lost: it is applied as always.
         self._upto = meta.applied if meta is not None else log.read_last_txid()
         last, span = LastPerKey(), EntrySpan(0, self._upto)
@@ -344,7 +344,7 @@ class StoreRepair:
         assert topic is not None
         restored = []
         first = int(self._winners[0])
-        for block in log.iter_blocks(after=first - 1, until=self._upto, topic=(topic.name, topic.message_type)):
+        for block in log.iter_blocks(after=first - 1, until=self._upto, topic=topic.ref):
             # What had expired, and was removed as such, is not brought back: the removal is noted in the store alone.
             pairs = zip(*read_winner_values(block, self._winners), strict=True)
             back = [(key, value) for key, value in pairs if not 0 < read_expiration(value) <= removed_until]

@@ -257,7 +257,7 @@ class Backlog:
 
     def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:
         """Apply the entries about the queue itself, in their order."""
-        ref = self._queue.name, self._queue.message_type
+        ref = self._queue.ref
         if ref not in block.topics:
             return
         columns, first = block.decode_columns(), block.first_txid

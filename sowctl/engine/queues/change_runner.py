@@ -241,7 +241,7 @@ class ChangeRunner:
             return
         from sowctl.journal.group import Group
 
-        writer, ref = self.writer, (self.queue.name, self.queue.message_type)
+        writer, ref = self.writer, self.queue.ref
         count = len(entries)
         reasons: list[bytes | None] | None = None
         flags: array[int] | int = UNKEYED_FLAG

@@ -87,7 +87,7 @@ def find_creation_txid(queue: Queue, log: Journal) -> int | None:
 
     Where files before were removed and the entry with them, the queue begins with what is left of the journal.
     """
-    ref = queue.name, queue.message_type
+    ref = queue.ref
     worked = False
     for block in log.iter_blocks(topic=ref):
         if ref not in block.topics:

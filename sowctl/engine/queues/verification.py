@@ -27,6 +27,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.store.queue.file import QueueFile
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import Queue
@@ -74,10 +75,10 @@ class _JournalGaps(NamedTuple):
         """Read the gaps of the journal."""
         messages, done = [], 0
         for gap in log.iter_gaps():
-            if gap.concerns_topic((queue.underlying, queue.message_type)):
+            if gap.concerns_topic(TopicRef(queue.underlying, queue.message_type)):
                 messages.append((gap.first_txid, gap.last_txid))
             # Acknowledgements stand under the queue's name, and behind the messages that they end.
-            if gap.concerns_topic((queue.name, queue.message_type)):
+            if gap.concerns_topic(queue.ref):
                 done = gap.last_txid
         return cls(messages, done)
 

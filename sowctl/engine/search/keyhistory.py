@@ -177,7 +177,7 @@ def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[s
         raise MissingError("SOW-QRY-021", f"{name!r} has no journal", hint=hint)
     named = _resolve_named_keys(texts, target, None, fields)
     wanted = {key for keys in named for key in keys}
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     entries: dict[bytes, list[tuple[bytes, Entry]]] = {}
     with open_whole_log(instance) as log:
         # Either all entries are shown, or it is said that older ones are gone.

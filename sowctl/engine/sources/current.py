@@ -415,7 +415,7 @@ def read_overlay(
     """
     if not topic.journalled:
         return None
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     if not has_log(instance):
         refuse_lost_log(instance, ref, meta)
         return None

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.store.meta import Definition
+    from sowctl.values.topicref import TopicRef
 
 
 class EmptySource(Source):
@@ -169,7 +169,7 @@ def open_range_source(instance: Instance, topic: TopicConfig, since: int, until:
     whole = topic.whole_topic
     with ExitStack() as stack:
         log = stack.enter_context(open_whole_log(instance))
-        ref = whole.name, whole.message_type
+        ref = whole.ref
         after = 0
         # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.
         for block in log.iter_blocks(topic=ref):
@@ -210,7 +210,7 @@ def _fold_journal_until(
     with ExitStack() as stack:
         then = stack.enter_context(open_temporary_topic(topic, "then"))
         assert then.file is not None
-        rebuild_stores(instance, log, [then], after={(topic.name, topic.message_type): after}, at=at)
+        rebuild_stores(instance, log, [then], after={topic.ref: after}, at=at)
         # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
         base = stack.enter_context(open_file_source(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
@@ -223,7 +223,7 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     log does not hold: before it, that record was current, and it is in neither.
     """
     assert way.log is not None
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     # what was replaced or deleted before the oldest file is not in the store any more
     removed = way.current.meta.removal_mark if can_expire(topic.expiration) else 0
     provable, touched = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
@@ -233,7 +233,7 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     return _PiecedSource(way.current, then, touched, topic, way.at)
 
 
-def find_provable_start(log: Journal, ref: Topic, since: int, after: int = 0) -> tuple[int, set[bytes]]:
+def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0) -> tuple[int, set[bytes]]:
     """The first instant whose state the entries of a topic behind ``after`` prove, and the keys that they touch.
 
     ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.

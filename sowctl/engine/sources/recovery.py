@@ -49,7 +49,7 @@ def has_all_entries(topic: TopicConfig, log: Journal, start: int) -> bool:
     """Return whether the journals hold all entries of a topic behind ``start``."""
     # The oldest file notes the last entry of every topic in the files before it: if that is not wanted, nothing is
     # missing.
-    return log.covers_topic_after((topic.name, topic.message_type), start)
+    return log.covers_topic_after(topic.ref, start)
 
 
 def _find_configured_start(wanted: Bookmark, topic: TopicConfig, log: Journal, instance: Instance) -> int:
@@ -67,7 +67,7 @@ def _find_configured_start(wanted: Bookmark, topic: TopicConfig, log: Journal, i
 
 
 def _find_start_since(since: int, topic: TopicConfig, log: Journal) -> int:
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     gone = log.find_prior_state(ref)
     # If an entry of the files that are gone was late enough, the topic begins before what is left, and is not covered.
     if gone.last_time >= since:
@@ -96,7 +96,7 @@ def find_rebuild_start(instance: Instance, topic: TopicConfig, log: Journal) -> 
     reach back.
     """
     # A journal without an entry of the topic makes no store: readers are told so, rather than shown an empty state.
-    if log.find_topic_state((topic.name, topic.message_type)).last_txid == 0:
+    if log.find_topic_state(topic.ref).last_txid == 0:
         raise make_no_store_error(topic)
     start = find_recovery_start(topic, log, instance)
     # Files that are pruned between the question and the fold would be missing in what readers are shown.
@@ -122,7 +122,7 @@ def rebuild_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> P
     with open_log(instance, whole=True) as log:
         start = find_rebuild_start(instance, topic, log)
         moved = stack.enter_context(open_temporary_topic(topic, "rebuilt"))
-        rebuild_stores(instance, log, [moved], after={(topic.name, topic.message_type): start})
+        rebuild_stores(instance, log, [moved], after={topic.ref: start})
         notify_skipped_tail(instance, log)
         assert moved.file is not None
         return moved.file

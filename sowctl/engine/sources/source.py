@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sowctl.store.read import LineBatch, Run
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,11 @@ class Source(Protocol):
 
     topic: str
     message_type: str
+
+    @property
+    def ref(self) -> TopicRef:
+        """``topic`` and message type."""
+        return TopicRef(self.topic, self.message_type)
 
     @property
     def definition(self) -> Definition:

@@ -54,7 +54,7 @@ def verify_store(
         raise UsageError("SOW-RPL-005", "--verify compares the current state, so it cannot be combined with --until")
     if topic.file is None:
         return ReplayReport.for_topic(topic, "skipped", note="the topic is transient: it has no file")
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     if not topic.file.exists():
         if log.find_topic_state(ref).last_txid == 0:
             return ReplayReport.for_topic(topic, "skipped", note="no message was ever published")
@@ -90,7 +90,7 @@ def _verify_remaining_entries(
 ) -> ReplayReport:
     """Verify a store where older journals are gone: of each key left in them, the last entry."""
     assert beside.file is not None
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     begin = f"the journals begin at txid {log.first_txid}"
     deleted: set[bytes] = set()
     for block in log.iter_blocks(topic=ref, until=until):

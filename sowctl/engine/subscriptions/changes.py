@@ -19,7 +19,7 @@ from sowctl.structs import DescribedStruct
 if TYPE_CHECKING:
     from sowctl.engine.subscriptions.interest import Interest
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 
 class TopicChanges(DescribedStruct):
@@ -30,7 +30,7 @@ class TopicChanges(DescribedStruct):
     order among them.
     """
 
-    topic: Topic
+    topic: TopicRef
     keys: Sequence[bytes]
     values: Sequence[bytes]
     publishers: Sequence[int] | None = None
@@ -55,7 +55,7 @@ class TopicChanges(DescribedStruct):
 
 
 def iterate_block_changes(
-    block: Block, topics: Mapping[Topic, Interest], owner: int, after: int, until: int | None
+    block: Block, topics: Mapping[TopicRef, Interest], owner: int, after: int, until: int | None
 ) -> Iterator[TopicChanges]:
     """The entries of ``topics`` in a block with ``after < txid <= until``, in txid order, cut where the topic changes.
 
@@ -87,7 +87,7 @@ def _find_entry_places(block: Block, interest: Interest, after: int, until: int 
     return [place for place in places if keys[KEY_SIZE * place : KEY_SIZE * (place + 1)] in wanted]
 
 
-def _build_changes(block: Block, topic: Topic, places: Sequence[int], owner: int) -> TopicChanges:
+def _build_changes(block: Block, topic: TopicRef, places: Sequence[int], owner: int) -> TopicChanges:
     keys, values = read_values_at(block, places)
     columns, first = block.decode_columns(), block.first_txid
     whole = len(places) == len(block)

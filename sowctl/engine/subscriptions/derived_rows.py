@@ -114,7 +114,7 @@ class DerivedRows:
                     key, bytes(KEY_CHECK_SLICE.stop - KEY_CHECK_SLICE.start), latest[0], self._instance.now
                 )
             )
-        return TopicChanges((self.topic.name, self.topic.message_type), keys, values, at_once=True) if keys else None
+        return TopicChanges(self.topic.ref, keys, values, at_once=True) if keys else None
 
 
 def _iterate_records(source: Source) -> Iterator[tuple[bytes, bytes]]:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.derived_rows import DerivedRows
     from sowctl.engine.subscriptions.replay import Replay
     from sowctl.engine.subscriptions.storetail import StoreTail
-
-TopicRef = tuple[str, str]
-"""Name and message type of a topic."""
+    from sowctl.values.topicref import TopicRef
 
 
 class FollowedTopic(DescribedStruct):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.messages.base import MessageType
     from sowctl.values.paths import Path
+    from sowctl.values.topicref import TopicRef
 
 _DEFAULT_OPTIONS = SubscribeOptions()
 PayloadSelector = Callable[[bytes], bytes]
@@ -40,9 +41,9 @@ class Interest(DescribedStruct, frozen=True):
     order: tuple[OrderKey, ...] = ()
 
     @property
-    def ref(self) -> tuple[str, str]:
+    def ref(self) -> TopicRef:
         """Name and message type, as journals name the topic."""
-        return self.config.name, self.config.message_type
+        return self.config.ref
 
     @property
     def label(self) -> str:

@@ -22,8 +22,8 @@ from sowctl.journal.fileset import REMOVED_FILE_CODE
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Position
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
+    from sowctl.values.topicref import TopicRef
 
 ENTRIES_PRUNED = "SOW-FOL-001"
 OTHER_JOURNAL = "SOW-FOL-002"
@@ -53,7 +53,7 @@ class JournalTail:
         """True if there is a journal."""
         return self._open_journal() is not None
 
-    def list_topics(self) -> Collection[Topic]:
+    def list_topics(self) -> Collection[TopicRef]:
         """The topics that the journal has entries of now. Raises as reading does."""
         log = self._open_journal()
         return () if log is None else log.read_topic_states()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from sowctl.engine.subscriptions.followed_topics import FollowedTopic, TopicRef, build_followed_topics
+from sowctl.engine.subscriptions.followed_topics import FollowedTopic, build_followed_topics
 from sowctl.engine.subscriptions.interest import compile_interests
 from sowctl.errors import UsageError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
     from sowctl.engine.topics.targets import NewTopicResolver
+    from sowctl.values.topicref import TopicRef
 
 
 class NewTopics:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.changes import TopicChanges
     from sowctl.engine.subscriptions.journal_tail import JournalTail
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 END_GRACE_SECONDS = 1.0
 """Seconds behind an end in the future: a writer has taken its time before, and writes its entries a moment later."""
@@ -108,7 +108,7 @@ class Replay:
         times = [at for _, at in read_all_stamps(changes.values)]
         return changes if min(times) >= since else changes.select([at for at, one in enumerate(times) if one >= since])
 
-    def find_end_txid(self, block: Block, topics: Collection[Topic]) -> int | None:
+    def find_end_txid(self, block: Block, topics: Collection[TopicRef]) -> int | None:
         """The txid with which the replay ends, if it does within a block, because it ends at a time."""
         before = self.past.span.before
         if before is None or block.header.latest < before:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.subscriptions.bookmarks import BookmarkRange
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
+    from sowctl.values.topicref import TopicRef
 
 _BATCH_RECORDS = 1000
 
@@ -50,7 +50,7 @@ class ReplayStart(DescribedStruct, frozen=True):
 
     span: TxidSpan
     caught_up: int
-    states: dict[Topic, Micros | None]
+    states: dict[TopicRef, Micros | None]
 
 
 def find_replay_start(
@@ -78,12 +78,12 @@ def find_replay_start(
                 hint=hint,
                 topic=topic.label,
             )
-    refs = frozenset((topic.name, topic.message_type) for topic in topics)
+    refs = frozenset(topic.ref for topic in topics)
     if not has_log(instance):
         return ReplayStart(resolve_without_journal(instance, wanted, not_found), 0, {})
     with open_log(instance) as log:
         span = resolve_bookmark_range(instance, log, wanted, refs, not_found)
-        kept = frozenset((topic.name, topic.message_type) for topic in topics if topic.history is not None)
+        kept = frozenset(topic.ref for topic in topics if topic.history is not None)
         if not states or not kept:
             return ReplayStart(span, log.read_last_txid(), {})
         after = span.after
@@ -97,7 +97,7 @@ def find_replay_start(
         )
 
 
-def find_instants_before(log: Journal, refs: frozenset[Topic], txid: int) -> dict[Topic, Micros | None]:
+def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> dict[TopicRef, Micros | None]:
     """For each topic the latest instant at which its state was the one behind ``txid``; None: it still is.
 
     That is right before its next entry, unless that has the time of the one before it: times do not go back within a
@@ -105,7 +105,7 @@ def find_instants_before(log: Journal, refs: frozenset[Topic], txid: int) -> dic
     """
     state = log.read_state_before(txid)
     last = {ref: known.last_time for ref in refs if (known := state.topics.get(ref)) is not None}
-    after: dict[Topic, Micros | None] = dict.fromkeys(refs)
+    after: dict[TopicRef, Micros | None] = dict.fromkeys(refs)
     left = set(refs)
     for ref in log.iter_block_refs(after=state.end.txid):
         header, names = ref.header, ref.read_map()
@@ -134,9 +134,7 @@ def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: 
         sources: list[Source | None] = []
         for topic in topics:
             try:
-                source, least = _open_past_state(
-                    instance, topic, past.states.get((topic.name, topic.message_type)), held
-                )
+                source, least = _open_past_state(instance, topic, past.states.get(topic.ref), held)
             except MissingError as error:
                 if error.code != "SOW-ENG-010":
                     raise
@@ -170,7 +168,7 @@ def _open_past_state(
 def _require_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> None:
     """Refuse a replay behind ``txid`` if entries of the topic behind it are gone."""
     with open_log(instance) as log:
-        if txid < log.first_txid - 1 and txid < log.find_prior_state((topic.name, topic.message_type)).last_txid:
+        if txid < log.first_txid - 1 and txid < log.find_prior_state(topic.ref).last_txid:
             raise MissingError(
                 "SOW-ENG-071",
                 f"topic {topic.label!r} has merged its changes after txid {txid}, because of its "

@@ -31,10 +31,10 @@ from sowctl.values.times import format_time
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Entry
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.journal.state import JournalState
     from sowctl.values.times import Micros
+    from sowctl.values.topicref import TopicRef
 
 _BOOKMARK_TOO_OLD = "SOW-ENG-071"
 
@@ -91,7 +91,7 @@ def resolve_bookmark_range(
     instance: Instance,
     log: Journal,
     wanted: BookmarkRange,
-    topics: frozenset[Topic] | None = None,
+    topics: frozenset[TopicRef] | None = None,
     not_found: NotFoundPolicy | None = None,
 ) -> TxidSpan:
     """The entries of ``log`` that ``wanted`` means; None for ``topics`` stands for all of them.
@@ -134,7 +134,7 @@ def resolve_without_journal(
     raise _make_no_journal_error(wanted.end)
 
 
-def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[Topic]) -> int:
+def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[TopicRef]) -> int:
     """The txid behind which the first entry of ``topics`` stands that is newer than ``time``; the last if none is."""
     return _MarkResolver(instance, log, topics).find_txid_before(time + 1)
 
@@ -147,7 +147,7 @@ def _make_no_journal_error(side: RangeBound) -> MissingError:
 class _MarkResolver:
     """Looks places up in one journal as it is now."""
 
-    def __init__(self, instance: Instance, log: Journal, topics: frozenset[Topic] | None) -> None:
+    def __init__(self, instance: Instance, log: Journal, topics: frozenset[TopicRef] | None) -> None:
         self._instance = instance
         self._log = log
         self._topics = topics

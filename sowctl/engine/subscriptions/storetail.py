@@ -68,7 +68,7 @@ class StoreTail:
             return None
         rows = sorted(self._find_changed_rows(snapshot, held), key=lambda row: (read_stamps(row[1])[0], row[0]))
         self.applied, self._digest = meta.applied, meta.digest
-        ref = self.topic.name, self.topic.message_type
+        ref = self.topic.ref
         return TopicChanges(ref, [key for key, _ in rows], [value for _, value in rows]) if rows else None
 
     def _find_changed_rows(self, snapshot: Snapshot, held: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:

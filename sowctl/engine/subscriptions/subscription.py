@@ -17,7 +17,6 @@ from sowctl.engine.subscriptions.changes import iterate_block_changes
 from sowctl.engine.subscriptions.events import Delivery, EventBatch, EventCommand, MarkerEvent
 from sowctl.engine.subscriptions.followed_topics import (
     FollowedTopic,
-    TopicRef,
     build_conflation,
     build_followed_topics,
     build_replay,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.feeds.feed import Feed
     from sowctl.engine.subscriptions.replay import Replay
     from sowctl.engine.topics.targets import NewTopicResolver
+    from sowctl.values.topicref import TopicRef
 
 MIN_WAIT_SECONDS = 0.005
 """Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.tables.statement import StatementNames
+    from sowctl.values.topicref import TopicRef
 
 MAX_MESSAGES = 10_000
 """Messages of the journal that are looked at for their fields, the first ones."""
@@ -58,8 +59,7 @@ def _fields(instance: Instance, topic: TopicConfig) -> Iterator[pyarrow.Field]:
         destinations = Program(instance, build_query(instance, entry)).projection.destinations
         yield from (pa.field(name, pa.null()) for name in dict.fromkeys(path[0] for path in destinations))
         return
-    ref = (entry.underlying, topic.message_type) if isinstance(entry, ConflatedTopic) else None
-    seen = _read_journal_fields(instance, ref or (topic.name, topic.message_type))
+    seen = _read_journal_fields(instance, entry.source if isinstance(entry, ConflatedTopic) else topic.ref)
     yield from seen
     # Values of keys are known to nobody without messages; NULL is of every type.
     known = {field.name for field in seen}
@@ -68,7 +68,7 @@ def _fields(instance: Instance, topic: TopicConfig) -> Iterator[pyarrow.Field]:
     )
 
 
-def _read_journal_fields(instance: Instance, ref: tuple[str, str]) -> list[pyarrow.Field]:
+def _read_journal_fields(instance: Instance, ref: TopicRef) -> list[pyarrow.Field]:
     """The fields of the messages that the journal has of a topic."""
     from sowctl.engine.tables.journal import iterate_messages
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.tables.statement import StatementNames
     from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
+    from sowctl.values.topicref import TopicRef
 
 ENTRY_COLUMNS = (
     *("_txid", "_timestamp", "_operation", "_topic", "_message_type", "_logical_topic", "_sow_key", "_user_key"),
@@ -78,7 +79,7 @@ def read_history_table(
     facts = tuple(name for name in ENTRY_COLUMNS if names.columns is None or name in names.columns) or ("_txid",)
     wanted = None if names.columns is None else names.columns - set(facts)
     kind = instance.find_message_type(topic.message_type)
-    ref = (topic.name, topic.message_type)
+    ref = topic.ref
 
     def blocks() -> Iterator[MessageBlock]:
         for entries in _batches(instance, until):
@@ -102,7 +103,7 @@ def read_history_table(
     return ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def iterate_messages(instance: Instance, ref: tuple[str, str]) -> Iterator[list[bytes]]:
+def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]:
     """The messages of a topic, its name and message type, as JSON objects, some at a time."""
     kind = instance.find_message_type(ref[1])
     for entries in _batches(instance, None):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.tables.statement import StatementNames
+    from sowctl.values.topicref import TopicRef
 
 SAMPLE_RECORDS = 256
 """Records that are looked at for the names of fields."""
@@ -52,13 +53,13 @@ class NamedTable(DescribedStruct, frozen=True):
         """Return whether two names stand for the same table."""
         return (self.target, self.at, self.history) == (other.target, other.at, other.history)
 
-    def list_refs(self, instance: Instance) -> list[tuple[str, str]]:
-        """Message type and name of the topics whose present state it shows."""
+    def list_refs(self, instance: Instance) -> list[TopicRef]:
+        """The topics whose present state it shows."""
         topic = self.target.topic if self.target is not None and self.at is None else None
         if topic is None:
             return []
         if topic.derived is None:
-            return [(topic.message_type, topic.name)] if has_records(instance, topic) else []
+            return [topic.ref] if has_records(instance, topic) else []
         # What is no view reads the log, or a file of its own.
         return list_topic_refs(instance, topic.derived) if isinstance(topic.derived, View) else []
 
@@ -91,7 +92,7 @@ class NamedTable(DescribedStruct, frozen=True):
         if topic is None or (topic.derived is None and not has_records(moment.instance, topic)):
             return held.enter_context(closing(open_source(moment.instance, target, None)))
         # The moment's own: views of the same statement read it, too.
-        return narrow_source(moment.find_source((topic.message_type, topic.name)), topic)
+        return narrow_source(moment.find_source(topic.ref), topic)
 
 
 def list_fields(instance: Instance, name: str) -> list[str]:

@@ -146,7 +146,7 @@ def _list_direct_sources(config: InstanceConfig, entry: OtherEntry) -> list[Othe
     if not isinstance(entry, View | ConflatedTopic):
         return []
     # A view may leave the type out where only one entry has the name (behaviour 11.52).
-    found = [config.find_entries(name, kind) or config.find_entries(name) for kind, name in entry.sources]
+    found = [config.find_entries(*ref) or config.find_entries(ref.name) for ref in entry.sources]
     return [some[0] for some in found if some and isinstance(some[0], OtherEntry)]
 
 

@@ -16,6 +16,7 @@ from sowctl.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.values.topicref import TopicRef
 
 
 def iterate_matching_topics(
@@ -91,10 +92,10 @@ def has_records(instance: Instance, topic: TopicConfig) -> bool:
     """Return whether there is anything to read a topic from."""
     if topic.file is not None and topic.file.exists():
         return True
-    return topic.journalled and is_in_journal(instance, (topic.name, topic.message_type))
+    return topic.journalled and is_in_journal(instance, topic.ref)
 
 
-def is_in_journal(instance: Instance, ref: tuple[str, str]) -> bool:
+def is_in_journal(instance: Instance, ref: TopicRef) -> bool:
     """Return whether the journal has an entry of a topic."""
     from sowctl.engine.topics.positions import has_log, open_log
 

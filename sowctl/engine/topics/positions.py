@@ -14,11 +14,11 @@ from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_pos
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.remote.place import Place
 
@@ -36,7 +36,7 @@ class StorePosition(Struct, frozen=True):
     path: Path
     applied: int
     lineage: bytes
-    ref: tuple[str, str] = ("", "")
+    ref: TopicRef = TopicRef("", "")
     last_time: int = 0
 
 
@@ -212,7 +212,7 @@ def has_log(instance: Instance) -> bool:
     return config is not None and log is not None and Journal.exists(log.directory, config.name, log.archive_directory)
 
 
-def refuse_lost_log(instance: Instance, topic: Topic, meta: StoreMeta) -> None:
+def refuse_lost_log(instance: Instance, topic: TopicRef, meta: StoreMeta) -> None:
     """Refuse a store that lacks entries of a journal of which no file is left, as the topics file tells.
 
     A store that had applied all of its topic's entries lacks nothing: the journal may have been given up. Raises
@@ -278,7 +278,7 @@ def list_store_positions(instance: Instance, topics: Iterable[TopicConfig]) -> l
             if not topic.file.exists():
                 continue
             meta = read_meta(topic.file, instance)
-            ref = topic.name, topic.message_type
+            ref = topic.ref
             found.append(StorePosition(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
         except (SowError, OSError):
             # Position 0 of no lineage raises no floor and acknowledges nothing: a damaged store must not stop work on
@@ -287,7 +287,7 @@ def list_store_positions(instance: Instance, topics: Iterable[TopicConfig]) -> l
     return found
 
 
-def check_position(meta: StoreMeta, log: Journal, topic: Topic, place: Path) -> int:
+def check_position(meta: StoreMeta, log: Journal, topic: TopicRef, place: Path) -> int:
     """The txid behind which the journal goes on from a store with ``meta``; entries above it are to be applied.
 
     A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
@@ -380,7 +380,7 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
     :func:`notify_other_definition` says them.
     """
     found = meta.definition
-    if (found.topic, found.message_type) != (topic.name, topic.message_type):
+    if found.ref != topic.ref:
         raise RefusedError(
             "SOW-ENG-023",
             f"the file of topic {topic.name!r} ({topic.message_type}) is the store of "
@@ -450,7 +450,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
     if meta.has_journal and meta.applied >= log.first_txid:
         return  # it follows another journal: an error of its own
     # The journal says that it has all entries of the topic, and the store has records that are not from it.
-    if log.covers_topic((topic.name, topic.message_type)):
+    if log.covers_topic(topic.ref):
         raise RefusedError(
             "SOW-ENG-022",
             f"topic {topic.name!r} has {meta.records} records from before it had a journal; they "

@@ -27,6 +27,7 @@ from sowctl.engine.topics.patterns import (
 )
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import is_url, parse_url
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.document import ElementNode
@@ -226,7 +227,7 @@ def build_new_topic_resolver(
         if wanted not in (None, kind):
             return None
         for topic in config.topics:
-            if (topic.name, topic.message_type) == (name, kind):
+            if topic.ref == (name, kind):
                 parts = topic.pattern is not None and not matches(name)
                 return replace(topic, logical=Logical(pattern, regex=True)) if parts else None
         if not log.covers_topic(name, kind) or not matches(name):
@@ -250,7 +251,7 @@ def _list_journal_only_topics(instance: Instance, pattern: str, message_type: st
         return []
     with open_log(instance) as journal:
         refs = sorted(journal.read_topic_states())
-    matches, known = compile_search(pattern), {(topic.name, topic.message_type) for topic in config.topics}
+    matches, known = compile_search(pattern), {topic.ref for topic in config.topics}
     return [
         _make_journal_only_topic(log, config.document.top, name, kind)
         for name, kind in refs
@@ -435,7 +436,7 @@ def make_missing_error(instance: Instance, name: str, message_type: str | None =
     if log is not None and any(
         message_type in (None, kind)
         and log.covers_topic(name, kind)
-        and (any(one.is_named(name, kind) for one in log.topics) or is_in_journal(instance, (name, kind)))
+        and (any(one.is_named(name, kind) for one in log.topics) or is_in_journal(instance, TopicRef(name, kind)))
         for kind in kinds
     ):
         return MissingError(

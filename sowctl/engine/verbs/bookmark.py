@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
+    from sowctl.values.topicref import TopicRef
 
 
 class SubscriptionSelection(DescribedStruct, frozen=True):
@@ -183,18 +183,20 @@ def _find_entry_time(log: Journal, txid: int) -> Micros | None:
     return None
 
 
-def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[Topic]:
+def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[TopicRef]:
     """Name and message type of the topics, as journals name them."""
     from sowctl.engine.views.instant import list_topic_refs
 
     for topic in topics:
         if topic.derived is None:
-            yield topic.name, topic.message_type
+            yield topic.ref
         else:
-            yield from ((name, kind) for kind, name in list_topic_refs(instance, topic.derived))
+            yield from list_topic_refs(instance, topic.derived)
 
 
-def _compute_lags(log: Journal, places: Iterable[int], now: Micros, topics: frozenset[Topic] | None) -> dict[int, Lag]:
+def _compute_lags(
+    log: Journal, places: Iterable[int], now: Micros, topics: frozenset[TopicRef] | None
+) -> dict[int, Lag]:
     """Compute the lag behind each of the places: one walk over the headers behind the first of them.
 
     Blocks are read where a place lies within, or where they hold entries of other topics than those asked for, too.

@@ -192,7 +192,7 @@ class CheckRun:
             if not has_log(instance):
                 return False
             with open_log(instance) as log:
-                return log.find_topic_state((topic.name, topic.message_type)).last_txid > 0
+                return log.find_topic_state(topic.ref).last_txid > 0
         except SowError:
             return False
 
@@ -280,9 +280,9 @@ class CheckRun:
             return
         try:
             if not has_log(instance):
-                refuse_lost_log(instance, (topic.name, topic.message_type), meta)
+                refuse_lost_log(instance, topic.ref, meta)
             with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-                check_position(meta, log, (topic.name, topic.message_type), path)
+                check_position(meta, log, topic.ref, path)
             if self._reading is None:
                 yield from self._check_runs(path, meta)
         except SowError as error:

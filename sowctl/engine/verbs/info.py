@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
     from sowctl.store.meta import StoreMeta
+    from sowctl.values.topicref import TopicRef
 
 BATCH_RECORDS = 1000
 
@@ -206,7 +207,7 @@ def _describe_topic(instance: Instance, topic: TopicConfig, problems: list[SowEr
         row.history = f"window {window}, granularity {granularity}"
     if topic.file is None or not topic.file.exists():
         row.state = "transient" if topic.file is None else "no store"
-        state = _read_journal_topics(instance).get((topic.name, topic.message_type)) if topic.journalled else None
+        state = _read_journal_topics(instance).get(topic.ref) if topic.journalled else None
         if state is not None:
             row.last_txid, row.last_update = state.last_txid, state.last_time or None
             _count_in_journals(instance, topic, row)
@@ -282,20 +283,18 @@ def _list_log_only(instance: Instance) -> list[TopicInfo]:
     if log is None or instance.config is None:
         return []
     known = _read_journal_topics(instance)
-    refs = [(topic.name, topic.message_type) for topic in log.topics if not is_pattern(topic.name)]
+    refs = [topic.ref for topic in log.topics if not is_pattern(topic.name)]
     rows = []
-    for name, kind in dict.fromkeys(refs + sorted(ref for ref in known if log.covers_topic(*ref))):
-        if not instance.config.find_entries(name, kind):
-            state = known.get((name, kind), EMPTY_TOPIC_STATE)
-            row = TopicInfo(
-                name, kind, "journal only", "no SOW", key_mode="none", journalled=True, last_txid=state.last_txid
-            )
+    for ref in dict.fromkeys(refs + sorted(ref for ref in known if log.covers_topic(*ref))):
+        if not instance.config.find_entries(*ref):
+            state = known.get(ref, EMPTY_TOPIC_STATE)
+            row = TopicInfo(*ref, "journal only", "no SOW", key_mode="none", journalled=True, last_txid=state.last_txid)
             row.last_update = state.last_time or None
             rows.append(row)
     return rows
 
 
-def _read_journal_topics(instance: Instance) -> Mapping[tuple[str, str], TopicState]:
+def _read_journal_topics(instance: Instance) -> Mapping[TopicRef, TopicState]:
     """Read the journal's state of every topic; nothing where it cannot be read: ``check`` says what is wrong."""
     from sowctl.engine.topics.positions import has_log, open_log
 

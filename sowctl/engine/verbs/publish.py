@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
     from sowctl.engine.writing.publishers import Publisher
     from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.values.topicref import TopicRef
 
 DEFAULT_LINGER_SECONDS = 0.1
 MESSAGE_OVERHEAD_BYTES = 64
@@ -143,7 +144,7 @@ class _PublishRun:
         self.report = PublishReport(dry_run=options.dry_run, durable=not options.dry_run, torn_tails=self.session.torn)
         self.refusals = RefusalPolicy(options, self.report, on_reject)
         self.on_acknowledged = on_acknowledged
-        self.counts: dict[tuple[str, str], TopicCounts] = {}
+        self.counts: dict[TopicRef, TopicCounts] = {}
         self.open_group: GroupCommit | None = None
         self.group_batches: list[_WrittenBatch] = []
         """What is written of the group that is open."""
@@ -170,7 +171,7 @@ class _PublishRun:
                 self.close()
                 raise
 
-    def get_counts(self, ref: tuple[str, str]) -> TopicCounts:
+    def get_counts(self, ref: TopicRef) -> TopicCounts:
         """The counts of one topic in the report."""
         if ref not in self.counts:
             self.counts[ref] = TopicCounts(*ref)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.search.aggregate import Aggregation
     from sowctl.engine.search.plan import Plan
+    from sowctl.values.topicref import TopicRef
 
 DEFAULT_OPTIONS = QueryOptions()
 
@@ -121,7 +122,7 @@ class _QueryRun:
         batches = self._iterate_ordered() if self._order or self._options.by_time else self._iterate_limited()
         with closing(batches):
             for batch in batches:
-                self.statistics[self._place[batch.topic, batch.message_type]].returned += len(batch)
+                self.statistics[self._place[batch.ref]].returned += len(batch)
                 yield self._select_fields(batch) if self._select is not None else batch
 
     def count_records(self) -> int:
@@ -184,7 +185,7 @@ class _QueryRun:
 
     def _open_scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
         """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
-        self._place: dict[tuple[str, str], int] = {}
+        self._place: dict[TopicRef, int] = {}
         compiled = iter(self._matchers)
         opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)
         lacking = self._lacking
@@ -201,7 +202,7 @@ class _QueryRun:
                 self._instance, target, options.at, asked, options.batch_size, shown=shown, opener=opener
             ) as scan:
                 numbers = QueryStatistics(scan.source.topic, scan.source.message_type)
-                self._place[scan.source.topic, scan.source.message_type] = len(self.statistics)
+                self._place[scan.source.ref] = len(self.statistics)
                 self.statistics.append(numbers)
                 try:
                     yield scan, numbers

@@ -87,7 +87,7 @@ def reindex_loaded(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -
     for name, message_type, count in loaded:
         if count <= QUERY_LIMITS.index_tolerated_changes:
             continue
-        topic = next((one for one in instance.topics if (one.name, one.message_type) == (name, message_type)), None)
+        topic = next((one for one in instance.topics if one.ref == (name, message_type)), None)
         if topic is None or topic.file is None:
             continue
         known = MemoDirectory(topic.file, instance.seam).find_keys()

@@ -46,10 +46,10 @@ from sowctl.store.opening.access import DAMAGED_SUFFIX, REPLACED_SUFFIX
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import Definition, StoreMeta
+    from sowctl.values.topicref import TopicRef
 
 DEFAULT_OPTIONS = ReplayOptions()
 
@@ -159,7 +159,7 @@ def _replay_topic(
         )
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
     log.require_files_after()
     covered = log.covers_topic(ref)
@@ -198,7 +198,7 @@ def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
     assert instance.log is not None and instance.config is not None and topic.file is not None
     # As long as the configured journal has a file, this alone says what was acknowledged.
     if not has_log(instance):
-        ref = topic.name, topic.message_type
+        ref = topic.ref
         applied = read_meta(topic.file, instance).applied
         limit_topic_txid(instance.log.directory, instance.config.name, ref, applied, instance.seam)
 
@@ -223,7 +223,7 @@ def find_store_need(instance: Instance, log: Journal, topic: TopicConfig) -> str
         return "damaged"
     refuse_other_topic(topic, meta)
     refuse_other_keys(topic, _build_definition(instance, topic), meta.definition)
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     last = log.find_topic_state(ref).last_txid
     if not _is_of_journal(meta, log, ref, topic.file):
         return "other history"
@@ -279,7 +279,7 @@ def _rekey_topic(
     see store and group, writers are refused, and the next attempt finds every key right and makes the store.
     """
     refuse_other_file(instance, topic, force=options.force)
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
     log.require_files_after()
     covered = log.covers_topic(ref)
@@ -317,7 +317,7 @@ def _rekey_topic(
     return built.build_report("re-keyed", moved=str(moved) if moved is not None else None, note=note)
 
 
-def _is_of_journal(meta: StoreMeta, log: Journal, ref: Topic, place: Path) -> bool:
+def _is_of_journal(meta: StoreMeta, log: Journal, ref: TopicRef, place: Path) -> bool:
     """Return whether a store belongs to this journal and not to another copy of it. Raises DamageError as
     check_position.
     """
@@ -350,7 +350,7 @@ def _plan_replay(instance: Instance, log: Journal, topic: TopicConfig, options: 
     refuse_other_file(instance, topic, force=options.force)
     needed = "rebuild" if options.rebuild else find_store_need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     note = needed if needed in actions or log.covers_topic(ref) else f"{needed}; {_describe_missing_files(log)}"
     applied = log.find_topic_state(ref).last_txid
     return ReplayReport.for_topic(topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True)
@@ -371,7 +371,7 @@ def _replay_aside(
     built = fold(
         instance, log, [moved], until=options.until_txid, at=options.until_time, check_of=partial(KeyCheck, instance)
     )[0]
-    note = None if log.covers_topic((topic.name, topic.message_type)) else _describe_missing_files(log)
+    note = None if log.covers_topic(topic.ref) else _describe_missing_files(log)
     return built.build_report("rebuilt", note=note)
 
 

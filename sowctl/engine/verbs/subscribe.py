@@ -46,9 +46,7 @@ def subscribe_topics(
         topics = [topic for topic in topics if has_known_state(instance, topic)] or topics
     if options.bookmark is not None:
         # A pattern may match a queue and its topics: each topic once.
-        topics = list(
-            {(topic.name, topic.message_type): topic for topic in _iterate_log_topics(instance, topics)}.values()
-        )
+        topics = list({topic.ref: topic for topic in _iterate_log_topics(instance, topics)}.values())
     return Subscription(instance, topics, options, inputs=inputs, output=output, direct=direct, joining=joining)
 
 

@@ -114,7 +114,7 @@ def build_view_info(instance: Instance, view: View) -> ViewInfo:
     return ViewInfo(
         view.name,
         view.message_type,
-        tuple(f"[{kind}].[{name}]" for kind, name in build_query(instance, view).sources),
+        tuple(f"[{kind}].[{name}]" for kind, name in build_query(instance, view).qualifiers),
         found.way,
         found.why,
         found.changed,

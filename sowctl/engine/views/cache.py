@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.views.instant import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
+    from sowctl.values.topicref import TopicRef
 
 CACHE_VERSION = 1
 """Of the tables and of what they hold; a cache of another one is made anew."""
@@ -180,7 +181,7 @@ def definition_digest(instance: Instance, query: Query) -> str:
     """A digest of what messages of a view depend on besides the records: texts, types, names, functions."""
     assert instance.config is not None
     types = instance.config.types
-    kinds = sorted({query.message_type, *(kind for kind, _ in query.sources)})
+    kinds = sorted({query.message_type, *(source.message_type for source in query.sources)})
     parts = [
         CACHE_VERSION,
         STATE_VERSION,
@@ -193,14 +194,16 @@ def definition_digest(instance: Instance, query: Query) -> str:
     return xxh3_128_hexdigest(repr(parts).encode("utf-8", "surrogateescape"))
 
 
-def read_position(ref: tuple[str, str], source: Source) -> SourcePosition:
+def read_position(ref: TopicRef, source: Source) -> SourcePosition:
     """Return the position of an open source."""
     stored = source.stored_source
     if stored is None:
-        return SourcePosition(*ref)
+        return SourcePosition(ref.message_type, ref.name)
     meta, memtable = stored.meta, stored.memtable
     behind = memtable.last_txid if memtable is not None and len(memtable) else 0
-    return SourcePosition(*ref, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind)
+    return SourcePosition(
+        ref.message_type, ref.name, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind
+    )
 
 
 def read_positions(moment: ViewInstant, query: Query) -> tuple[SourcePosition, ...]:

@@ -52,7 +52,7 @@ def iterate_parts(program: Program, number: int, found: Iterable[LineBatch]) -> 
 
     In a join they are in the order in which they come. Raises InputError ``SOW-QRY-004`` for an unreadable one.
     """
-    message_type, topic = program.query.sources[number]
+    topic, message_type = program.query.sources[number]
     paths = [side.path for side in program.sides[number]]
     kind = program.instance.find_message_type(message_type)
     read = BlockColumnReader(
@@ -165,7 +165,7 @@ class ColumnGroups:
         self._program = program
         self._source = source
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
-        self._locate = partial(evaluate_records, topic=program.query.sources[0][1])
+        self._locate = partial(evaluate_records, topic=program.query.sources[0].name)
         self._grouper = Grouper(program.projection, program.environment, self._locate)
         self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, AttachedRecords] = {}

@@ -20,6 +20,7 @@ from sowctl.expressions.rows.joinplan import JoinStep, find_source, plan_joins
 from sowctl.expressions.rows.projection import Projection
 from sowctl.expressions.syntax.joins import Join, JoinSide, parse_join
 from sowctl.values.fields import Slot, SlotValue, ValueList
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import View
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Query(Struct, frozen=True):
-    """A view: ``sources`` are message type and name; texts as a configuration has them."""
+    """A view; texts as a configuration has them."""
 
     name: str
     message_type: str
-    sources: tuple[tuple[str, str], ...]
+    sources: tuple[TopicRef, ...]
     joins: tuple[str, ...]
     projection: tuple[str, ...]
     grouping: tuple[str, ...]
@@ -41,13 +42,30 @@ class Query(Struct, frozen=True):
     nulls_match: bool
     key_domain: str
 
+    @property
+    def ref(self) -> TopicRef:
+        """Name and message type."""
+        return TopicRef(self.name, self.message_type)
+
+    @property
+    def qualifiers(self) -> tuple[tuple[str, str], ...]:
+        """The sources as expressions name them, ``[type].[name]``."""
+        return tuple((source.message_type, source.name) for source in self.sources)
+
+    def __repr__(self) -> str:
+        # Caches and conflated topics keep digests of this text, in which sources are message type and name.
+        values = (
+            (name, self.qualifiers if name == "sources" else getattr(self, name)) for name in self.__struct_fields__
+        )
+        return f"Query({', '.join(f'{name}={value!r}' for name, value in values)})"
+
 
 def build_query(instance: Instance, view: View) -> Query:
     """A view of the configuration, with the sources that are meant."""
     return Query(
         view.name,
         view.message_type,
-        tuple(dict.fromkeys(_resolve_source(instance, *source) for source in view.sources)),
+        tuple(dict.fromkeys(_resolve_source(instance, source) for source in view.sources)),
         view.joins,
         view.projection,
         view.grouping,
@@ -57,16 +75,15 @@ def build_query(instance: Instance, view: View) -> Query:
     )
 
 
-def _resolve_source(instance: Instance, message_type: str, name: str) -> tuple[str, str]:
+def _resolve_source(instance: Instance, source: TopicRef) -> TopicRef:
     """The source of a view: of the type that is written, or the view's; else the one entry that has the name.
 
     Rule F022 warns of that in a view of another type than its topic.
     """
     assert instance.config is not None
-    found = instance.config.find_entries(name)
+    found = instance.config.find_entries(source.name)
     # A topic that alone has this name is meant, although its type is another one (behaviour 11.52).
-    alone = len(found) == 1 and not instance.config.find_entries(name, message_type)
-    return (found[0].message_type, name) if alone else (message_type, name)
+    return found[0].ref if len(found) == 1 and not instance.config.find_entries(*source) else source
 
 
 class ViewRecord(NamedTuple):
@@ -97,7 +114,7 @@ class Program:
         self.functions = load_functions(instance)
         joined = len(query.sources) > 1
         self.projection: Projection = compile_projection(
-            query.projection, query.grouping, joined=joined, sources=query.sources, extra=self.functions
+            query.projection, query.grouping, joined=joined, sources=query.qualifiers, extra=self.functions
         )
         self.kind = instance.find_message_type(query.message_type)
         if not self.kind.constructible:
@@ -108,7 +125,7 @@ class Program:
         self.filter: Filter | None = None
         # Over one topic the filter is the matcher's, which asks it of records as they are read.
         if joined and query.filter:
-            self.filter = compile_view_filter(query.filter, query.sources, self.functions)
+            self.filter = compile_view_filter(query.filter, query.qualifiers, self.functions)
         # A topic is one source, also where one join names its message type and another does not.
         self.joins: tuple[Join, ...] = tuple(
             Join(self._resolve_side(join.left), self._resolve_side(join.right)) for join in map(parse_join, query.joins)
@@ -120,8 +137,8 @@ class Program:
         self.direct = not joined and [place for _, place, _ in self.places] == list(range(len(self.slots[0])))
 
     def _resolve_side(self, side: JoinSide) -> JoinSide:
-        message_type, topic = self.query.sources[self.find_source((side.message_type, side.topic))]
-        return side._replace(message_type=message_type, topic=topic)
+        source = self.query.sources[self.find_source((side.message_type, side.topic))]
+        return side._replace(message_type=source.message_type, topic=source.name)
 
     def _place_slots(self, slots: Sequence[Slot], sources: Sequence[tuple[str, ...]]) -> list[tuple[int, int, bool]]:
         """For every slot: its source, its place among that source's slots, whether it is a list."""
@@ -142,8 +159,8 @@ class Program:
         message_type = qualifier[0] if len(qualifier) > 1 else None
         # Where no type is written and several have the name, that of the view's own type is meant.
         for one in (message_type or self.query.message_type, message_type):
-            for number, (kind, name) in enumerate(self.query.sources):
-                if name == qualifier[-1] and one in (None, kind):
+            for number, source in enumerate(self.query.sources):
+                if source.name == qualifier[-1] and one in (None, source.message_type):
                     return number
         raise UsageError("SOW-EXP-028", f"[{qualifier[-1]}] is not a source of the view")
 

@@ -56,7 +56,7 @@ def add_rows(
     def add(part: slice) -> None:
         program.projection.add_messages(groups, values[part], program.environment, asked and asked[part], stamps[part])
 
-    evaluate_records(add, [row.key for row in rows], program.query.sources[0][1])
+    evaluate_records(add, [row.key for row in rows], program.query.sources[0].name)
 
 
 def build_headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:

@@ -48,7 +48,7 @@ class Contributions:
                 values[part], stamps[part], program.environment, headers and headers[part]
             ),
             [row.key for row in rows],
-            program.query.sources[0][1],
+            program.query.sources[0].name,
         )
         self.digests = build_batch_digester(program.query.key_domain, 0)(keys, null=True)
         self.places = [

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.store.meta import StoreMeta
+    from sowctl.values.topicref import TopicRef
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 20
@@ -67,10 +68,10 @@ class ViewInstant:
         self.memory = memory
         self.opener = open_entry
         self._held = ExitStack()
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[TopicRef, Source] = {}
 
-    def find_source(self, ref: tuple[str, str]) -> Source:
-        """The source of a message type and name: a topic, or what is derived from topics.
+    def find_source(self, ref: TopicRef) -> Source:
+        """The source of a reference: a topic, or what is derived from topics.
 
         Raises MissingError ``SOW-ENG-012`` where the configuration has no such entry, and what opening raises.
         """
@@ -144,7 +145,7 @@ def run_at_instant(
 
 def run_with_topics(
     instance: Instance,
-    refs: Sequence[tuple[str, str]],
+    refs: Sequence[TopicRef],
     at: int | None,
     open_entry: Opener,
     work: Callable[[ViewInstant], T],
@@ -153,7 +154,7 @@ def run_with_topics(
     fresh: bool = False,
     memory: int | None = None,
 ) -> T:
-    """Return the result of ``work`` on topics, by message type and name, all opened as of one instant.
+    """Return the result of ``work`` on topics, all opened as of one instant.
 
     Raises LockedError ``SOW-VIW-001`` where they are written to faster than they can be opened together (``what`` they
     are is said there), and what opening and ``work`` raise.
@@ -174,21 +175,21 @@ def run_with_topics(
     )
 
 
-def find_entry(instance: Instance, ref: tuple[str, str]) -> SowEntry:
-    """The entry of a message type and name. Raises MissingError ``SOW-ENG-012``."""
-    message_type, name = ref
+def find_entry(instance: Instance, ref: TopicRef) -> SowEntry:
+    """The entry of a reference. Raises MissingError ``SOW-ENG-012``."""
+    name, message_type = ref
     found = instance.config.find_entries(name, message_type) if instance.config is not None else ()
     if not found:
         raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
     return found[0]
 
 
-def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False) -> list[tuple[str, str]]:
-    """Message type and name of every topic that an entry is made of, directly or through others, each once, in order.
+def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False) -> list[TopicRef]:
+    """Every topic that an entry is made of, directly or through others, each once, in order.
 
     ``read``: only those whose state is read; of the topics below a conflated topic it is what happened that counts.
     """
-    found: dict[tuple[str, str], None] = {}
+    found: dict[TopicRef, None] = {}
     waiting, seen = [entry], set()
     while waiting:
         current = waiting.pop()
@@ -207,8 +208,8 @@ def list_topic_refs(instance: Instance, entry: OtherEntry, *, read: bool = False
     return list(found)
 
 
-def list_source_refs(instance: Instance, entry: OtherEntry) -> tuple[tuple[str, str], ...]:
-    """Message type and name of each topic or entry that an entry reads directly."""
+def list_source_refs(instance: Instance, entry: OtherEntry) -> tuple[TopicRef, ...]:
+    """Each topic or entry that an entry reads directly."""
     from sowctl.config.derived_entries import ConflatedTopic, View
     from sowctl.engine.views.definition import build_query
 

@@ -55,7 +55,7 @@ def finish_rows(program: Program, rows: list[tuple[ViewRecord | None, ...]]) -> 
         tested = [program.read_values(row, program.tested) for row in rows]
         test, keys = program.filter, [row[0].key for row in rows if row[0] is not None]
         places = evaluate_records(
-            lambda part: test.find_matches(tested[part], program.environment), keys, program.query.sources[0][1]
+            lambda part: test.find_matches(tested[part], program.environment), keys, program.query.sources[0].name
         )
         rows = [rows[place] for place in places]
     return [

@@ -32,8 +32,9 @@ class RecordReader:
     """Reads records of the source ``number``. Keep it for all batches: what it compiles is compiled once."""
 
     def __init__(self, program: Program, number: int) -> None:
-        message_type, self._topic = program.query.sources[number]
-        kind = program.instance.find_message_type(message_type)
+        source = program.query.sources[number]
+        self._topic = source.name
+        kind = program.instance.find_message_type(source.message_type)
         self._matcher = build_matcher(program, number)
         self._extract = kind.build_extractor(program.slots[number])
         sides = program.sides[number]
@@ -67,10 +68,10 @@ def filters_records(program: Program) -> bool:
 
 def build_matcher(program: Program, number: int) -> Matcher:
     """Build the matcher of the records of the source ``number`` that the view's filter leaves."""
-    message_type, topic = program.query.sources[number]
-    text = program.query.filter if filters_records(program) else None
-    kind = program.instance.find_message_type(message_type)
-    return Matcher(text, kind, topic, program.environment, functions=program.functions, view_of=program.query.sources)
+    source, query = program.query.sources[number], program.query
+    text = query.filter if filters_records(program) else None
+    kind = program.instance.find_message_type(source.message_type)
+    return Matcher(text, kind, source.name, program.environment, functions=program.functions, view_of=query.qualifiers)
 
 
 def build_unreadable_error(refused: Refusal, key: bytes, topic: str) -> InputError:

@@ -25,7 +25,7 @@ class DryRunWriter:
         self.config = config
         self.instance = instance
         self.memtable = Memtable()
-        self.ref = config.name, config.message_type
+        self.ref = config.ref
         self.journalled = config.journalled
         self.expires = can_expire(config.expiration)
         self.last_txid = 0

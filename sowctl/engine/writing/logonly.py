@@ -25,7 +25,7 @@ class LogWriter:
         self.config = config
         # Always empty: there are no records that anything could be laid over.
         self.memtable = Memtable()
-        self.ref = config.name, config.message_type
+        self.ref = config.ref
         self.journalled = True
         self.expires = False
         self.is_volatile = False

@@ -106,7 +106,7 @@ def rekey_topic(
         if journal is None or not done.entry_count:
             return done
         behind = live.memtable.last_time if live.memtable is not None else 0
-        latest = log.find_topic_state((topic.name, topic.message_type)).last_time
+        latest = log.find_topic_state(topic.ref).last_time
         # Time within a topic never goes back (behaviour 11.41), whatever the clock says.
         at = max(instance.now, live.meta.last_time, behind, latest)
         sources = (live, folded) if folded is not None and folded is not live else (live,)
@@ -213,7 +213,7 @@ class _RekeyPlan:
             found = {
                 key: value for source in sources[::-1] for key, value in zip(*source.find_records(part), strict=True)
             }
-            ref = self._topic.name, self._topic.message_type
+            ref = self._topic.ref
             keys = sorted(found)
             values = [found[key] for key in keys]
             yield build_deletion_group(ref, build_deletions(keys, values, logical=self._topic.pattern is not None), at)
@@ -274,7 +274,7 @@ class _RekeyPlan:
             for row, own, correlation, logical in zip(rows, users, correlations, logicals, strict=True)
         ]
         return Group(
-            topics=[(self._topic.name, self._topic.message_type)],
+            topics=[self._topic.ref],
             publishers=[],
             operations=bytes((PUBLISH,)) * len(rows),
             topic=0,

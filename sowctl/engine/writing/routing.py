@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.batches import PublishBatch
     from sowctl.engine.writing.session import WriteSession
     from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.values.topicref import TopicRef
 
 TopicReference = tuple[str | None, str | None]
 """Topic and message type as a message names them."""
@@ -59,7 +60,7 @@ class Router:
         self._options = options
         self._before_opening = before_opening
         self._opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
-        self._topics: dict[tuple[str, str], tuple[TopicWriter, Preparer]] = {}
+        self._topics: dict[TopicRef, tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
         self._dumped: dict[str, Publisher] = {}
         """The publishers of entries of a journal, which keep their numbers."""
@@ -81,7 +82,7 @@ class Router:
         return found
 
     def _open_topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
-        ref = config.name, config.message_type
+        ref = config.ref
         found = self._topics.get(ref)
         if found is None:
             preparer = Preparer(self._session.instance, config, self._options, deletes=True)
@@ -118,12 +119,12 @@ class Router:
 
     def _group_by_topic(
         self, batch: PublishBatch, without: set[int], refusals: list[Refusal]
-    ) -> dict[tuple[str, str], tuple[list[int], list[bytes]]]:
+    ) -> dict[TopicRef, tuple[list[int], list[bytes]]]:
         """Indexes of the batch by the topic that their envelopes (or the command) mean; some are left out.
 
         Messages of one Pattern topic stay together, with the name of each one's logical topic.
         """
-        found: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
+        found: dict[TopicRef, tuple[list[int], list[bytes]]] = {}
         opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
         bad: dict[TopicReference, SowError] = {}
         for place, envelope in enumerate(batch.envelopes or ()):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TopicState
     from sowctl.journal.group import Group
     from sowctl.journal.writer import JournalWriter
+    from sowctl.values.topicref import TopicRef
 
 
 class WriteSession:
@@ -37,8 +38,8 @@ class WriteSession:
         self.instance = replace(instance, opened=self._get_open_writer)
         self.volatile = volatile
         self.dry_run = dry_run
-        self.topics: dict[tuple[str, str], TopicWriter] = {}
-        self.stores: dict[tuple[str, str], StoreWriter] = {}
+        self.topics: dict[TopicRef, TopicWriter] = {}
+        self.stores: dict[TopicRef, StoreWriter] = {}
         """Those of ``topics`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
@@ -63,7 +64,7 @@ class WriteSession:
 
     def _open_topic_writer(self, config: TopicConfig) -> TopicWriter:
         # A logical topic is written through its Pattern topic, whose store has it.
-        ref = config.name, config.message_type
+        ref = config.ref
         # One writer for each topic of a session: two would have two memtables, each with half of the entries.
         found = self.topics.get(ref)
         if found is None:
@@ -87,7 +88,7 @@ class WriteSession:
         :meth:`open_topic`.
         """
         self.open_topic(config)
-        return self.stores[config.name, config.message_type]
+        return self.stores[config.ref]
 
     @contextmanager
     def hold_batch_locks(self, topics: Sequence[TopicWriter]) -> Iterator[None]:
@@ -223,7 +224,7 @@ class WriteSession:
     def _open_journal_only(self, config: TopicConfig) -> TopicWriter:
         from sowctl.engine.writing.logonly import LogWriter
 
-        ref = config.name, config.message_type
+        ref = config.ref
         if self.dry_run:
             return LogWriter(config, read_topic_state(self.instance, ref))
         with self.journal.hold_lock():
@@ -231,7 +232,7 @@ class WriteSession:
             return LogWriter(config, self.journal.find_topic_state(ref))
 
     def _get_open_writer(self, config: TopicConfig) -> TopicWriter | None:
-        return self.topics.get((config.name, config.message_type))
+        return self.topics.get(config.ref)
 
     def _refresh_writers(self) -> None:
         report_torn_tails(self.instance, self.journal, self.torn)
@@ -279,7 +280,7 @@ def read_recorded_sequence(instance: Instance, publisher: int) -> int:
         return 0
 
 
-def read_topic_state(instance: Instance, ref: tuple[str, str]) -> TopicState:
+def read_topic_state(instance: Instance, ref: TopicRef) -> TopicState:
     """Read the journal's state of a topic without a lock."""
     from sowctl.engine.topics.positions import open_log
     from sowctl.journal.state import EMPTY_TOPIC_STATE
@@ -332,7 +333,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     else:
         for topic in instance.topics:
             if topic.journalled and topic.file is not None and topic.file.exists():
-                refuse_lost_log(instance, (topic.name, topic.message_type), read_meta(topic.file, instance))
+                refuse_lost_log(instance, topic.ref, read_meta(topic.file, instance))
         # It may have been given up on purpose; or the disk that it lies on is not mounted, which nothing else tells.
         given = [store.applied for store in known if store.lineage != NO_LINEAGE]
         if gone := max([read_last_known_txid(log.directory, instance.config.name), *given, *seen]):

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from sowctl.engine.fold.compaction import StoreMerge
     from sowctl.engine.fold.keyfilter import KeyFilter
     from sowctl.engine.instance import Instance
-    from sowctl.journal.format import Topic
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import AppliedBlock
     from sowctl.store.sortedrun import SortedRun
+    from sowctl.values.topicref import TopicRef
 
 
 class TopicWriter(Protocol):
@@ -46,7 +46,7 @@ class TopicWriter(Protocol):
     """
 
     config: TopicConfig
-    ref: Topic
+    ref: TopicRef
     journalled: bool
     expires: bool
     memtable: Memtable
@@ -95,7 +95,7 @@ class StoreWriter:
         self.store = store
         self.definition = store.definition
         self.memtable = memtable
-        self.ref = config.name, config.message_type
+        self.ref = config.ref
         self.journalled = config.journalled
         self.rule = build_retention(config.history)
         self.expires = can_expire(config.expiration)

@@ -44,7 +44,7 @@ def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journ
     memtable = Memtable(history=config.history is not None, base=meta.applied)
     if journal is None:
         return memtable
-    ref = config.name, config.message_type
+    ref = config.ref
     # What no reader needs any more goes: a process may have died between a merge and this.
     remove_runs(Path(store.path), meta, journal.lineage)
     # The topic's last entry is applied, and the store is not ahead of the journal: there is nothing to read.

@@ -116,7 +116,7 @@ def _create_missing_store(instance: Instance, config: TopicConfig, journal: Jour
     assert instance.config is not None
     definition = build_definition(instance.config.name, config)
     config.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    ref = config.name, config.message_type
+    ref = config.ref
     if journal is None or journal.find_topic_state(ref).last_txid == 0:
         from sowctl.store.builder import create_store
 

@@ -11,9 +11,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BlockHeader
-from sowctl.journal.format import COMPRESSED_SUFFIXES, FileHeader, Topic
+from sowctl.journal.format import COMPRESSED_SUFFIXES, FileHeader
 from sowctl.journal.stretch import Segment
 from sowctl.values.times import Micros
+from sowctl.values.topicref import TopicRef
 
 
 class ArchivedFile(Struct, frozen=True):
@@ -73,7 +74,7 @@ class ArchivedFile(Struct, frozen=True):
             version,
         )
 
-    def may_hold_entries(self, topic: Topic | None, low: Micros | None, high: Micros | None) -> bool:
+    def may_hold_entries(self, topic: TopicRef | None, low: Micros | None, high: Micros | None) -> bool:
         """Return whether it can have entries of a topic (None: of any) within two times, both inclusive."""
         if topic is not None and all(known[:2] != topic for known in self.topics):
             return False

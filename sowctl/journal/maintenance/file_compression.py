@@ -18,7 +18,6 @@ from sowctl.directories import FILE_MODE, sync_directory
 from sowctl.errors import StorageError
 from sowctl.journal.appender import describe_os_error
 from sowctl.journal.decompression import StreamDecompressor, encode_frame_table
-from sowctl.journal.format import FILE_MODE
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance.relocation import build_hidden_path
 from sowctl.journal.state import write_all

@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from sowctl.journal.block import TopicState
 from sowctl.journal.fileset import FileSet
-from sowctl.journal.format import COMPRESSED_SUFFIXES, Topic
+from sowctl.journal.format import COMPRESSED_SUFFIXES
 from sowctl.journal.listing import list_files
 from sowctl.journal.state import EMPTY_TOPIC_STATE, JournalState
 from sowctl.remote.place import require_local
 from sowctl.seam import Seam
 from sowctl.values.times import Micros
+from sowctl.values.topicref import TopicRef
 
 
 class SurveyedFile(Struct, frozen=True):
@@ -56,11 +57,11 @@ class SurveyedFile(Struct, frozen=True):
         """For how long nothing was written to it, and nothing in it is newer; None for the file that grows."""
         return None if self.finished is None else now - max(self.finished, self.latest)
 
-    def find_last_txid(self, topic: Topic) -> int:
+    def find_last_txid(self, topic: TopicRef) -> int:
         """The txid of the last entry of a topic in it or before it; 0 for none."""
         return self._topic_state(topic).last_txid
 
-    def _topic_state(self, topic: Topic) -> TopicState:
+    def _topic_state(self, topic: TopicRef) -> TopicState:
         return EMPTY_TOPIC_STATE if self.behind is None else self.behind.topics.get(topic, EMPTY_TOPIC_STATE)
 
 

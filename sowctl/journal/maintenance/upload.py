@@ -36,6 +36,7 @@ from sowctl.remote import remote_files
 from sowctl.remote.place import RemotePath
 from sowctl.seam import Seam
 from sowctl.values.times import Micros
+from sowctl.values.topicref import TopicRef
 
 SAVE_INTERVAL_BYTES, SAVE_INTERVAL_FILES = 1 << 30, 256
 """So much is sent at most before the manifest is written: what a run that is killed has to send again."""
@@ -233,7 +234,7 @@ class _WalkFacts:
     def __init__(self) -> None:
         self.entries = self.payload_bytes = self.gaps = 0
         self.earliest = self.latest = 0
-        self.topics: dict[tuple[str, str], tuple[int, int]] = {}
+        self.topics: dict[TopicRef, tuple[int, int]] = {}
         self.index: list[tuple[int, int]] = []
 
     def add(self, group: list[BlockRef]) -> None:

@@ -25,6 +25,7 @@ from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal, plan_stretches
 from sowctl.values.paths import parse_path
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 class ExportSelection(Struct, frozen=True):
     """Selection of journal entries: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
 
-    topics: tuple[tuple[str, str], ...] = ()
+    topics: tuple[TopicRef, ...] = ()
     from_txid: int = 1
     to_txid: int | None = None
     from_time: int | None = None
@@ -52,18 +53,21 @@ class ExportSelection(Struct, frozen=True):
     """Of the topics named here, with their types, only these logical topics."""
 
     @property
-    def filtered_topics(self) -> tuple[tuple[str, str], ...]:
+    def filtered_topics(self) -> tuple[TopicRef, ...]:
         """The topics of which only some logical topics are wanted."""
-        return tuple(dict.fromkeys(one[:2] for one in self.logical))
+        return tuple(dict.fromkeys(TopicRef(name, kind) for name, kind, _ in self.logical))
 
     def with_topics(self, topics: Sequence[TopicConfig]) -> ExportSelection:
         """A copy with these bounds for some topics, or logical topics."""
-        refs = tuple(dict.fromkeys((topic.name, topic.message_type) for topic in topics))
+        refs = tuple(dict.fromkeys(topic.ref for topic in topics))
         # A Pattern topic that is named as a whole counts more than its logical topics that are named beside it.
-        whole = {(topic.name, topic.message_type) for topic in topics if topic.logical is None}
-        names = [(topic.name, topic.message_type, topic.logical_name) for topic in topics]
-        logical = tuple((*ref, name) for *ref, name in names if name is not None and tuple(ref) not in whole)
-        return replace(self, topics=refs, logical=cast(tuple[tuple[str, str, str], ...], logical))
+        whole = {topic.ref for topic in topics if topic.logical is None}
+        logical = tuple(
+            (*topic.ref, topic.logical_name)
+            for topic in topics
+            if topic.logical_name is not None and topic.ref not in whole
+        )
+        return replace(self, topics=refs, logical=logical)
 
     def includes_entry(self, entry: Entry) -> bool:
         """Return whether an entry belongs to the selection."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.builder import StoreBuilder
+    from sowctl.values.topicref import TopicRef
 
 DEFAULT_OPTIONS = ReplayOptions()
 
@@ -99,7 +100,7 @@ def rebuild(
                 origin = Origin(instance.config, None, None, None, instance.now)
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run_tasks(spark, range(len(wanted)), filler, what="fill the stores")
-        places = {(topic.name, topic.message_type): place for place, topic in enumerate(wanted)}
+        places = {topic.ref: place for place, topic in enumerate(wanted)}
         put = partial(_put, result, places, area.place, until, options.until_time, made)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
         told = replay_topics(instance, topics, chosen, fold=put)
@@ -114,7 +115,7 @@ def rebuild(
 
 def _put(
     result: FoldResult | TwoPassFold,
-    places: dict[tuple[str, str], int],
+    places: dict[TopicRef, int],
     directory: Place,
     end: int,
     moment: int | None,
@@ -131,7 +132,7 @@ def _put(
     """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.Fold`."""
     done = []
     for topic in topics:
-        place = places[topic.name, topic.message_type]
+        place = places[topic.ref]
 
         def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
             if made and made[place]:

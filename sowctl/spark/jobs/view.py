@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from sowctl.engine.instance import Instance
     from sowctl.remote.place import Place
+    from sowctl.values.topicref import TopicRef
 
 
 class AdHocView(Struct, frozen=True):
@@ -79,8 +80,8 @@ def view(
         if output.kind == "sow":
             written = write_store(spark, instance, parts, output, _definition(instance, query), area.place)
         else:
-            written = write_records(spark, instance, (query.name, query.message_type), parts, output)
-    report = JobReport("view", tuple(name for _, name in query.sources), output.label)
+            written = write_records(spark, instance, query.ref, parts, output)
+    report = JobReport("view", tuple(source.name for source in query.sources), output.label)
     report.read, report.records, report.bytes = sum(part.read for part in parts), written.records, written.bytes
     report.partitions = written.partitions
     report.details |= {"format": output.kind, "view": query.name}
@@ -104,25 +105,27 @@ def build_query(instance: Instance, wanted: View | AdHocView) -> Query:
                 f"{topic.label!r} is a logical topic of a Pattern, but views read whole topics",
                 hint=f"name {topic.name!r}",
             )
-        sources: tuple[tuple[str, str], ...] = ((topic.message_type, topic.name),)
-        name, message_type = topic.name, topic.message_type
+        sources: tuple[TopicRef, ...] = (topic.ref,)
+        name, message_type = topic.ref
     else:
         sources = _list_join_sources(instance, wanted)
-        message_type, name = wanted.message_type or sources[0][0], "+".join(name for _, name in sources)
+        message_type = wanted.message_type or sources[0].message_type
+        name = "+".join(source.name for source in sources)
     texts = wanted.joins, wanted.projection, wanted.grouping
     return Query(name, message_type, sources, *texts, wanted.filter, False, name)
 
 
-def _list_join_sources(instance: Instance, wanted: AdHocView) -> tuple[tuple[str, str], ...]:
+def _list_join_sources(instance: Instance, wanted: AdHocView) -> tuple[TopicRef, ...]:
     from sowctl.engine.topics.targets import find_topic
     from sowctl.expressions.syntax.joins import parse_join
 
     sides = [side for text in wanted.joins for side in parse_join(text)]
     found = (find_topic(instance, side.topic, side.message_type or wanted.message_type) for side in sides)
-    return tuple(dict.fromkeys((topic.message_type, topic.name) for topic in found))
+    return tuple(dict.fromkeys(topic.ref for topic in found))
 
 
-def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | View | ConflatedTopic:
+def _entry(instance: Instance, ref: TopicRef) -> TopicConfig | View | ConflatedTopic:
+    name, message_type = ref
     found = instance.config.find_entries(name, message_type) if instance.config is not None else ()
     if not found:
         raise MissingError("SOW-ENG-012", f"topic {name!r} of type {message_type} does not exist", topic=name)
@@ -134,9 +137,9 @@ def _entry(instance: Instance, message_type: str, name: str) -> TopicConfig | Vi
 
 def _base(instance: Instance, query: Query) -> TopicConfig:
     """A topic beside which to stage."""
-    entry = _entry(instance, *query.sources[0])
+    entry = _entry(instance, query.sources[0])
     while isinstance(entry, ConflatedTopic):
-        entry = _entry(instance, entry.message_type, entry.underlying)
+        entry = _entry(instance, entry.source)
     return entry if isinstance(entry, TopicConfig) else _base(instance, build_query(instance, entry))
 
 
@@ -145,8 +148,8 @@ def _compute_parts(
 ) -> list[FilePart]:
     """The view's records by key; views among its sources are computed before."""
     parts: list[Sequence[Part]] = []
-    for message_type, name in query.sources:
-        entry = _entry(instance, message_type, name)
+    for source in query.sources:
+        entry = _entry(instance, source)
         if isinstance(entry, View):
             # A view over a view: its records are computed first and read from files like those of a topic.
             parts.append(_compute_parts(spark, instance, build_query(instance, entry), directory, seen))

@@ -8,6 +8,7 @@ go from the decompressed blocks into Arrow without being looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
@@ -29,13 +30,13 @@ from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, 
 from sowctl.spark.schema import MORE_SAMPLES_HINT, PAYLOAD_COLUMN, is_inferred
 from sowctl.store.codec import read_stamps
 from sowctl.structs import DescribedStruct
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.arrow.struct_decoder import StructDecoder
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.messages.base import MessageType
     from sowctl.spark.origin import Origin
 
@@ -58,6 +59,11 @@ class JournalQuery(DescribedStruct, frozen=True):
     partition_bytes: int | None = None
     malformed: MalformedRule = MalformedRule()
     changes: bool = False
+
+    @property
+    def ref(self) -> TopicRef | None:
+        """The one topic that is asked for; None where its name or its message type is not given."""
+        return TopicRef(self.topic, self.message_type) if self.topic and self.message_type else None
 
     def build_bounds(self) -> ReadBounds:
         """Return the bounds that the query itself sets: txids, times, topic and operation."""
@@ -85,7 +91,7 @@ class BatchBuilder:
         # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
         # only the name in these says which that is.
         self.owner = self._instance.publisher_id if name is None else hash_client_name(name)
-        self._matchers: dict[tuple[Topic, bool], Matcher] = {}
+        self._matchers: dict[tuple[TopicRef, bool], Matcher] = {}
         self._decoder: StructDecoder | None = None
         self._strict = False
         self.judging = MessageJudge(query.malformed, schema)
@@ -150,7 +156,7 @@ class BatchBuilder:
         # None where all are wanted, so that the columns of the block are handed on without a copy.
         return None if found is None or found.all() else found
 
-    def wants_topic(self, topic: Topic) -> bool:
+    def wants_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are asked for."""
         names, kind = self._bounds.topics, self._query.message_type
         return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
@@ -161,9 +167,9 @@ class BatchBuilder:
         matchers = [self._matcher_in(block, topic) for topic in block.topics if self.wants_topic(topic)]
         return any(matcher.can_match_run(run, len(block)) for matcher in matchers)
 
-    def _matcher_in(self, block: Block, topic: Topic) -> Matcher:
+    def _matcher_in(self, block: Block, topic: TopicRef) -> Matcher:
         # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
-        seen = not block.header.flags & USER_KEYS_FLAG and self._fields_are_read(topic)
+        seen = not block.header.flags & USER_KEYS_FLAG and topic in self._keyed_refs
         return self.build_matcher(topic, seen=seen)
 
     def _match_messages(self, block: Block) -> arrays.Numbers:
@@ -184,7 +190,7 @@ class BatchBuilder:
             found[places[list(matches)]] = True
         return found
 
-    def _find_publishes(self, block: Block, topic: Topic) -> arrays.Numbers:
+    def _find_publishes(self, block: Block, topic: TopicRef) -> arrays.Numbers:
         """Return the positions of a topic's publishes in a block."""
         import numpy as np
 
@@ -194,7 +200,7 @@ class BatchBuilder:
             there &= numbers.topics == block.topics.index(topic)
         return np.flatnonzero(there)
 
-    def _match_records(self, block: Block, topic: Topic, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
+    def _match_records(self, block: Block, topic: TopicRef, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
         """Return which of the entries at ``places`` match, by the records that they make."""
         keys, values = read_entry_values(block, topic, unkeyed=True)
         first = block.first_txid
@@ -202,10 +208,12 @@ class BatchBuilder:
         kept = [place for place, value in enumerate(values) if read_stamps(value)[0] in published]
         return matcher.find_matches([keys[place] for place in kept], [values[place] for place in kept])
 
-    def _fields_are_read(self, topic: Topic) -> bool:
-        return any(one.key_mode == "fields" for one in self._instance.topics if (one.name, one.message_type) == topic)
+    @cached_property
+    def _keyed_refs(self) -> frozenset[TopicRef]:
+        """The topics whose keys are fields of their messages."""
+        return frozenset(one.ref for one in self._instance.topics if one.key_mode == "fields")
 
-    def build_matcher(self, topic: Topic, *, seen: bool = False) -> Matcher:
+    def build_matcher(self, topic: TopicRef, *, seen: bool = False) -> Matcher:
         """The filter, for messages of one topic; ``seen``: each of them was read when it was published."""
         # A filter is compiled once for a topic and task: the same path may mean different fields in another message
         # type.

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from sowctl.arrow.struct_decoder import StructDecoder
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.spark.reading.bounds import NumberRange
     from sowctl.spark.reading.malformed_messages import JudgedBatch
+    from sowctl.values.topicref import TopicRef
 
 IMAGE_COLUMNS = (PAYLOAD_COLUMN, "_expiration", "_user_key", "_correlation_id")
 """Columns of the record, before or after the change; all others are of the change."""
@@ -169,11 +169,11 @@ def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
     return query.filter is not None or any(name in schema.names for name in images)
 
 
-def find_topic(log: Journal, query: JournalQuery) -> Topic | None:
+def find_topic(log: Journal, query: JournalQuery) -> TopicRef | None:
     """The one topic that a query means; None where the journal has no entry of it. Raises ``SOW-SPK-132``."""
     assert query.topic is not None
     if query.message_type is not None:
-        return query.topic, query.message_type
+        return query.ref
     found = [topic for topic in log.read_topic_states() if topic[0] == query.topic]
     if len(found) > 1:
         raise UsageError(
@@ -211,7 +211,7 @@ def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch)
 class _Changes:
     """Makes record batches of blocks."""
 
-    def __init__(self, query: JournalQuery, ref: Topic, schema: pyarrow.Schema) -> None:
+    def __init__(self, query: JournalQuery, ref: TopicRef, schema: pyarrow.Schema) -> None:
         import pyarrow as pa
 
         self._query, self._ref, self._schema = query, ref, schema

@@ -21,7 +21,7 @@ from sowctl.spark.reading.limits import PARTITION_LIMITS
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 
 class PlannedStretch(InputPartition):
@@ -32,7 +32,7 @@ class PlannedStretch(InputPartition):
         self.until = until
         self.parts = parts
 
-    def read_blocks(self, log: Journal, after: int, until: int, topic: Topic | None = None) -> Iterator[Block]:
+    def read_blocks(self, log: Journal, after: int, until: int, topic: TopicRef | None = None) -> Iterator[Block]:
         """Its blocks with a txid within these bounds and its own, in order; with ``topic`` those of it alone."""
         low, high = max(after, self.after), min(until, self.until)
         for part in self.parts:

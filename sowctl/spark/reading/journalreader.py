@@ -67,7 +67,7 @@ class JournalReader(SameCode, DataSourceReader):
     def _may_match(self, log: Journal, planned: PlannedStretch) -> bool:
         """Return whether anything can match, by the manifest of an archive, without a look at its files."""
         query, times = self.query, self.bounds.times
-        topic = (query.topic, query.message_type) if query.topic and query.message_type else None
+        topic = query.ref
         return any(log.may_hold_entries(part.number, topic, times.low, times.high) for part in planned.parts)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -109,9 +109,7 @@ def read_stretch(
     low, high = wanted.txids.low, wanted.txids.high
     assert low is not None and high is not None
     arrays.keep_memory()
-    topic = None
-    if query.topic is not None and query.message_type is not None:
-        topic = query.topic, query.message_type
+    topic = query.ref
     made = BatchBuilder(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
     with open_journal(query.origin, task=stretch) as log:

@@ -114,7 +114,7 @@ def read_range(source: Source, origin: Origin, size: int, low: bytes | None, hig
 def _has_newer_entries(origin: Origin, meta: StoreMeta, until: int) -> bool:
     """Return whether the store holds entries of the topic behind ``until``; other topics move its position, too."""
     assert origin.topic is not None
-    ref = origin.topic.name, origin.topic.message_type
+    ref = origin.topic.ref
     with open_log(origin.build_instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
         # The topic's last entry, which the journal knows without reading, decides most cases.
         if meta.lineage != log.lineage or log.find_topic_state(ref).last_txid <= until:

@@ -178,11 +178,11 @@ def test_a_source_of_another_type_is_the_one_topic_of_its_name(tmp_path: Path) -
         assert instance.config is not None
         (wanted,) = instance.config.find_entries("across")
         assert isinstance(wanted, View)
-        assert build_query(instance, wanted).sources == (("json", "orders"),)
+        assert build_query(instance, wanted).sources == (("orders", "json"),)
     both = topic_xml("orders") + topic_xml("orders").replace("json", "bson") + across
     lab.config.write_text(config_xml(both, ("orders",)))
     with lab.open() as instance:
-        assert build_query(instance, wanted).sources == (("nvfix", "orders"),)
+        assert build_query(instance, wanted).sources == (("orders", "nvfix"),)
 
 
 AGGREGATES = (

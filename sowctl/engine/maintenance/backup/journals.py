@@ -26,9 +26,9 @@ from sowctl.remote.place import require_local
 if TYPE_CHECKING:
     from sowctl.journal.block import FileInfo
     from sowctl.journal.files import BlockRef
-    from sowctl.journal.format import Topic
     from sowctl.seam import Seam
     from sowctl.values.times import Micros
+    from sowctl.values.topicref import TopicRef
 
 TXID_STEP = 1_000_000_000_000
 """A new history begins behind a multiple of this: an instance that was lost may have given txids that no backup knows,
@@ -111,8 +111,8 @@ def find_end_before(log: Journal, at: Micros) -> Position:
 def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
     """The entries up to ``at`` that :func:`find_end_before` leaves out: their group has a later entry, or stands behind
     a group that has one. Raises DamageError."""
-    counts: Counter[Topic] = Counter()
-    group_counts: Counter[Topic] = Counter()
+    counts: Counter[TopicRef] = Counter()
+    group_counts: Counter[TopicRef] = Counter()
     later = group_later = 0
     choices: list[CutChoice] = []
     for ref in log.iter_block_refs(end.txid):
@@ -134,7 +134,7 @@ def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
     return LeftOutEntries(topics, tuple(choices))
 
 
-def _count_until(ref: BlockRef, at: Micros) -> Counter[Topic]:
+def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
     """The number of entries up to ``at`` in a block, by topic."""
     if ref.header.earliest > at:
         return Counter()
@@ -144,7 +144,7 @@ def _count_until(ref: BlockRef, at: Micros) -> Counter[Topic]:
     return Counter({topics[index]: count for index, count in indexes.items()})
 
 
-def _find_topics_before(log: Journal, end: Position, topics: set[Topic]) -> set[Topic]:
+def _find_topics_before(log: Journal, end: Position, topics: set[TopicRef]) -> set[TopicRef]:
     """Those of ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
     found = {topic for topic in topics if log.find_prior_state(topic).last_txid}
     for ref in log.iter_block_refs() if topics - found else ():

@@ -14,6 +14,7 @@ from msgspec import Struct
 from xxhash import xxh3_128_hexdigest
 
 from sowctl.errors import DamageError, VersionError
+from sowctl.values.topicref import TopicRef
 
 FORMAT_NAME = "sow-backup"
 FORMAT_VERSION = 1
@@ -51,6 +52,11 @@ class BackupTopic(Struct, frozen=True):
     digest: str
     records: int
     versions: int
+
+    @property
+    def ref(self) -> TopicRef:
+        """``topic`` and message type."""
+        return TopicRef(self.topic, self.message_type)
 
 
 class Lineage(Struct, frozen=True):

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.seam import Seam
+    from sowctl.values.topicref import TopicRef
 
 OpenInstance = Callable[[Path, Path], "Instance"]
 """Opens the instance of a configuration whose paths count from a directory."""
@@ -94,7 +95,7 @@ class RestoreResult(DescribedStruct, frozen=True):
     plan: RestorePlan
     ended: EndedHistory | None
     lineage: bytes | None
-    digests: dict[tuple[str, str], tuple[str, int, int]]
+    digests: dict[TopicRef, tuple[str, int, int]]
     rebuilt: tuple[str, ...]
     bytes: int
 
@@ -245,7 +246,7 @@ def _plan_store(
         there = _find_same_topic(one, topic) if one.valid_manifest.lineage == manifest.lineage else None
         if there is not None and log.first_txid - 1 <= there.applied <= end.txid:
             return StoreOrigin(there, one)
-    if not log.covers_topic((topic.topic, topic.message_type)):
+    if not log.covers_topic(topic.ref):
         raise _build_not_reached_error(
             f"txid {end.txid}",
             f"the store of topic {topic.topic} is at txid {topic.applied}, and the journal begins "
@@ -424,9 +425,9 @@ class _RestoreRun:
         from sowctl.engine.fold.rebuild import rebuild_stores
         from sowctl.engine.topics.positions import open_log
 
-        missing = {(one.topic.topic, one.topic.message_type) for one in self.plan.stores if one.source is None}
+        missing = {one.topic.ref for one in self.plan.stores if one.source is None}
         if missing:
-            topics = [topic for topic in there.topics if (topic.name, topic.message_type) in missing]
+            topics = [topic for topic in there.topics if topic.ref in missing]
             with open_log(there) as log:
                 # Built behind the cut, these follow the new history from the beginning.
                 rebuild_stores(there, log, topics)
@@ -457,7 +458,7 @@ class _RestoreRun:
             finally:
                 state.close()
 
-    def _verify_stores(self, instance: Instance, there: Instance) -> dict[tuple[str, str], tuple[str, int, int]]:
+    def _verify_stores(self, instance: Instance, there: Instance) -> dict[TopicRef, tuple[str, int, int]]:
         """Every byte of every store is read. Digests are compared with those of the backup that was taken there.
 
         Where none was taken, a store that was copied is compared with one that is built from the journal, if that
@@ -473,15 +474,11 @@ class _RestoreRun:
                     check_store_file(self.work / one.topic.file, self.seam, instance.build_watch("records to prove"))
         found = {}
         for one in plan.stores:
-            topic = next(
-                entry
-                for entry in there.topics
-                if (entry.name, entry.message_type) == (one.topic.topic, one.topic.message_type)
-            )
+            topic = next(entry for entry in there.topics if entry.ref == one.topic.ref)
             shown = compute_digest(there, Target(topic=topic))
             if not plan.whole and one.source is not None and topic.journalled:
                 self._compare_built(there, topic, shown)
-            found[topic.name, topic.message_type] = shown.digest, shown.records, shown.versions
+            found[topic.ref] = shown.digest, shown.records, shown.versions
         return found
 
     def _compare_built(self, there: Instance, topic: TopicConfig, shown: Digest) -> None:
@@ -491,7 +488,7 @@ class _RestoreRun:
         from sowctl.engine.topics.positions import open_log
 
         with open_log(there) as log:
-            if not log.covers_topic((topic.name, topic.message_type)):
+            if not log.covers_topic(topic.ref):
                 return
             with open_temporary_topic(topic, "proof") as other:
                 rebuild_stores(there, log, [other])

@@ -78,7 +78,7 @@ def check_store_file(path: Path, seam: Seam, on_read: Callable[[int, int], None]
 
 
 def _compare_topic(there: Instance, topic: BackupTopic, tree: Path) -> None:
-    found = next(one for one in there.topics if (one.name, one.message_type) == (topic.topic, topic.message_type))
+    found = next(one for one in there.topics if one.ref == topic.ref)
     shown = compute_digest(there, Target(topic=found))
     if (shown.digest, shown.records, shown.versions) != (topic.digest, topic.records, topic.versions):
         raise build_damage_error(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.blockcodec import BlockHeader, BlockMap
     from sowctl.journal.files import BlockRef
-    from sowctl.journal.format import Topic
+    from sowctl.values.topicref import TopicRef
 
 
 class Criteria(DescribedStruct, frozen=True):
@@ -30,7 +30,7 @@ class Criteria(DescribedStruct, frozen=True):
     names: frozenset[str] | None = None
     message_type: str | None = None
     keys: frozenset[bytes] | None = None
-    named: Mapping[Topic, frozenset[bytes]] = {}
+    named: Mapping[TopicRef, frozenset[bytes]] = {}
     client: int | None = None
     operations: bytes | None = None
     from_time: int | None = None
@@ -76,7 +76,7 @@ class Criteria(DescribedStruct, frozen=True):
         except ValueError as error:
             raise ref.damage_error() from error
 
-    def _matches_topic(self, topic: Topic) -> bool:
+    def _matches_topic(self, topic: TopicRef) -> bool:
         return topic[0] in (self.names or ()) and self.message_type in (None, topic[1])
 
     def find_places(self, block: Block) -> list[int]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, Entry
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
+    from sowctl.values.topicref import TopicRef
 
 
 class EntryRecord:
@@ -130,7 +130,7 @@ class EntryBatch(DescribedStruct, frozen=True):
 
 
 def require_topic(
-    instance: Instance, journalled: Iterable[Topic], name: str, message_type: str | None = None
+    instance: Instance, journalled: Iterable[TopicRef], name: str, message_type: str | None = None
 ) -> TopicConfig | None:
     """The topic of the configuration that ``name`` stands for, None where only the journal knows it.
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.maintenance.journal_search.payloads import PayloadTest
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
+    from sowctl.values.topicref import TopicRef
 
     Array = numpy.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ class MatchCounter:
     ) -> None:
         self.entries = 0
         self._log = log
-        self._ref: Topic = (topic.name, topic.message_type)
+        self._ref: TopicRef = topic.ref
         self._logical = topic.logical_name.encode() if topic.pattern is not None and topic.logical_name else None
         self._expires = can_expire(topic.expiration)
         self._test = test

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.expressions.syntax.patterns import RegexPattern
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.messages.base import Extractor
+    from sowctl.values.topicref import TopicRef
 
 
 class PayloadTest:
@@ -39,7 +39,7 @@ class PayloadTest:
         self._filter = filter if filter is not None and filter.strip() else None
         self._functions = load_functions(instance) if self._filter is not None else {}
         self._environment = build_environment(instance)
-        self._matchers: dict[Topic, Matcher | None] = {}
+        self._matchers: dict[TopicRef, Matcher | None] = {}
         self._readers: dict[str, Extractor] = {}
         self._pattern = _compile_pattern(pattern)
         if self._filter is not None:
@@ -53,7 +53,7 @@ class PayloadTest:
         """Return whether payloads are tested at all."""
         return self._filter is not None or self._pattern is not None
 
-    def require_fields(self, topic: Topic) -> None:
+    def require_fields(self, topic: TopicRef) -> None:
         """Refuse a filter on a topic whose messages have no fields. Raises UsageError ``SOW-QRY-003``."""
         if self._filter is not None:
             self._build_matcher(topic)
@@ -87,7 +87,7 @@ class PayloadTest:
             found += self._match_topic(block, topics[index], some)
         return sorted(found)
 
-    def _match_topic(self, block: Block, topic: Topic, places: list[int]) -> list[int]:
+    def _match_topic(self, block: Block, topic: TopicRef, places: list[int]) -> list[int]:
         matcher = self._get_matcher(topic)
         if matcher is None:
             return []
@@ -123,7 +123,7 @@ class PayloadTest:
             found = self._readers[matcher.type.name] = matcher.type.build_extractor(matcher.filter.slots)
         return found
 
-    def _get_matcher(self, topic: Topic) -> Matcher | None:
+    def _get_matcher(self, topic: TopicRef) -> Matcher | None:
         """The filter for a topic; None where its messages have no fields, so that no filter is true of them."""
         if topic not in self._matchers:
             try:
@@ -133,7 +133,7 @@ class PayloadTest:
                 self._matchers[topic] = None
         return self._matchers[topic]
 
-    def _build_matcher(self, topic: Topic) -> Matcher:
+    def _build_matcher(self, topic: TopicRef) -> Matcher:
         kind = self._instance.find_message_type(topic[1])
         return Matcher(self._filter, kind, topic[0], self._environment, seen=True, functions=self._functions)
 

@@ -30,9 +30,9 @@ from sowctl.structs import DescribedStruct
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore
-    from sowctl.journal.format import Topic
     from sowctl.journal.maintenance.survey import SurveyedFile
     from sowctl.journal.reader import Journal
+    from sowctl.values.topicref import TopicRef
 
 
 class EntryHolder(DescribedStruct, frozen=True):
@@ -45,7 +45,7 @@ class EntryHolder(DescribedStruct, frozen=True):
     kind: str
     name: str
     after: int
-    topics: tuple[Topic, ...] | None
+    topics: tuple[TopicRef, ...] | None
     why: str
     release: str | None = None
     file: Path | None = None
@@ -106,7 +106,7 @@ def list_holders(
 
 def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder:
     """The store of a topic, or the RecoveryPoint of one that has none."""
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     replay = f"sowctl replay {shlex.quote(topic.name)}"
     if topic.file is None:
         point = topic.recovery_point.strip()
@@ -147,7 +147,7 @@ def _build_chain_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
         why = f"its file of chains has applied entries up to txid {after}"
     except SowError as error:
         after, why = 0, error.message
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     return EntryHolder("key chains of", topic.name, after, (ref,), why, f"sowctl publish {shlex.quote(topic.name)}")
 
 
@@ -159,9 +159,9 @@ def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTo
 
     if not is_recorded(instance, entry):
         return None
-    topics = tuple((name, kind) for kind, name in list_topic_refs(instance, entry))
+    topics = tuple(list_topic_refs(instance, entry))
     conflate = f"sowctl conflate {shlex.quote(entry.name)}"
-    if not isinstance(find_entry(instance, (entry.message_type, entry.underlying)), TopicConfig):
+    if not isinstance(find_entry(instance, entry.source), TopicConfig):
         why = "its state is computed from the start of the journal, because its source is not a topic"
         return EntryHolder("conflated topic", entry.name, 0, topics, why)
     path = find_cache_path(instance, entry)

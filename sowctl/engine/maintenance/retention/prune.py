@@ -212,7 +212,7 @@ def _find_lost_pasts(instance: Instance, log: Journal, plan: _PrunePlan) -> Iter
         # A topic with History has its versions in its store; the states of one without a store begin with its
         # RecoveryPoint, which lies behind what goes.
         if topic.history is None and topic.file is not None and topic.journalled:
-            ref = topic.name, topic.message_type
+            ref = topic.ref
             if last.find_last_txid(ref) >= plan.free[0].first_txid:
                 yield LostPast(topic.name, topic.message_type, _find_first_instant(instance, log, topic, last))
 
@@ -221,7 +221,7 @@ def _find_first_instant(instance: Instance, log: Journal, topic: TopicConfig, la
     assert topic.file is not None
     assert last.last_txid is not None
     assert last.behind is not None
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     try:
         removed = read_meta(topic.file, instance).removal_mark if can_expire(topic.expiration) else 0
         since = max(last.behind.topics[ref].last_time, removed)

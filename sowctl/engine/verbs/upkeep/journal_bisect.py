@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
+    from sowctl.values.topicref import TopicRef
 
 _CONDITION_PATTERN = re.compile(r"\s*(>=|<=|!=|=|>|<)\s*([0-9]{1,18})\s*")
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -109,7 +110,7 @@ def bisect_journal(instance: Instance, topic: str | None, options: BisectOptions
     holds = _parse_condition(options.count)
     test = PayloadTest(instance, options.filter, None)
     chosen = _find_topic(instance, topic)
-    ref = chosen.name, chosen.message_type
+    ref = chosen.ref
     test.require_fields(ref)
     keys = _select_keys(chosen, options)
     with open_whole_log(instance) as log:
@@ -178,7 +179,7 @@ def _select_keys(topic: TopicConfig, options: BisectOptions) -> frozenset[bytes]
     return frozenset(key for some in meant for key in some).union(parse_keys(options.sow_keys, topic))
 
 
-def _find_bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> tuple[int, int]:
+def _find_bounds(log: Journal, ref: TopicRef, options: BisectOptions) -> tuple[int, int]:
     """The txids between which is looked."""
     first, last = log.first_txid - 1, log.read_last_txid()
     begin = first if options.from_txid is None else min(max(options.from_txid, first), last)
@@ -192,7 +193,7 @@ def _find_bounds(log: Journal, ref: tuple[str, str], options: BisectOptions) -> 
     return begin, end
 
 
-def _find_last_txid(log: Journal, ref: tuple[str, str], time: int, first: int) -> int:
+def _find_last_txid(log: Journal, ref: TopicRef, time: int, first: int) -> int:
     """The txid of the last entry of a topic that is not later than ``time``; ``first`` where there is none."""
     last = first
     for unread in log.iter_block_refs():

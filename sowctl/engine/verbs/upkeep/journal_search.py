@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
-    from sowctl.journal.format import Topic
     from sowctl.journal.reader import Journal
     from sowctl.remote.place import Place
+    from sowctl.values.topicref import TopicRef
 
 OPERATION_CODES = {word: code for code, word in OPERATIONS.items()}
 
@@ -119,12 +119,12 @@ class JournalSearch:
             to_txid=options.to_txid,
         )
 
-    def _find_named_keys(self) -> dict[Topic, frozenset[bytes]]:
+    def _find_named_keys(self) -> dict[TopicRef, frozenset[bytes]]:
         """The SOW keys that the texts of keys may mean in each topic. Raises UsageError where none makes such keys."""
         texts = self._options.keys
         if not texts:
             return {}
-        found: dict[Topic, frozenset[bytes]] = {}
+        found: dict[TopicRef, frozenset[bytes]] = {}
         problem: SowError | None = None
         for topic in self._list_keyed_topics():
             try:
@@ -134,7 +134,7 @@ class JournalSearch:
                 continue
             keys = frozenset(key for some in meant for key in some)
             if keys:
-                ref = topic.name, topic.message_type
+                ref = topic.ref
                 found[ref] = found.get(ref, frozenset()) | keys
         # Of several topics one may not make keys of such texts; where none does, its reason is the answer.
         if not found and problem is not None:

@@ -159,7 +159,7 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
     manifest = plan.manifest
     topics = []
     for one in plan.stores:
-        shown = done.digests.get((one.topic.topic, one.topic.message_type)) if done is not None else None
+        shown = done.digests.get(one.topic.ref) if done is not None else None
         records: int | None
         versions: int | None
         if shown is not None:

@@ -110,7 +110,7 @@ class ConflationStore:
         if not self.recorded or not has_log(self._instance):
             return "", 0, 0
         with open_log(self._instance) as log:
-            states = [log.find_topic_state((name, kind)) for kind, name in list_topic_refs(self._instance, self._entry)]
+            states = [log.find_topic_state(ref) for ref in list_topic_refs(self._instance, self._entry)]
             last = max((state.last_txid for state in states), default=0)
             until = self._moment.until
             return (
@@ -195,7 +195,7 @@ class ConflationStore:
                 self._entry.interval_us, lambda key: bool(snapshot.read_values([key])), dict(before), dict(ended)
             )
             stretch = LogStretch(kept.applied, self._moment.until, self._moment.now)
-            source = find_entry(self._instance, (self._entry.message_type, self._entry.underlying))
+            source = find_entry(self._instance, self._entry.source)
             if seen is not None:
                 found = seen.find_changes(self._moment, self._entry, kept)
             elif isinstance(source, TopicConfig) and kept.lineage == self._log()[0] and self._is_of_this_log(kept):
@@ -244,7 +244,7 @@ class ConflationStore:
         if seen is not None:
             found: Iterable[KeyChange] = seen.find_changes(moment, self._entry, None)
         else:
-            source = find_entry(instance, (self._entry.message_type, self._entry.underlying))
+            source = find_entry(instance, self._entry.source)
             stretch = LogStretch(0, moment.until, moment.now)
             found = iterate_source_changes(instance, source, stretch, self._entry)
         shown: dict[bytes, KeyChange] = {}
@@ -278,7 +278,7 @@ class ConflationStore:
 
     def _select_ended(self, conflation: TopicConflation) -> dict[bytes, int]:
         """The ends of intervals that a change to come may belong to: times never decrease within a topic."""
-        source = find_entry(self._instance, (self._entry.message_type, self._entry.underlying))
+        source = find_entry(self._instance, self._entry.source)
         if not self.recorded or not isinstance(source, TopicConfig):
             return {}
         latest = self._log()[2]
@@ -311,7 +311,7 @@ class ConflationStore:
         ends += [at for at in expirations if at > self._moment.now]
         if snapshot is not None:
             ends.append(snapshot.find_next_expiry(self._moment.now) or 0)
-        source = find_entry(self._instance, (self._entry.message_type, self._entry.underlying))
+        source = find_entry(self._instance, self._entry.source)
         # Of a topic all is known above.
         if self.recorded and not isinstance(source, TopicConfig):
             ends.append(self._find_due_below(source))

@@ -33,7 +33,7 @@ def iterate_conflated_changes(instance: Instance, entry: ConflatedTopic, stretch
 
     Raises what reading the journal raises, UsageError ``SOW-VIW-002`` for a source that no journal records.
     """
-    source = find_entry(instance, (entry.message_type, entry.underlying))
+    source = find_entry(instance, entry.source)
     found = filter_changes(instance, entry, iterate_source_changes(instance, source, stretch, entry))
     return TopicConflation(entry.interval_us).conflate_changes(found, stretch.at)
 

@@ -38,7 +38,7 @@ class SourceDigests:
         self, moment: ViewInstant, entry: ConflatedTopic, kept: ConflationState | None
     ) -> Iterator[KeyChange]:
         """Yield what is different in the source, in the order of time: of a topic's message its own time, else now."""
-        source = moment.find_source((entry.message_type, entry.underlying))
+        source = moment.find_source(entry.source)
         stored = source.stored_source
         keys: set[bytes] | None = None
         if stored is not None and stored.memtable is None:
@@ -59,7 +59,7 @@ class SourceDigests:
         # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
         # message of a topic came at its own time; when one came into a derived entry, it does not say.
         earliest = 0 if kept is None else kept.clock + 1
-        topic = find_entry(moment.instance, (entry.message_type, entry.underlying))
+        topic = find_entry(moment.instance, entry.source)
         if not isinstance(topic, TopicConfig):
             earliest = moment.now
         for some, values in batches:

@@ -87,7 +87,7 @@ def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
             parts += [one.name, one.message_type, one.keys, one.key_domain, one.expiration, one.pattern]
         elif isinstance(one, ConflatedTopic):
             parts += [one.name, one.message_type, one.interval_us, one.filter, one.enrichment, one.topic_format]
-            waiting.append(find_entry(instance, (one.message_type, one.underlying)))
+            waiting.append(find_entry(instance, one.source))
         else:
             assert isinstance(one, View)
             query = build_query(instance, one)

@@ -51,7 +51,7 @@ def iterate_topic_changes(
     """
     if not has_log(instance):
         return
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     lifetimes = _Lifetimes(living or {}) if can_expire(topic.expiration) else None
     with open_log(instance, whole=True) as log:
         after = stretch.after

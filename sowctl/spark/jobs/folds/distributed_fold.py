@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from sowctl.journal.blockcodec import BlockHeader
     from sowctl.journal.reader import Journal
     from sowctl.journal.stretch import Segment, Span
+    from sowctl.values.topicref import TopicRef
 
 MAX_SAMPLED_FILES = 8
 """Files of which a block is looked at to know how much there is to be folded."""
@@ -96,7 +97,7 @@ class FoldPlan(DescribedStruct, frozen=True):
     ``origin`` is the journal's."""
 
     origin: Origin
-    topics: tuple[tuple[str, str], ...]
+    topics: tuple[TopicRef, ...]
     rules: tuple[Retention | None, ...]
     after: int
     until: int
@@ -237,7 +238,7 @@ def plan_fold(
     stretches, shape = plan_fold_tasks(log, segments, after, until, spark.sparkContext.defaultParallelism, apart)
     plan = FoldPlan(
         build_origin(log, 0),
-        tuple((topic.name, topic.message_type) for topic in topics),
+        tuple(topic.ref for topic in topics),
         tuple(build_retention(topic.history) for topic in topics),
         after,
         until,

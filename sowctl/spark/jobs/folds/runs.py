@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.journal.block import Block
+    from sowctl.values.topicref import TopicRef
 
 _NAMES = [
     "key",
@@ -59,7 +60,7 @@ class Run(Struct, frozen=True):
 
 
 def build_entry_batch(
-    block: Block, ref: tuple[str, str], after: int, until: int, at: int | None
+    block: Block, ref: TopicRef, after: int, until: int, at: int | None
 ) -> pyarrow.RecordBatch | None:
     """A block's entries of a topic as an Arrow batch; None where there are none.
 

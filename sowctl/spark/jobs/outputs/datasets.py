@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.messages.base import MessageType
+    from sowctl.values.topicref import TopicRef
 
 METADATA_DDL = (
     "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
@@ -67,9 +68,7 @@ Parts = Sequence[Part] | RDD[Any]
 """Parts that tasks read apart, or that tasks make and hand on, in key order."""
 
 
-def write_records(
-    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
-) -> WriteTotals:
+def write_records(spark: SparkSession, instance: Instance, ref: TopicRef, parts: Parts, output: Output) -> WriteTotals:
     """Write the records of ``parts`` as a data set (not ``.sow``). Raises what reading them raises."""
     require_writable(spark, output)
     rows = build_record_rows(spark, instance, ref, parts, output)
@@ -84,7 +83,7 @@ def write_state(
     output: Output,
 ) -> WriteTotals:
     """As :func:`write_records`; a state that has to be folded goes from the tasks of the fold into the data set."""
-    ref = topic.name, topic.message_type
+    ref = topic.ref
     if not isinstance(state, FoldedState):
         return write_records(spark, instance, ref, state, output)
     streamed = state.stream_parts()
@@ -94,7 +93,7 @@ def write_state(
 
 
 def build_record_rows(
-    spark: SparkSession, instance: Instance, ref: tuple[str, str], parts: Parts, output: Output
+    spark: SparkSession, instance: Instance, ref: TopicRef, parts: Parts, output: Output
 ) -> TaskRows[Any]:
     """The records as they are to be written: NDJSON lines, or columns."""
     paths = tuple(parse_path(text) for text in output.partition_by)

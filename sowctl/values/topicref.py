@@ -1,0 +1,19 @@
+"""The name and the message type of a topic, by which journals, stores and configurations tell topics apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicRef(NamedTuple):
+    """The identity of a topic: several topics of one name are told apart by their message types (behaviour 1.9).
+
+    Equal to the tuple of both, with the same hash, order and representation, so digests of stored state that are
+    computed from ``repr`` hold for either.
+    """
+
+    name: str
+    message_type: str
+
+    def __repr__(self) -> str:
+        return tuple.__repr__(self)
