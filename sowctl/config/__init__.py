@@ -8,8 +8,7 @@ as patterns). In the order in which a file passes:
 * ``includes``: the files of one loading: includes, variables, limits
 * ``scan``: where every tag of a text stands
 * ``doctype``: why a document type is refused
-* ``parse``: bytes to text, tags and elements
-* ``plainxml``: the parser of plain texts, for commands that only load
+* ``parse``: bytes to text, tags and elements; plain texts, for commands that only load, without the XML library
 * ``load``: elements to nodes
 * ``document``: the nodes, each with its place
 * ``elements``: the table of elements

@@ -2,7 +2,7 @@
 
 * ``blocks``: which entries of a block are asked for, and what they are as stored values.
 * ``memtable``: the journal's tail behind a store, newest value per key: in sorted runs, then in memory.
-* ``entry_columns``, ``keytable``: what large batches publish, by columns, until its stored values are asked for.
+* ``entry_columns``: what large batches publish, by columns, until its stored values are asked for.
 * ``merge_layers``: what several layers have changed, in key order, by itself and among a store's records.
 * ``limits``: how much a memtable holds, and which of the next three ways it goes.
 * ``apply``: a memtable into a store, in one transaction with the store's position.

@@ -5,10 +5,9 @@
 * ``backlog``: new entries of the journal into the state: messages, acknowledgements.
 * ``recovery``: where a queue begins, and its state made anew from the journal.
 * ``fairness``: how messages are shared among those who ask.
-* ``barriers``: messages that wait for all before them and hold up all behind them.
 * ``settlement``: how a message leaves the queue or returns to it; the entries that say so.
 * ``handles``: what names a message and its lease.
-* ``leases``: leasing, acknowledging, cancelling, renewing.
+* ``leases``: leasing, acknowledging, cancelling, renewing; barriers, which hold up all messages behind them.
 * ``message_reader``: the payloads of messages, from the blocks in which they lie.
 * ``returns``: leases, delays and lifetimes that end.
 * ``presence``: which workers live.

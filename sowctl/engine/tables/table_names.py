@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sowctl.arrow import metadata
 from sowctl.arrow.inference import Inference
-from sowctl.config.derived_entries import View
+from sowctl.config.derived_entries import ConflatedTopic, View
 from sowctl.engine.sources.logical_topics import narrow_source
 from sowctl.engine.sources.opener import open_source
 from sowctl.engine.tables.topic import ReportRead, read_topic_table
@@ -39,6 +41,8 @@ HISTORY_SUFFIX = "history"
 JOURNAL_TABLE = "journal"
 _UNKNOWN_CODES = ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080")
 """Errors of nothing by a name, or of a file that is no store: DuckDB says more."""
+MAX_MESSAGES = 10_000
+"""Messages of the journal that are looked at for their fields, the first ones."""
 
 
 class NamedTable(DescribedStruct, frozen=True):
@@ -75,8 +79,6 @@ class NamedTable(DescribedStruct, frozen=True):
             topic = self.target.topic
             if topic is None or not is_empty or names.columns == frozenset():
                 return table
-            from sowctl.engine.tables.empty_tables import add_known_columns
-
             return add_known_columns(table, instance, topic, names)
         from sowctl.engine.tables.journal import read_history_table, read_journal_table
 
@@ -140,3 +142,66 @@ def _resolve_table(instance: Instance, name: str) -> NamedTable:
         return NamedTable(name, history=find_topic(instance, base))
     (target,) = resolve_targets(instance, base, literal=True, derived=True)
     return NamedTable(name, target, parse_moment(when, instance.clock).resolve_time(instance))
+
+
+def add_known_columns(
+    table: pyarrow.Table, instance: Instance, topic: TopicConfig, names: StatementNames
+) -> pyarrow.Table:
+    """A table of a topic without rows, with the columns that its records had, as far as the statement names them.
+
+    A statement that works on other days is to work on this one. The columns of a topic are those of the messages that
+    the journal still has of it, and its key fields; the columns of a view are those of its projection.
+    """
+    import pyarrow as pa
+
+    wanted = names.columns
+    for name in metadata.DEFAULT_COLUMNS:
+        if name in names.metadata and name not in table.column_names:
+            kind = metadata.find_column_type(name)
+            table = table.append_column(pa.field(name, kind), pa.nulls(0, kind))
+    # The journal is not read for what needs none of it.
+    for field in () if wanted == names.metadata else _fields(instance, topic):
+        is_wanted = wanted is None or field.name.lower() in wanted
+        if is_wanted and field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(0, field.type))
+    # Where nothing was known, the topic's name stood for all columns.
+    if "_topic" in table.column_names and "_topic" not in names.metadata and table.num_columns > 1:
+        table = table.drop_columns(["_topic"])
+    return table
+
+
+def _fields(instance: Instance, topic: TopicConfig) -> Iterator[pyarrow.Field]:
+    import pyarrow as pa
+
+    entry = topic.derived
+    if isinstance(entry, View):
+        from sowctl.engine.views.definition import Program, build_query
+
+        destinations = Program(instance, build_query(instance, entry)).projection.destinations
+        yield from (pa.field(name, pa.null()) for name in dict.fromkeys(path[0] for path in destinations))
+        return
+    seen = _read_journal_fields(instance, entry.source if isinstance(entry, ConflatedTopic) else topic.ref)
+    yield from seen
+    # Values of keys are known to nobody without messages; NULL is of every type.
+    known = {field.name for field in seen}
+    yield from (
+        pa.field(name, pa.null()) for name in dict.fromkeys(key.names[0] for key in topic.keys) if name not in known
+    )
+
+
+def _read_journal_fields(instance: Instance, ref: TopicRef) -> list[pyarrow.Field]:
+    """The fields of the messages that the journal has of a topic."""
+    from sowctl.engine.tables.journal import iterate_messages
+
+    if instance.log is None:
+        return []
+    look = Inference(exact=True)
+    count = 0
+    # Where nothing was journalled yet there are no files.
+    with suppress(MissingError):
+        for views in iterate_messages(instance, ref):
+            look.add(views)
+            count += len(views)
+            if count >= MAX_MESSAGES:
+                break
+    return list(look.build_struct())

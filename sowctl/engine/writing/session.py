@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.reports import TornTail
 from sowctl.engine.topics.positions import make_not_kept_error
 from sowctl.engine.writing.dryrun import DryRunWriter
@@ -222,8 +223,6 @@ class WriteSession:
             self._journal.close()
 
     def _open_journal_only(self, config: TopicConfig) -> TopicWriter:
-        from sowctl.engine.writing.logonly import LogWriter
-
         ref = config.ref
         if self.dry_run:
             return LogWriter(config, read_topic_state(self.instance, ref))
@@ -365,3 +364,44 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
     )
     report_torn_tails(instance, writer, torn)
     return writer
+
+
+class LogWriter:
+    """A topic that only the transaction log names: it knows the last entry's txid and time, and no record.
+
+    What is published to it goes into the journal and nowhere else, and an entry of it says so (``sow-journal(5)``,
+    Columns). Only publishing writes here (``behaviour`` 11.32, C57); the verbs that read say that there is no SOW.
+    """
+
+    def __init__(self, config: TopicConfig, state: TopicState) -> None:
+        self.config = config
+        # Always empty: there are no records that anything could be laid over.
+        self.memtable = Memtable()
+        self.ref = config.ref
+        self.journalled = True
+        self.expires = False
+        self.is_volatile = False
+        self._set_last_entry(state)
+
+    def _set_last_entry(self, state: TopicState) -> None:
+        self.last_txid, self.last_time = state.last_txid, state.last_time
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def refresh(self, instance: Instance, journal: JournalWriter) -> None:
+        """Take the txid and the time of the topic's last entry from the journal, whose lock was just taken."""
+        self._set_last_entry(journal.find_topic_state(self.ref))
+
+    def read_live_values(self, keys: Iterable[bytes], now: int) -> dict[bytes, bytes]:
+        """No records."""
+        return {}
+
+    is_columnar = False
+
+    def get_column_writer(self, count: int) -> None:
+        """None: there are no records."""
+
+    def scan(self, size: int, now: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """No records."""
+        return iter(())

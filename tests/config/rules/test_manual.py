@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.manual.lintpage import PAGE_FILE
+from sowctl.cli.manual.generators import LINT_PAGE_FILE
 from sowctl.cli.manual.roff import escape_text
 from sowctl.config.rules.table import RULES
 
@@ -18,7 +18,9 @@ MAN = Path(__file__).parents[3] / "man"
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_finds_nothing_wrong() -> None:
-    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", str(MAN / PAGE_FILE)], capture_output=True, check=False)
+    done = subprocess.run(
+        ["groff", "-man", "-Tascii", "-ww", str(MAN / LINT_PAGE_FILE)], capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     text = re.sub(rb".\x08", b"", done.stdout).decode()
     for rule in RULES:

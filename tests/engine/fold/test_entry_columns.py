@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 
 from sowctl.engine.fold.blocks import encode_tombstone  # noqa: E402
-from sowctl.engine.fold.entry_columns import PublishedRecords  # noqa: E402
-from sowctl.engine.fold.keytable import KeyTable  # noqa: E402
+from sowctl.engine.fold.entry_columns import KeyTable, PublishedRecords  # noqa: E402
 from sowctl.engine.fold.memtable import Memtable  # noqa: E402
 from sowctl.engine.writing.batch_outcomes import decide_batch  # noqa: E402
 from sowctl.engine.writing.outcome import decide_outcomes, find_unchanged  # noqa: E402

@@ -6,8 +6,7 @@ In the order in which data passes:
 * ``folder``: a directory of backups: its lock, what is in it, a new one under another name until it is whole.
 * ``layout``: where the files of an instance lie within a tree; an instance whose files lie in another tree.
 * ``file_copy``: files linked or copied, with their digests.
-* ``instant``: the moment: journal and stores held for as long as it takes to note where they stand.
-* ``creation``: a backup from that moment on.
+* ``creation``: the moment, for which journal and stores are held, and a backup from that moment on.
 * ``verification``: a backup opened as an instance, and its digests compared.
 * ``journals``: the files of a journal up to a txid, and the new history behind it.
 * ``restore``: an instance of its own, made of a backup.

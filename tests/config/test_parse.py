@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from sowctl.config.document import SourceFile
 from sowctl.config.load import load_for_checks, read_document
-from sowctl.config.parse import Broken, check_limits, decode_file, parse_elements
-from sowctl.config.plainxml import MAX_PLAIN_BYTES, parse_plain_elements
+from sowctl.config.parse import (
+    MAX_PLAIN_BYTES,
+    Broken,
+    check_limits,
+    decode_file,
+    parse_elements,
+    parse_plain_elements,
+)
 from sowctl.config.scan import scan_tags
 from sowctl.errors import ConfigError
 
