@@ -1,10 +1,18 @@
 """Toolkit for file-based State-of-the-World stores.
 
-``sowctl.open("config.xml")`` gives the typed Python API that the command line itself calls; sowctl-python(7) tells how
-to use it. ``.github/CONTRIBUTING.md`` has the map of the packages. Below them stand single modules: ``errors`` and
-``findings`` (what is raised, and what checks report), ``seam`` (the way to the operating system), ``directories``,
-``lockwait`` and ``interrupts`` (made durable, waited for, put off), ``checksum``, ``structs`` (Structs that ``help()``
-can show) and ``version``.
+``sowctl.open("config.xml")`` returns the typed Python API, which the command line uses too; see sowctl-python(7).
+``.github/CONTRIBUTING.md`` describes the packages. Single modules:
+
+* ``errors``: the exceptions of this program: code, exit status, place, hint.
+* ``findings``: problems that checks report, as values.
+* ``extras``: optional packages, and how to install the extra that brings one.
+* ``seam``: all calls to the operating system and LMDB, replaceable in tests.
+* ``directories``: creating and syncing directories.
+* ``lockwait``: waiting for a lock of flock(2).
+* ``interrupts``: delaying signals while locks and files are between two states.
+* ``checksum``: CRC-32 by the processor's instructions.
+* ``structs``: Structs that ``help()`` can show.
+* ``version``: the release of this program.
 """
 
 from __future__ import annotations

@@ -1,18 +1,35 @@
-"""Messages of any type as Arrow columns, and rows as messages: what exchange without Spark and the pipeline share.
+"""Messages of any type as Arrow columns, and rows as messages; shared by exchange and the pipeline.
 
-``inference`` finds the types of messages, ``evolution`` puts them behind declared ones, ``struct_decoder`` makes
-structs of whole batches, by way of ``template_decoder`` where they are of few shapes, and of ``rewrite_pattern`` where
-they are of one; where a message does not fit at once, ``jsontrees`` reads it with every digit and ``jsoncolumns`` makes
-its values fit, one by one; ``type_checker`` says which do not and why. ``arrays`` makes columns of the numbers and
-bytes that stores and journals hold beside the payload, ``entries`` of blocks of a journal. ``column_passes`` makes
-record batches of blocks of messages, whatever types their fields turn out to have, for ``files``, ``tables`` in memory
-and ``sqlite``; ``field_types`` has those types while messages pass, ``metadata`` what stands beside them.
+The types of the columns made of messages are those of sowctl-spark(7), MESSAGES. From messages to columns:
 
-The way back is from rows to messages. ``columnvalues`` is the table of types: what each value of a column becomes
-(sowctl-types(7)). ``rowmessages`` makes messages of rows with it, by way of ``message_encoder``, which knows the
-message types. ``rows`` reads CSV and TSV, ``columnfiles`` Parquet and Arrow, and ``table_source`` hands the messages of
-both to publishing.
+* ``inference``: the schema of messages, inferred from them.
+* ``evolution``: declared fields, followed by fields found in messages besides.
+* ``struct_decoder``: batches of messages to Arrow structs of a declared type.
+* ``template_decoder``: the same for JSON messages that match a template.
+* ``rewrite_pattern``: the same for JSON messages that all match one template, by one regular expression.
+* ``jsontrees``: one JSON message as a tree of Python values; numbers keep their digits.
+* ``jsoncolumns``: JSON values converted to a declared Arrow type one by one.
+* ``type_checker``: messages that do not fit a declared type, and why.
+* ``arrays``: numbers and bytes of stores and journals as Arrow arrays.
+* ``entries``: several journal blocks joined into one set of columns.
+* ``column_passes``: blocks of messages to record batches, in bounded memory, while field types are still being found.
+* ``field_types``: the types of the fields found so far, and messages as columns of these types.
+* ``metadata``: metadata of records as columns.
+* ``chosen_columns``: the selection, order and names of output columns.
+* ``files``: record batches to Parquet and Arrow files and streams.
+* ``tables``: blocks of messages as a table in memory.
+* ``sqlite``: record batches to a table of an SQLite database.
 
-``requirements`` names the extra of a package that is missing. The types of the columns made of messages are those of
-sowctl-spark(7), MESSAGES.
+From rows to messages:
+
+* ``columnvalues``: values of Arrow columns as members of messages: the table of types of sowctl-types(7).
+* ``rowmessages``: rows of typed tables to messages.
+* ``message_encoder``: members to messages of each message type.
+* ``rows``: rows of CSV and TSV files.
+* ``columnfiles``: rows of Parquet and Arrow files and of data frames.
+* ``table_source``: the rows of a file as a source of messages for publishing.
+
+For both directions:
+
+* ``requirements``: checks for optional packages, naming the extra to install.
 """

@@ -121,8 +121,8 @@ def build_name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnRea
 
 
 def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str | None:
-    """In words, the first column or field of a struct that has the name of another one beside it; None where there is
-    none."""
+    """Describe the first column or field of a struct that has the same name as another one beside it; None where there
+    is none."""
     import pyarrow as pa
 
     names: set[str] = set()
@@ -608,7 +608,7 @@ def _dictionary_reader(kind: pyarrow.DataType, context: ReaderContext) -> Column
 
 
 def _find_runs(numbers: Numbers) -> Iterator[tuple[int, int]]:
-    """First ones and ends of the runs of ascending numbers that follow each other."""
+    """Yield start and end of each run of consecutive ascending numbers."""
     import numpy as np
 
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1

@@ -34,11 +34,11 @@ class EntryColumns:
         self.count = sum(map(len, blocks))
 
     def join_numbers(self, name: str) -> Numbers:
-        """One of the columns that are numbers and mean the same in every block."""
+        """Join a column of numbers that mean the same in every block."""
         return _join_columns([getattr(columns, name) for columns in self._numbers])
 
     def join_texts(self, name: str) -> list[bytes | None] | None:
-        """One of the columns that are texts; None where no entry has one."""
+        """Join a column of texts; None where no entry has one."""
         columns = [getattr(one, name) for one in self._numbers]
         # Where no client has sent such a text, a column of Nones would cost a step for every entry.
         if not any(column is not None for column in columns):
@@ -82,7 +82,7 @@ class EntryColumns:
         return [block.decompress_payloads() for block in self._blocks]
 
     def list_messages(self) -> list[bytes]:
-        """One message per entry."""
+        """Return one message per entry."""
         return [message for block in self._blocks for message in block.list_payloads()]
 
     def _common_dictionary(
@@ -119,7 +119,7 @@ _TEXT_COLUMNS = {"_logical_topic": "logical_topics", "_user_key": "user_keys", "
 
 
 def build_entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.Array:
-    """One of the columns that the data source ``sow-journal`` has besides the message.
+    """Return a column that the data source ``sow-journal`` has besides the message.
 
     ``owner`` is in the bookmarks of entries without a client: the hash of the instance's name.
     """

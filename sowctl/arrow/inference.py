@@ -150,7 +150,7 @@ class _SeenValues:
         self.members: dict[str, _SeenValues] = {}
 
     def note_value(self, value: Any, budget: _FieldBudget) -> None:
-        """One more value."""
+        """Count one more value."""
         kind = type(value)
         if kind is str:
             self.text = True

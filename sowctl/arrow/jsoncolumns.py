@@ -115,7 +115,7 @@ class _DecodedObject:
 
 
 def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = False) -> Coercion:
-    """From any JSON value to what :func:`build_column` takes, None where it does not fit.
+    """Return the conversion of any JSON value to a value for :func:`build_column`, None if it does not fit.
 
     ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared; of ``partial``
     objects, for those of the objects in them alone.
@@ -139,9 +139,9 @@ def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: boo
 
 
 def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
-    """From a JSON view to one with numbers in the place of texts that read as such, where a column of numbers is.
+    """Return the function that replaces numeric texts in columns of numbers by numbers in a JSON view.
 
-    None where there is no such column.
+    Return None if there is no such column.
     """
     convert = _numeric_converter(kind)
     if convert is None:

@@ -65,8 +65,8 @@ class MessageEncoder:
         return self.form.decimal
 
     def encode(self, members: dict[str, Any]) -> bytes:
-        """One message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the error
-        names the member that the type cannot hold."""
+        """Return one message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the
+        error names the member that the type cannot hold."""
         try:
             return encode_message(members, self._kind, self._above, _list_error)
         except UNWRITABLE_ERRORS as problem:

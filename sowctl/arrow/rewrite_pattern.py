@@ -1,9 +1,10 @@
-"""Messages of one shape rewritten by one pattern, all at once, to lines of the wanted values, which Arrow reads as CSV.
+"""Messages of one template rewritten by one pattern, all at once, to lines of the wanted values, which Arrow reads as
+CSV.
 
-The pattern is the shape itself (:mod:`sowctl.messages.json.template`): its bytes as they are, and for its slots a plain
-string, a number or a literal word. PCRE2's machine code takes the messages, which lie back to back, one behind the
-other, and writes out the values alone. It is not the way of :mod:`sowctl.messages.json.template_match`, which goes line
-by line: no message is cut out, and a batch in which one has another shape is refused. Called by
+The pattern is the template itself (:mod:`sowctl.messages.json.template`): its bytes as they are, and for its slots a
+plain string, a number or a literal word. PCRE2's machine code takes the messages, which lie back to back, one behind
+the other, and writes out the values alone. It is not the way of :mod:`sowctl.messages.json.template_match`, which goes
+line by line: no message is cut out, and a batch in which one has another template is refused. Called by
 :mod:`sowctl.arrow.template_decoder`.
 
 Of a million orders, read from a journal as Arrow structs, ten fields take 0.93 s of CPU so, and one takes 0.54; line by
@@ -53,8 +54,8 @@ _MAX_TEXT_BYTES = 1 << 30
 
 
 class RewritePattern:
-    """Reads messages of one shape. ``wanted``: slots whose values are asked for, and as which numbers: ``whole`` as
-    integers, others as doubles. Raises Unshaped where no pattern can be made, or none that runs as machine code.
+    """Reads messages of one template. ``wanted``: slots whose values are asked for, and as which numbers: ``whole`` as
+    integers, others as doubles. Raises NoTemplateError where no pattern can be made, or none that runs as machine code.
     """
 
     def __init__(self, template: Template, wanted: Mapping[int, NumberForm]) -> None:
@@ -90,7 +91,7 @@ class RewritePattern:
             raise NoTemplateError
 
     def read_values(self, parts: Sequence[Any], lengths: Numbers) -> dict[int, SlotData | pyarrow.Array] | None:
-        """The columns of the wanted slots, where all messages in ``parts`` have this shape; else None.
+        """The columns of the wanted slots, where all messages in ``parts`` have this template; else None.
 
         Strings are arrays of Arrow.
         """
@@ -113,7 +114,7 @@ class RewritePattern:
         return self._read_lines(memoryview(lines)[: -len(self._last)], len(lengths))
 
     def _have_same_beginning(self, raw: bytes, lengths: Numbers) -> bool:
-        """True where every message begins as the shape does, behind the closing bracket of the one before it.
+        """True where every message begins as the template does, behind the closing bracket of the one before it.
 
         Such bytes stand nowhere within a match: a closing and an opening bracket are neighbours in a string or a name
         alone, which the next quote ends; and behind that never stands what the first name begins with.

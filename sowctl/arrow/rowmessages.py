@@ -43,7 +43,8 @@ class MessageMaker:
         self._read = build_value_reader(pa.field("", pa.struct(fields)), context)
 
     def encode_rows(self, rows: pyarrow.StructArray, *, null_is_empty: bool = False) -> list[bytes | Exception | None]:
-        """For each row its message, without the fields that are NULL; why it makes none; None for a NULL.
+        """Return for each row its message, without fields that are NULL, the error that prevents one, or None for a
+        NULL.
 
         ``null_is_empty``: a NULL makes the message of no fields.
         """
@@ -82,7 +83,7 @@ def build_text_reader(
 
 
 def build_struct_array(batch: pyarrow.RecordBatch, names: Sequence[str]) -> pyarrow.StructArray:
-    """Some columns of a batch as one array."""
+    """Return some columns of a batch as one array."""
     import pyarrow as pa
 
     if not names:

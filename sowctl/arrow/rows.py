@@ -165,7 +165,8 @@ def _iterate_universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | None:
-    """Another separator of which a heading has more than of ``separator``, with both counts; None where there is none.
+    """Return another separator that occurs more often in the heading than ``separator``, with both counts; None where
+    there is none.
 
     What stands in quotation marks does not count.
     """

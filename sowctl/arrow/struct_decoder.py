@@ -1,16 +1,17 @@
 """Messages as structs: JSON views of any message type to Arrow arrays of a declared type (sowctl-spark(7), MESSAGES).
 
 A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
-not decoded. Messages of few shapes are cut into columns all at once (:mod:`sowctl.arrow.template_decoder`). Others are
-decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does not fit
+not decoded. Messages of few templates are cut into columns all at once (:mod:`sowctl.arrow.template_decoder`). Others
+are decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does not fit
 that is read again by itself, value by value, by :mod:`sowctl.arrow.jsoncolumns`. What a column holds depends on its own
 field alone: not on the other columns, not on what else is in the message, not on which of the three ways was taken.
 Called by the readers of stores and journals, and by the jobs that write columns.
 
-Of orders with ten fields, as they lie in a journal, shapes take 0.5 us of CPU each, msgspec with these columns 1.6 us;
-of one or two of the fields, shapes take 0.2 us and msgspec 0.65. Not used are pyarrow's reader of JSON lines, which
-takes 1.2 and 0.7 us and refuses a whole block for one value that does not fit; arrow-rs, which takes 0.6 us and makes
-whole numbers of texts and fractions; Spark's from_json on the bytes, which takes 1.5 times as long as all of this.
+Of orders with ten fields, as they lie in a journal, templates take 0.5 us of CPU each, msgspec with these columns 1.6
+us; of one or two of the fields, templates take 0.2 us and msgspec 0.65. Not used are pyarrow's reader of JSON lines,
+which takes 1.2 and 0.7 us and refuses a whole block for one value that does not fit; arrow-rs, which takes 0.6 us and
+makes whole numbers of texts and fractions; Spark's from_json on the bytes, which takes 1.5 times as long as all of
+this.
 """
 
 from __future__ import annotations

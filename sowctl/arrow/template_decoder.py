@@ -1,10 +1,10 @@
-"""Batches of JSON messages by their shapes, the rest of them by the decoder.
+"""Decoding batches of JSON messages by their templates, and all other messages by the decoder.
 
-Where all messages of a batch are of one shape that is known, one pattern reads them where they lie
+Where all messages of a batch are of one template that is known, one pattern reads them where they lie
 (:mod:`sowctl.arrow.rewrite_pattern`); else they are cut apart and read line by line
 (:mod:`sowctl.messages.json.template_match`). Called by :mod:`sowctl.arrow.struct_decoder`, which makes the same structs
-with it and without it. A shape is taken into use when it has read its own first message as the decoder does. Where a
-type holds what no shape can promise (an array, a number in a column of another type), the decoder reads all.
+with it and without it. A template is taken into use when it has read its own first message as the decoder does. Where a
+type holds what no template can promise (an array, a number in a column of another type), the decoder reads all.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MIN_BATCH_MESSAGES = 64
 
 
 class DecodedBatch(NamedTuple):
-    """A batch: its structs, and which of its messages (ascending) no shape has read, but the decoder."""
+    """A batch: its structs, and its messages (ascending) that the decoder has read, because no template matched."""
 
     structs: pyarrow.Array
     rows: Sequence[int] = ()
@@ -52,23 +52,23 @@ class DecodedBatch(NamedTuple):
 
 
 class _UniformReader(NamedTuple):
-    """Reader of batches of one shape at once."""
+    """Reader of batches of one template at once."""
 
     shape: TemplateMatcher
     pattern: RewritePattern
     build: ColumnBuilder
 
     def build_structs(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs of messages that all have this shape; None where one has another. Raises Unshaped."""
+        """The structs of messages that all have this template; None where one has another. Raises NoTemplateError."""
         values = self.pattern.read_values(parts, lengths)
         return None if values is None else self.build(len(lengths), values, b"")
 
 
 class TemplateDecoder:
-    """Reads batches of messages as structs of ``kind``, and knows the shapes that were of use.
+    """Reads batches of messages as structs of ``kind``, and knows the templates that were of use.
 
     ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
-    :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no shape reads a message that has a value of
+    :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no template reads a message that has a value of
     another type than its field, or beyond that type, which would be lost.
     """
 
@@ -132,14 +132,15 @@ class TemplateDecoder:
         return DecodedBatch(structs, rows, found.messages)
 
     def _decode_uniform(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs, where all messages of the batch have the shape that most messages have had so far; else None."""
+        """The structs, where all messages of the batch have the template that most messages have had so far; else
+        None."""
         if self._resting or not self._wholes:
             self._resting = max(self._resting - 1, 0)
             return None
         best = max(self._wholes, key=lambda one: one.shape.hits)
         found = best.build_structs(parts, lengths)
         if found is None:
-            # Batches of several shapes are tried more and more seldom.
+            # Batches of several templates are tried more and more seldom.
             self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
             return None
         best.shape.hits += len(lengths)
@@ -147,7 +148,7 @@ class TemplateDecoder:
         return found
 
     def _learn_template(self, message: bytes) -> TemplateBuilder[pyarrow.Array]:
-        """The shape of one message, if it reads that message as the decoder does. Raises Unshaped."""
+        """The template of one message, if it reads that message as the decoder does. Raises NoTemplateError."""
         import numpy as np
 
         template = Template(message)
@@ -165,7 +166,7 @@ class TemplateDecoder:
             raise NoTemplateError
         # What counts is of how many messages it was of use; this one was a trial.
         shape.hits = 0
-        # Without a pattern for whole batches the shape is still of use line by line.
+        # Without a pattern for whole batches the template is still of use line by line.
         with suppress(NoTemplateError):
             whole = _UniformReader(shape, RewritePattern(template, wanted), build)
             structs = whole.build_structs([message], np.array([len(message)]))
@@ -199,8 +200,8 @@ class TemplateDecoder:
 class _ColumnBuilders:
     """Makes builders of columns, and notes in ``wanted`` the slots that they need.
 
-    What ``strict`` or ``lossless`` forbids raises Unshaped: when builders are made where the type tells, else when they
-    meet the value.
+    What ``strict`` or ``lossless`` forbids raises NoTemplateError: when builders are made where the type tells, else
+    when they meet the value.
     """
 
     def __init__(self, template: Template, wanted: dict[int, NumberForm], *, strict: bool, lossless: bool) -> None:
@@ -212,7 +213,7 @@ class _ColumnBuilders:
     def struct_builder(
         self, members: dict[str, Any], kind: pyarrow.StructType, *, partial: bool = False
     ) -> ColumnBuilder:
-        """Return the builder of structs of ``kind`` from objects with these members. Raises Unshaped."""
+        """Return the builder of structs of ``kind`` from objects with these members. Raises NoTemplateError."""
         import pyarrow as pa
 
         fields = list(kind)

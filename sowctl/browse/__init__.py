@@ -1,9 +1,12 @@
 """The terminal browser: topics, records, one record, the journal. The only importer of Textual (extra ``tui``).
 
-* ``instance_reader``: what the screens ask, in words of the engine; nothing of it touches the terminal.
-* ``screen``: what all screens have in common: questions are answered by threads, and an answer that comes too late is
-  dropped.
-* ``topics``, ``records``, ``record_detail``, ``journal``, ``help_page``: a screen each.
-* ``queues``: the queues, one of them, and one message.
-* ``app``: the application, and how it begins.
+* ``instance_reader``: what the screens read of an instance; independent of the terminal.
+* ``screen``: the base of all screens: threads that read, and dropping results that are out of date.
+* ``topics``: the screen of all topics, the first one.
+* ``records``: the screen of a topic's records.
+* ``record_detail``: the screen of one record and its versions.
+* ``journal``: the screen of the end of the journal.
+* ``queues``: the screens of all queues, of one queue, and of one message.
+* ``help_page``: the screen of the keys.
+* ``app``: the Textual application.
 """

@@ -1,12 +1,24 @@
-"""The command line: argv in, an exit status out; the only room that prints.
+"""The command line: argv in, an exit status out; the only package that prints.
 
-In the order in which a run passes: ``main`` is the entry and holds the one error boundary (``boundary``: what ended a
-run, in words; ``crash``: what to say where damaged pages end the process). ``context`` has what a command is given
-besides its options, ``streams``, the ``pager`` and the ``progress`` of long readings among it, ``configuration_cache``
-what commands of one process share. ``parsing/`` finds the command in the table and reads its options, ``commands/`` has
-a file for each, ``completion/`` knows what may stand next on a line, ``shell/`` runs many in one process, ``io/``
-brings messages in and records out, ``manual/`` makes and shows the pages. ``configuration`` and ``lookup`` say which
-configuration, topics and records the words of a command line mean.
+In the order of a run:
+
+* ``main``: the entry point, with the only error boundary.
+* ``boundary``: an exception to a message on standard error and an exit status.
+* ``crash``: handlers of fatal signals, which damaged pages of a mapped file can raise.
+* ``parsing``: finding the command in the table, and reading its options.
+* ``context``: what a command gets besides its options: streams, environment, clock, seam, global settings.
+* ``streams``: standard input, output and error, and questions to the user.
+* ``pager``: sending long tables through a pager.
+* ``progress``: the progress line of long operations.
+* ``configuration``: loading the configuration that a command names.
+* ``configuration_cache``: configurations and open files shared by the commands of one process.
+* ``lookup``: the topics that names on the command line mean.
+* ``diff_sides``: the two sides of ``diff``, parsed from its operands.
+* ``commands``: one module per command.
+* ``completion``: completion of command lines.
+* ``shell``: many commands in one process.
+* ``io``: input of messages, output of records and reports.
+* ``manual``: generating and showing manual pages.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class SharedInstance(Instance, frozen=True):
     lasting: ClassVar[bool] = True
 
     def close(self) -> None:
-        """Nothing: who runs the commands closes what they leave open, behind the last one."""
+        """Do nothing: who runs the commands closes what they leave open, behind the last one."""
 
 
 class ConfigurationCache:

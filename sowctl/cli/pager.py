@@ -78,7 +78,8 @@ class Pager(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: what is held may still be shorter than the terminal, and what is not is with the pager already."""
+        """Do nothing: what is held may still be shorter than the terminal, and what is not is with the pager
+        already."""
 
     def _start_process(self) -> None:
         # By the shell, because the variable may have options, redirections and quotes, as for every other program.

@@ -1,15 +1,31 @@
 """Meanings of the error codes: the one table behind ``sowctl explain`` and sowctl-errors(7).
 
-A code stands for one reason and never changes its meaning. Each has its text in the module of its area, in the manner
-of the pages of lint's rules: exit status and title in the first line, then why it happens, what to do, and the manual
-page where that is not the area's. Rules of lint have pages of their own (:mod:`sowctl.config.rules.pages`), and so no
-text here. Nothing that reads or writes data imports this room; tests compare it with what the source raises.
+A code stands for one reason and never changes its meaning. Its text is in the module of its area, written like the
+pages of lint rules: exit status and title in the first line, then why it happens, what to do, and the manual page if it
+is not that of the area. Lint rules have pages of their own (:mod:`sowctl.config.rules.pages`), and so no text here.
+Nothing that reads or writes data imports this package; tests compare it with the codes that the source raises.
 
-The modules, one dictionary ``CODES`` each, by the areas of :data:`ERROR_AREAS`: ``backup``, ``bookmarks``, ``cli``,
-``configuration``, ``engine`` (instances, topics, findings of ``check``), ``exchange``, ``expressions``,
-``subscriptions``, ``journal``, ``inspect`` (schemas, figures, the browser), ``messages`` (types, framings, keys, paths
-and times), ``publish`` (deleting too), ``queries`` (comparing, replay and snapshot too), ``queues``, ``remote``,
-``spark``, ``store``, ``maintenance``, ``views``.
+The modules have one dictionary ``CODES`` each, by the areas of :data:`ERROR_AREAS`:
+
+* ``backup``: backups and restoring.
+* ``bookmarks``: bookmark stores.
+* ``cli``: the command line and output formats.
+* ``configuration``: commands on configurations.
+* ``engine``: instances, topics, findings of ``check``.
+* ``exchange``: formats with columns, ``export``, ``publish --from``, ``sql``.
+* ``expressions``: the expression language.
+* ``subscriptions``: subscriptions.
+* ``journal``: the transaction log.
+* ``inspect``: schemas, statistics, the browser.
+* ``messages``: message types, framings, keys, bookmarks, paths, times.
+* ``publish``: publishing and deleting.
+* ``queries``: queries, comparing, replay, snapshots.
+* ``queues``: queues.
+* ``remote``: files at URLs.
+* ``spark``: the pipeline on Spark and the data sources.
+* ``store``: stores.
+* ``maintenance``: maintenance of files.
+* ``views``: views and conflated topics.
 """
 
 from __future__ import annotations

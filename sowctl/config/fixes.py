@@ -91,7 +91,7 @@ def build_removal_fix(element: str) -> Fix:
 
 
 def fix_plain_text(text: str, place: int) -> list[Edit]:
-    """No byte order mark, and lines that end in line feeds alone."""
+    """Remove the byte order mark, and end lines with line feeds only."""
     mark = [Edit(0, 1, "")] if text.startswith("\ufeff") else []
     return mark + [Edit(*found.span(), "\n") for found in re.finditer("\r\n?", text)]
 
@@ -116,7 +116,7 @@ FIXES: Mapping[str, Fix] = {
 
 
 def fix_text(text: str, name: str, judge: Callable[[str], Sequence[Finding]]) -> Fixed:
-    """``text`` of the file ``name`` with everything mended that ``judge`` finds there and a row of ``FIXES`` knows.
+    """Return ``text`` of the file ``name`` with all findings of ``judge`` fixed that a row of ``FIXES`` can fix.
 
     A round after which there would be more errors is not taken.
     """

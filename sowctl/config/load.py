@@ -104,7 +104,8 @@ class _Tree:
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 
     def wrap_top(self, part: IncludedPart) -> ElementNode:
-        """AMPSConfig around the top elements, and where none of them is a section, the elements they belong in."""
+        """Return AMPSConfig with the top elements, inside the elements that they belong in if none of them is a
+        section."""
         # Sections stand below AMPSConfig as they are; loose elements get the sections around them that they belong in.
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
         loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]] = {}

@@ -55,7 +55,7 @@ def build_place_finding(rule: str, source: SourceFile, place: Place, message: st
 
 
 def read_config_file(path: Path) -> bytes:
-    """At most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
+    """Read at most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
     with path.open("rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
 

@@ -81,7 +81,7 @@ class ElementRow(Struct, frozen=True):
         return describe_value(self.row)
 
     def build_facts(self) -> dict[str, Any]:
-        """Everything as plain values; what does not apply is left out."""
+        """Return the element table as plain values; what does not apply is left out."""
         row = self.row
         facts: dict[str, Any] = {"path": f"/AMPSConfig/{self.path}", "element": row.tag, "times": row.times}
         facts |= {"value": self.value, "effect": "acted on" if self.acted else "checked only", "meaning": self.text}

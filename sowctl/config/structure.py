@@ -34,7 +34,8 @@ _RETIRED_HINTS = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a
 
 
 def check_element(node: ElementNode, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
-    """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`kinds` does not read."""
+    """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`sowctl.config.kinds` does
+    not read."""
     for name in node.attributes:
         message = f"unexpected attribute '{name}' on {node.tag}"
         yield build_node_finding(

@@ -9,7 +9,8 @@ from sowctl.config.document import ElementNode
 
 
 def compute_distance(left: str, right: str, limit: int = 2) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours between two words; ``limit + 1`` where it is more."""
+    """Return the number of insertions, deletions, replacements and swaps of neighbours between two words; ``limit + 1``
+    where it is more."""
     if abs(len(left) - len(right)) > limit:
         return limit + 1
     before: list[int] = []

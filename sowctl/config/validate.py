@@ -110,7 +110,7 @@ def _drop_implied(findings: list[Finding]) -> list[Finding]:
 
 
 def sort_findings(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
-    """Each finding once, with a hint: those of the main file by line and column, then those of each include."""
+    """Return each finding once, with a hint: those of the main file by line and column, then those of each include."""
     # Several checks of one rule may come to the same finding.
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
     order = {file: number for number, file in enumerate(dict.fromkeys((main, *(source.file for source in sources))))}

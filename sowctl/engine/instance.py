@@ -38,7 +38,7 @@ class CachingModule(Protocol):
 
 
 _CACHING_MODULES = ("sowctl.memo.format", "sowctl.store.raw.offset_read", "sowctl.store.opening.shared_environments")
-"""The modules that are :class:`Keeping`: one that was never loaded keeps nothing."""
+"""The modules of the protocol :class:`CachingModule`. One that was never loaded has nothing cached."""
 
 
 def _show_tag_names(found: str | TypeDefinition) -> TypeDefinition:
@@ -217,7 +217,7 @@ class Instance(DescribedStruct, frozen=True):
                 cast(CachingModule, sys.modules[name]).forget()
 
     def __enter__(self) -> Self:
-        """From here to the end of the ``with`` statement, stores stay open from one question to the next."""
+        """Keep stores open between calls until the end of the ``with`` statement."""
         from sowctl.store.opening.shared_environments import keep_open
 
         keep_open()

@@ -89,18 +89,18 @@ class QueryOptions(Struct, frozen=True):
 class SubscribeOptions(Struct, frozen=True):
     """Options of a subscription: the messages to follow, and until when.
 
-    ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape
-    the records that come first, filter, SOW keys and select also every message behind them. ``sow``: those records
-    are wanted. ``query_id`` and ``batch_size`` are told with them. ``until_now``: end where the log ends at the
-    start; ``lasting``: after so many seconds; ``most``: after so many messages behind the records.
-    ``progress_every``: seconds after which a position is told though nothing matched. ``oof``: tell what leaves the
-    result. ``delta``: of a record that was told before, only the fields that differ; ``no_empties``: nothing where
-    none does; ``send_keys``: the key fields, too, which is so without ``no_empties``. ``conflation``: at most one
-    message per key in each interval (a time such as 2s, auto, or none), keys being the fields ``conflation_key``,
-    by default SOW keys. ``projection`` and ``grouping``, both or neither: one message per group. ``bookmark``:
-    begin there, with the states of that place or, without ``sow``, with every message behind it;
-    ``bookmark_not_found``: fail, epoch or now; ``rate``: how fast what is replayed goes, ``rate_max_gap`` seconds
-    apart at most. ``events``: rely on the system's word for changes, not on looking alone.
+    ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape the
+    records that come first, filter, SOW keys and select also every message behind them. ``sow``: those records are
+    wanted. ``query_id`` and ``batch_size`` are delivered with them. ``until_now``: end where the log ends at the start;
+    ``lasting``: after so many seconds; ``most``: after so many messages behind the records. ``progress_every``: seconds
+    after which a position is told though nothing matched. ``oof``: tell what leaves the result. ``delta``: of a record
+    that was told before, only the fields that differ; ``no_empties``: nothing where none does; ``send_keys``: the key
+    fields, too, which is so without ``no_empties``. ``conflation``: at most one message per key in each interval (a
+    time such as 2s, auto, or none), keys being the fields ``conflation_key``, by default SOW keys. ``projection`` and
+    ``grouping``, both or neither: one message per group. ``bookmark``: begin there, with the states of that place or,
+    without ``sow``, with every message behind it; ``bookmark_not_found``: fail, epoch or now; ``rate``: how fast what
+    is replayed goes, ``rate_max_gap`` seconds apart at most. ``events``: rely on the system's word for changes, not on
+    looking alone.
     """
 
     filter: str | None = None

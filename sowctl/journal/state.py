@@ -67,7 +67,7 @@ class JournalState(Struct):
             self.marks.append((group.txid, group.offset))
 
     def advance_to(self, end: Position, last_block: tuple[int, int]) -> None:
-        """Everything before ``end`` has been absorbed."""
+        """Note that everything before ``end`` has been read."""
         # Marks are offsets in one file: they do not survive its successor.
         if end.number != self.end.number:
             self.marks = []

@@ -40,7 +40,7 @@ class ColumnBuilder:
         self._spoiled = False
 
     def mark_unreadable(self) -> None:
-        """Some record could not be read."""
+        """Note that some record could not be read."""
         self._spoiled = True
 
     def add_values(self, values: Sequence[SlotValue]) -> None:

@@ -1,12 +1,17 @@
 """Message types (``sowctl-messages(7)``): payload bytes in, rows, key texts, selections and JSON views out.
 
-* ``framing``: a stream of bytes cut into messages; envelopes with metadata
-* ``types``: the table of types: a new one is a row there, and its file
-* ``base``: the protocol that a type keeps, its refusals and errors; ``template_columns``: that of types that give
-  columns of numpy, too; ``definition``: what a configuration says of a type
-* ``native_values``: messages made of Python values, for rows of data sets and for programs
-* ``directives``: a select list as a tree of paths, for types whose messages are trees
-* ``json``, ``xml``, ``tagged`` (fix, nvfix, bflat), ``nested`` (bson, msgpack), ``proto``, ``fixed`` (binary, struct)
-  and ``composite``: the types by family. Others use of ``json`` the texts of scalars and the rules of paths, of
-  ``nested`` the readers of trees and the JSON view
+* ``framing``: a stream of bytes split into messages; envelopes with metadata.
+* ``types``: the table of types; a new type is a row there, and its file.
+* ``base``: the protocol of message types, and their errors.
+* ``template_columns``: the protocol of types that also give numpy columns.
+* ``definition``: a message type as the configuration defines it.
+* ``native_values``: messages made of Python values.
+* ``directives``: a select list as a tree of paths, for types whose messages are trees.
+* ``json``: json; the texts of scalars and the rules of paths are used by other types too.
+* ``xml``: xml.
+* ``tagged``: fix, nvfix, bflat.
+* ``nested``: bson, msgpack; readers of trees and the JSON view are used by other types too.
+* ``proto``: protobuf.
+* ``fixed``: binary, struct.
+* ``composite``: composite-local, composite-global.
 """

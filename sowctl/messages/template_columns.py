@@ -1,8 +1,8 @@
-"""Columns of messages of few shapes: what a message type may give besides rows, and the door to it.
+"""Columns of messages of few templates, which some message types return besides rows.
 
-Only types whose messages are texts of few shapes have them (:mod:`sowctl.messages.json.columns`). The values are those
-of the type's extractor; which messages are not answered is said, and the extractor reads these. Needs numpy where it is
-used, not where it is imported.
+Only types whose messages are texts of few templates have them (:mod:`sowctl.messages.json.columns`). The values are
+those of the type's extractor; which messages are not answered is said, and the extractor reads these. Needs numpy where
+it is used, not where it is imported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SlotColumn(NamedTuple):
 
 
 class TemplateColumns(NamedTuple):
-    """Messages of one shape: which they are, in order (None: all), and a column for each slot."""
+    """Messages of one template: which they are, in order (None: all), and a column for each slot."""
 
     rows: Numbers | None
     columns: Sequence[SlotColumn]
@@ -71,7 +71,7 @@ class TemplateReader(Protocol):
 
 
 def find_template_reader(kind: MessageType, slots: Sequence[Slot]) -> TemplateReader | None:
-    """The type's reader of ``slots`` by shapes; None where it has none, or none for these slots.
+    """The type's reader of ``slots`` by templates; None where it has none, or none for these slots.
 
     Optional, and asked for in this one place, as other ways of single types are (:mod:`sowctl.messages.base`).
     """

@@ -1,27 +1,30 @@
-"""Records, reports and findings to bytes for people and programs. In the order in which data passes:
+"""Records, reports and findings to bytes for people and programs. In the order of processing:
 
-* ``options``: what a caller may choose, checked once
-* ``formats``: the table of formats; a format exists if it has a line there
-* ``records``: what is printed: batches of records, as protocols
-* ``members``: the fields of a payload: members in order, paths, texts
-* ``text_columns``: columns of cell texts, of whole batches
-* ``columns``: which columns tables have, and their cells
-* ``ndjson``: one JSON value a line
-* ``jsonarray``: one JSON array
-* ``msgpackstream``: a stream of MessagePack maps
-* ``arrow_formats``: Parquet files and Arrow streams
-* ``raw``: the payloads and nothing else
-* ``template``: one text per record
-* ``delimited``: csv and tsv
-* ``table``: columns for people
-* ``onerecord``: one record for a person
-* ``exports``: which format a file gets by its ending
-* ``charts``: bars and sparklines, and the figures of fields drawn with them
-* ``reports``: what a verb did
-* ``outline``: names and values, indented
-* ``facts``: names and what is said of them, for a person
-* ``differences/``: differences between two things
-* ``linting``: findings, in the formats of people and of other programs
-* ``display``: the last step of every text for people: nothing in it can command a terminal
-* ``terminal``: standard output where it is a terminal: that step for whatever is written to it
+* ``options``: the options of a renderer, checked once.
+* ``formats``: the table of formats.
+* ``records``: batches of records for renderers, as protocols.
+* ``members``: the fields of a payload: members in order, paths, texts.
+* ``text_columns``: columns of cell texts, for whole batches.
+* ``columns``: the columns of tables, and their cells.
+* ``projection``: ``--columns`` in formats with types.
+* ``ndjson``: one JSON value a line.
+* ``jsonarray``: one JSON array.
+* ``msgpackstream``: a stream of MessagePack maps.
+* ``arrow_formats``: Parquet files and Arrow streams.
+* ``raw``: the payloads only.
+* ``template``: one text per record.
+* ``delimited``: csv and tsv.
+* ``table``: tables for people.
+* ``onerecord``: one record for people.
+* ``events``: events of a subscription.
+* ``exports``: the format of a file by its extension.
+* ``charts``: bars and sparklines, and the statistics of fields drawn with them.
+* ``reports``: reports of verbs.
+* ``outline``: names and values, indented.
+* ``facts``: names and their descriptions, for people.
+* ``differences``: differences between two things.
+* ``linting``: findings, in formats for people and for other programs.
+* ``display``: escaping of texts, so that data cannot control a terminal.
+* ``terminal``: standard output at a terminal, with all output escaped.
+* ``richconsole``: tables and charts drawn by rich.
 """

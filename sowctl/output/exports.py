@@ -152,7 +152,7 @@ class Export:
         self._ending = ending
         self._options = OutputOptions(meta=meta)
         self._table = table
-        # Made once before anything is read, so that a package that is missing is told at once.
+        # Made once before anything is read, so that a missing package is reported at once.
         self._make_renderer(self._options)
 
     @property
@@ -207,7 +207,7 @@ class _DeferredFlush(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @contextmanager

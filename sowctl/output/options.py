@@ -12,7 +12,7 @@ from sowctl.values.paths import Path, parse_path
 from sowctl.values.units import parse_whole_number
 
 Column: TypeAlias = Path | str
-"""A path into the payload, or one of ``NAMES``."""
+"""A path into the payload, or one of ``COLUMN_NAMES``."""
 
 COLUMN_NAMES = (*METADATA_NAMES, *MORE_METADATA_NAMES, "data", "length")
 """The names that ``--columns`` and ``--template`` know beside paths: metadata, the payload and its bytes' count."""

@@ -76,7 +76,7 @@ class Projection:
         ]
 
     def _build_views_by_columns(self, batch: Batch) -> list[bytes] | None:
-        """The objects of stored records of one shape; None where only each record can tell."""
+        """The objects of stored records with the same members; None if each record must be read by itself."""
         payloads = batch.payloads
         if (
             as_stored_batch(batch) is None

@@ -361,7 +361,7 @@ def create_file(place: RemotePath) -> Iterator[IO[bytes]]:
         try:
             file.close()
         except _arrow_failures() as error:
-            # What ended the block is what is told.
+            # The error that ended the block is raised.
             if is_whole:
                 raise convert_error(error, place, "written") from error
 

@@ -2,13 +2,22 @@
 
 The only package that imports pyspark; it calls the engine and reads stores and journals with their own
 codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the data sources;
-``sowctl.spark.register(spark)`` makes them known to another one.
+``sowctl.spark.register(spark)`` makes them known to another one. :mod:`sowctl.arrow` makes structs of payloads.
 
-``sessions`` opens it (``jvm/``: the Java it runs in; ``submit``: the line for spark-submit). ``sources`` takes the
-``options`` of a reader or writer (``paths`` among them), finds its ``origin`` and hands on to ``reading/`` and
-``writing/``; ``schema`` has the columns of both; :mod:`sowctl.arrow` makes structs of payloads. ``jobs/`` are the
-functions behind ``sowctl pipeline``; ``errors`` carries the project's errors through Spark; ``samecode`` sees to it
-that executors run what the driver runs.
+* ``sessions``: opening and ending Spark sessions.
+* ``jvm``: the Java virtual machine of a session.
+* ``submit``: running jobs with spark-submit.
+* ``sources``: the two data sources.
+* ``options``: the options of readers and writers.
+* ``paths``: paths as Spark users write them.
+* ``origin``: the instance, topic or files of a data source.
+* ``catalog``: tables of Spark's catalog.
+* ``schema``: the columns of both data sources.
+* ``reading``: reading stores and journals.
+* ``writing``: writing rows to a topic.
+* ``jobs``: the functions of ``sowctl pipeline``.
+* ``errors``: errors of this program carried through Spark.
+* ``samecode``: checks that executors run the code of the driver.
 """
 
 from __future__ import annotations

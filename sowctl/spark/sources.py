@@ -262,7 +262,7 @@ def _refuse_rows() -> NoReturn:
 
 
 SOURCES = (SowSource, JournalSource)
-"""What a session is told of."""
+"""The data sources that a session registers."""
 Query = TypeVar("Query")
 
 

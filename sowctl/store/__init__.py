@@ -1,25 +1,25 @@
 """The SOW file: records, history, expiry and meta of one topic in one LMDB file (``sow-store(5)``).
 
-The only room that imports lmdb. In the order in which data passes:
+The only package that imports lmdb. In the order of processing:
 
-    codec       bytes of a value, keys of versions and expirations
-    meta        definition and state of a store
-    limits      sizes of what is read and verified together
-    integrity   checksums over many values at once, the digest
-    lmdberrors  plain words for what LMDB reports
-    opening/    from a path to an open LMDB environment: locks, sharing, what a damaged beginning shows; opening/proof
-                proves pages before LMDB follows them, or reads them without it
-    env         a store as a whole: open, snapshot, write
-    builder     a new store, put in the place of the old one
-    ordered     entries in key order, and proof that none is left out
-    read        what one transaction gives, verified
-    snapshot    a read transaction, renewed on demand
-    write       changes in one transaction: counts, digest, index
-    changes     which keys each transaction touched
-    tables      further tables of derived stores, in the same transactions (sow-view(5))
-    sortedrun   changes behind a store, in a file of their own (sow-run(5))
-    raw/        records by their place in the file, past LMDB; read alone imports it
-    queue/      the state files of queues (sow-queue(5))
-    check       the check of a store, in a child process
-    examine     what that process does
+* ``codec``: the bytes of a value; keys of versions and expirations.
+* ``meta``: the definition and state of a store.
+* ``integrity``: checksums over many values at once, and the digest.
+* ``lmdberrors``: errors of LMDB as errors of this program.
+* ``opening``: from a path to an open LMDB environment: locks, sharing, checks of pages.
+* ``env``: a store: open, snapshot, write.
+* ``builder``: a new store that replaces the old one.
+* ``ordered_entries``: entries in key order, and proof that none is missing.
+* ``read``: verified reads in one transaction.
+* ``snapshot``: a read transaction, renewed on demand.
+* ``write``: changes in one transaction: counts, digest, index.
+* ``changes``: the keys that each transaction changed.
+* ``tables``: further tables of derived stores, in the same transactions (sow-view(5)).
+* ``sortedrun``: changes after the position of a store, in a file of their own (sow-run(5)).
+* ``raw``: records by their offset in the file, without LMDB; only ``read`` imports it.
+* ``queue``: the state files of queues (sow-queue(5)).
+* ``check``: the check of a store, in a child process.
+* ``examine``: the code of that process.
+* ``repair``: free space, partial checks, compaction and salvage of stores.
+* ``limits``: Sizes of what is read and verified together, and bounds of what is kept.
 """

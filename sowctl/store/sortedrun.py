@@ -129,7 +129,8 @@ def is_being_written(path: Path) -> bool:
 def _fill_run(
     fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int
 ) -> None:
-    """Each part as it comes, in its three places, so that memory holds one of them; the header when all is known."""
+    """Write each part in its three places as it comes, so that memory holds one of them; the header when all is
+    known."""
     raw = encode_meta(state)
     start = _align_size(_HEAD.size + len(raw) + _CRC.size)
     at = start + 16 * count

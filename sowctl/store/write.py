@@ -167,7 +167,8 @@ class WriteTxn(Reader):
             self._account_versions(keys, values, olds)
 
     def append_versions(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        """File versions that come after every version in the store, by key, time, txid. Raises ValueError otherwise."""
+        """Append versions that come after every version in the store, by key, time, txid. Raises ValueError
+        otherwise."""
         keys = [build_history_key(key, value) for key, value in items]
         values = [value for _, value in items]
         with translate_errors(self._path, "write versions"):

@@ -44,7 +44,7 @@ parse_json = json.JSONDecoder(
 parse_json_exact = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_keep_first_members
 ).decode
-"""As :data:`loads`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
+"""As :data:`parse_json`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
 
 
 def convert_numbers(tree: Any) -> Any:

@@ -2,9 +2,10 @@
 
 msgspec keeps the last of members with one name, where the first one counts; so an object is taken only if its length,
 or the number of its quotes, proves that each name is there once. A value is checked against the grammar, but for UTF-8
-and depth, and is not made into an object. Objects of one shape are read together, as columns, which spares most of what
-one object costs. Called where payloads are shown (:mod:`sowctl.output.members`, :mod:`sowctl.output.text_columns`) and
-where fields of them are left out (:mod:`sowctl.messages.json.select`); what this reader will not judge goes to theirs.
+and depth, and is not made into an object. Objects with the same members in the same order are read together, as
+columns, which spares most of what one object costs. Called where payloads are shown (:mod:`sowctl.output.members`,
+:mod:`sowctl.output.text_columns`) and where fields of them are left out (:mod:`sowctl.messages.json.select`); what this
+reader will not judge goes to theirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One file per command: ``NAME.py``, of a command of two words ``FIRST_SECOND.py``.
+"""One module per command: ``NAME.py``, for a command of two words ``FIRST_SECOND.py``.
 
-A module has ``run``, the command, and ``EXAMPLES``. What it takes to run one is imported inside ``run``; the larger
-bodies are modules of their own, in ``bodies``. ``cli/parsing/table.py`` lists all of them, in the groups of
+A module has ``run``, the command, and ``EXAMPLES``. Modules that only a run needs are imported inside ``run``; the
+larger implementations are in ``bodies``. ``cli/parsing/table.py`` lists all commands, in the groups of
 ``sowctl --help``.
 """

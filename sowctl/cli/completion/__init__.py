@@ -1,7 +1,7 @@
-"""Completion of a command line: one answer for bash, zsh, fish and the shell of this program.
+"""Completion of a command line for bash, zsh, fish and the shell of this program.
 
-* ``candidates``: the words of a line and the one that is being written, to what completes it.
-* ``filters``: the same within a filter or a list of fields, from the records of the topic that the line names.
-* ``instance_values``: what a configuration and its stores have: names, fields, values, keys.
-* ``scripts``: the scripts that ask, one for each shell.
+* ``candidates``: the words of a command line to the candidates for the word being typed.
+* ``filters``: candidates within a filter, a list of fields or an option text.
+* ``instance_values``: names, fields, values and keys from a configuration and its stores.
+* ``scripts``: the completion scripts of bash, zsh and fish.
 """

@@ -1,7 +1,10 @@
-"""Messages in, records and reports out, for every command.
+"""Input of messages, output of records and reports, for all commands.
 
-``sources`` opens the files and pipes that a command line names; ``output_sink`` writes records in the format that was
-asked for, ``output_file`` into a file that appears complete or not at all, ``rows`` facts about an instance as rows;
-``report_output`` says what a verb did, what it found and what was refused; ``bulk_load`` lets memo indexes follow a
-bulk load.
+* ``sources``: files and pipes named on the command line.
+* ``row_files``: files of rows for ``publish --from``: the format of each, and its messages.
+* ``output_sink``: records to the requested format and place.
+* ``output_file``: an output file that appears complete or not at all.
+* ``rows``: facts about an instance as rows of output.
+* ``report_output``: findings and reports of commands.
+* ``bulk_load``: memo indexes brought up to date after a bulk load.
 """

@@ -1,7 +1,10 @@
-"""Manual pages: made, found, shown.
+"""Manual pages: generated, found, shown. ``python -m sowctl.cli.manual man/`` writes the committed files.
 
-In the order in which data passes: ``roff`` has a page as values and its one escape; ``commandpages`` (section 1, from
-the table of commands), ``expressionpage`` and ``elementpage`` make pages; ``generators`` makes those of the error codes
-and of the lint rules, lists all generators and writes the committed files (``python -m sowctl.cli.manual man/``).
-``viewer`` finds and shows a page for ``sowctl man``, ``rofftext`` makes text of one where nothing on the machine does.
+* ``roff``: a manual page as data, written as roff or as plain text.
+* ``commandpages``: the pages of section 1, from the table of commands.
+* ``expressionpage``: sowctl-expressions(7).
+* ``elementpage``: the tables of elements in sow-config(5).
+* ``generators``: the list of these generators; writing their pages.
+* ``viewer``: finding and formatting a page for ``sowctl man``.
+* ``rofftext``: the source of a page as plain text, where no formatter of roff is installed.
 """

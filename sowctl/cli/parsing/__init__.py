@@ -1,8 +1,17 @@
-"""From argv to a call: which command is meant, and what its options say.
+"""From argv to a call: which command is meant, and the values of its options.
 
-``table`` lists the commands; ``dispatch`` finds the word in it, ``loader`` imports that one module and its declarations
-(``declarations``: how they are made; ``options``, ``queryoptions``: those that several commands share). ``arguments``
-reads a plain command line, ``application`` every other one with Typer. ``option_values`` makes instants, lifetimes and
-sizes of texts; ``codes`` finds the error codes that are meant; ``synonyms`` knows what other tools call things.
-``helptext`` and ``overview`` are what --help prints.
+* ``table``: the table of commands: name, module, summary, group.
+* ``dispatch``: from argv to the command's function, and the call.
+* ``loader``: importing one command with its declarations.
+* ``declarations``: declaring the options and arguments of a command.
+* ``options``: options that several commands share.
+* ``queryoptions``: options of queries.
+* ``replayoptions``: options for the beginning, pace and stored position of subscriptions.
+* ``arguments``: reading plain command lines without Typer.
+* ``application``: reading all other command lines with Typer.
+* ``option_values``: option texts to instants, txids, keys, lifetimes and sizes.
+* ``codes``: error codes given as operands.
+* ``synonyms``: the words of other tools, and the nearest known word for a wrong one.
+* ``helptext``: the text of ``sowctl COMMAND --help``.
+* ``overview``: the text of ``sowctl --help`` and ``sowctl --version``.
 """

@@ -27,7 +27,7 @@ Completion: TypeAlias = Literal[
     "target", "stored", "published", "topic", "view", "conflated", "queue", "",
 ]  # fmt: skip
 """What a completion script offers for a value: names of files or directories, ``.sow`` files, words of a table, or
-names of a configuration (:data:`NAMED`)."""
+names of a configuration (:data:`COMPLETED_KINDS`)."""
 COMPLETED_KINDS: dict[str, tuple[str, ...]] = {
     "target": ("topic", "view", "conflated", "queue"),
     "stored": ("topic",),

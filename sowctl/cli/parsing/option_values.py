@@ -27,9 +27,9 @@ class LogPosition(Struct, frozen=True):
     bookmark: str | None = None
 
     def resolve(self, instance: Instance, directory: str | None = None) -> LogPosition:
-        """With the txid of the bookmark's entry, in the journals of the instance or in ``directory``.
+        """Resolve the bookmark to the txid of its entry, in the journals of the instance or in ``directory``.
 
-        Nothing for NOW. Raises MissingError ``SOW-ENG-070``.
+        NOW stays as it is. Raises MissingError ``SOW-ENG-070``.
         """
         if self.bookmark is None:
             return self

@@ -33,7 +33,7 @@ ROOT_OPTIONS = (
 
 
 def list_known_options() -> frozenset[str]:
-    """Every spelling that may stand before a command."""
+    """Return every option that may precede a command."""
     names = {name for parameter in GLOBAL_PARAMETERS for name in list_spellings(parameter.declared)}
     return frozenset(names | {"--help", "-h", "--version", "-V", "--json", "--format", "-F"})
 

@@ -59,7 +59,7 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "stats": {"--last": "--since"},
     "subscribe": {"--format": "--data-only"},
 }
-"""By a command, what an option means there alone; goes before :data:`OPTIONS`."""
+"""By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
 
 COMMAND_SYNONYMS: Mapping[str, str] = {
     "select": "query",

@@ -1,17 +1,44 @@
-"""The rules that look at more than one value, grouped by element; :mod:`sowctl.config.rules.table` lists them.
+"""The rules about more than one value, grouped by element; :mod:`sowctl.config.rules.table` lists them.
 
 Names, multiplicity, types and ranges are not here: those come from the element table.
 
-* ``rule``: what a rule is, how it is written, documented, tested and run.
-* ``table``, ``table_advice``: the rows of all rules; those of advice stand in the second.
-* ``survey``: one look over a configuration, which every rule is given. Of it: ``subjects`` (the nodes that rules are
-  about), ``sources`` (what views and conflated topics derive from), ``facts`` (what comments of the file say about
-  messages and machine), ``measures`` (intervals, sizes, counts and switches), ``globs`` (files that a Pattern covers).
-* Rules by element, errors first: ``topic``, ``fields``, ``derived`` (views, conflated topics), ``queue``, ``service``
-  (transaction log, logging, admin), ``messagetypes``, ``transport``, ``replication``, ``actions``, ``targets`` (what
-  actions refer to), ``references`` (names that refer to something), ``spellings`` (retired and insecure values).
-* ``advice_*``: rules of what is allowed and probably not meant, by what they are about: ``topic``, ``storage``,
-  ``view``, ``queue``, ``journal``, ``service``, ``network``, ``actions``, ``schedule``, ``instance`` (all the rest).
-* ``load_rules``: the rules at which a command stops when it loads a configuration.
-* ``pages``: how a rule's page is read, and the pages of rules that have no function to bear them.
+* ``rule``: a rule: its row, its page, its tests, and running its checks.
+* ``table``: the rows of errors and warnings.
+* ``table_advice``: the rows of advice.
+* ``survey``: a configuration prepared for the rules: entries, journal, names. It is built from the next five:
+* ``subjects``: the nodes that rules are about.
+* ``sources``: the topics that views and conflated topics derive from, and their rules.
+* ``facts``: facts about messages and machine that comments of the file state.
+* ``measures``: intervals, sizes, counts and switches of elements.
+* ``globs``: files that match the Pattern of an action.
+* ``load_rules``: the rules that stop a command when it loads a configuration.
+* ``pages``: reading the pages of rules, and the pages of rules without a function.
+
+Rules of errors and warnings by element:
+
+* ``topic``: SOW/Topic.
+* ``fields``: the fields that message types have.
+* ``view``: View and ConflatedTopic.
+* ``queue``: queues.
+* ``service``: TransactionLog, Logging, Admin.
+* ``messagetypes``: MessageType.
+* ``transport``: Transport.
+* ``replication``: Destination.
+* ``actions``: Actions.
+* ``targets``: topics, transports, queues and directories that actions refer to.
+* ``references``: names that refer to something.
+* ``spellings``: retired and insecure values.
+
+Rules of advice, for values that are allowed and probably not meant, by subject:
+
+* ``advice_topic``: name, file and durability of a topic.
+* ``advice_storage``: storage of a topic.
+* ``advice_view``: views.
+* ``advice_queue``: queues.
+* ``advice_journal``: the transaction log.
+* ``advice_service``: Logging and Admin.
+* ``advice_network``: transports, replication, slow clients.
+* ``advice_actions``: what actions do.
+* ``advice_schedule``: when actions run.
+* ``advice_instance``: the instance as a whole.
 """

@@ -47,7 +47,7 @@ def find_comment_faults(words: str) -> list[str]:
 
 
 def _parse_words(words: str) -> list[tuple[str, int | None, str]]:
-    """Name, number and fault of each word; the number is None where there is a fault."""
+    """Return name, number and fault of each word; the number is None where there is a fault."""
     rows: list[tuple[str, int | None, str]] = []
     for word in re.findall(r"[^\s,;]+", re.split(r"\bbecause\b", words, maxsplit=1)[0]):
         name, _, value = word.partition("=")

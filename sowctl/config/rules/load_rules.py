@@ -37,7 +37,7 @@ LOAD_RULES: tuple[Rule, ...] = (
 
 
 def find_load_errors(top: ElementNode) -> Iterator[Finding]:
-    """Findings of those rules, lazily, in the order above."""
+    """Yield the findings of those rules, lazily, in the order above."""
     survey = Survey(top, Path())
     for rule in LOAD_RULES:
         yield from rule.run(survey)

@@ -221,7 +221,7 @@ def derivation_too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _index_sources(survey: Survey) -> dict[int, list[SubjectEntry]]:
-    """By the number of each view and conflated topic, the entries that it reads."""
+    """Return the entries that each view and conflated topic reads, by its number."""
     return {
         entry.number: [
             found for s in find_sources(entry.node) if (found := resolve_source(s, entry, survey)) is not None
@@ -232,7 +232,8 @@ def _index_sources(survey: Survey) -> dict[int, list[SubjectEntry]]:
 
 
 def find_cycles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
-    """By entry, one number for all that derive from each other: the strongly connected parts, in one walk (Tarjan)."""
+    """Return by entry one number for all entries that derive from each other: the strongly connected parts, in one walk
+    (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     part: dict[int, int] = {}

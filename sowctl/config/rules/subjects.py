@@ -88,7 +88,7 @@ def read_library_name(module: ElementNode) -> str:
 
 
 def index_message_types(declared: Iterable[ElementNode]) -> dict[str, str]:
-    """Message types that can be named where these are declared, and the module behind each."""
+    """Return the message types that can be named with these declarations, and the module of each."""
     known = {name: name for name in BUILT_IN_TYPES}
     for node in declared:
         if name := node.find_text("Name"):

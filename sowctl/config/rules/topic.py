@@ -72,7 +72,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
         return
     try:
         lifetime = read_expiration(expiration.text)[1]
-    # What cannot be read is told of by the rule about its value.
+    # Values that cannot be read are reported by the rule about them.
     except (ValueError, Wrong):
         return
     if lifetime > MAX_LIFETIME_NANOSECONDS:
@@ -101,7 +101,7 @@ def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the Key fields, or remove KeyDomain.
     """
     domain = node.find("KeyDomain")
-    # A Key that is misspelt is told of by S002, and is what the domain goes with.
+    # S002 reports a misspelt Key, which is the one that the domain belongs to.
     if domain is not None and node.find("Key") is None and not has_misspelled_child(node, "Key"):
         yield Problem(domain, "KeyDomain requires at least one Key", "add <Key>, or remove KeyDomain")
 

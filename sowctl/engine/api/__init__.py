@@ -1,14 +1,15 @@
 """The Python API of ``sowctl.open``: an instance whose topics have verbs as methods (sowctl-python(7)).
 
-* ``arguments``: times, intervals, keys and messages as callers write them, made into what verbs take.
+* ``arguments``: times, intervals, keys and messages of callers, converted to what verbs take.
 * ``keywords``: the keywords of verbs that have many, for checkers, editors and ``help()``.
-* ``differences``: what a comparison gives.
-* ``result``: what a query gives: records, dicts, Arrow data, a table of a notebook.
-* ``topic``: the verbs of one topic; ``queue``: those of a queue.
-* ``instance``: an instance, and the way from there to its topics and queues.
+* ``differences``: the result of a comparison.
+* ``result``: the result of a query: records, dicts, Arrow data, a table of a notebook.
+* ``topic``: the verbs of one topic.
+* ``queue``: the verbs of one queue.
+* ``instance``: an instance, which gives its topics and queues.
 
-Without a method are ``key``, ``eval`` and the ``journal`` commands, whose functions stand in ``engine/verbs``. Nothing
-in the engine imports this room, because it imports the verbs.
+``key``, ``eval`` and the ``journal`` commands have no method; their functions are in ``engine/verbs``. Nothing in the
+engine imports this package, because it imports the verbs.
 """
 
 from __future__ import annotations

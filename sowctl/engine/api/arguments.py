@@ -33,7 +33,7 @@ Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
 
 
 def parse_instant(instance: Instance, at: At | None) -> Micros | None:
-    """Microseconds UTC of an instant, None for the present.
+    """Return an instant in microseconds UTC, None for the present.
 
     Raises TypeError, and UsageError for a wrong text and (``SOW-VAL-020``) outside the years 1 to 9999.
     """

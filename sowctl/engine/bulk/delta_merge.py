@@ -151,7 +151,7 @@ def _is_deletion_row(row: StagedRow) -> bool:
 
 
 def _prepare_rows(rows: Sequence[StagedRow]) -> PreparedMessages:
-    """Rows as the engine prepares messages."""
+    """Return rows as prepared messages."""
     users, correlations = [row.user_key for row in rows], [row.correlation_id for row in rows]
     return PreparedMessages(
         list(range(len(rows))),

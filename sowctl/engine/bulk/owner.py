@@ -51,7 +51,7 @@ def has_ended(owner: str | None, age: float) -> bool:
 
 
 def describe_driver() -> str:
-    """This process, which drives a job; others reach it at the ports of its virtual machine."""
+    """Describe this process, which drives a job; others reach it at the ports of its virtual machine."""
     ports = {
         port
         for pid in _find_child_pids(os.getpid())
@@ -162,7 +162,7 @@ def _find_parent_pid(pid: int) -> int | None:
 
 
 def _read_start_time(pid: int) -> str | None:
-    """When a process began, as the system counts; None where there is none any more."""
+    """Return when a process began, in the system's units; None where there is none any more."""
     facts = _read_process_stat(pid)
     # A process that has ended but was not collected yet is gone as well.
     return None if facts is None or facts[1][0] in "ZX" else facts[1][19]

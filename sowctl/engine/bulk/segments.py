@@ -107,7 +107,7 @@ class SegmentRows(Struct):
         return len(self.keys)
 
     def slice_rows(self, start: int, stop: int) -> SegmentRows:
-        """Some of them."""
+        """Return some of the rows."""
         return SegmentRows(*(getattr(self, name)[start:stop] for name in self.__struct_fields__))
 
     def extend(self, other: SegmentRows) -> None:
@@ -254,7 +254,7 @@ class SegmentReader:
             yield columns
 
     def iterate_blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
-        """Columns and payloads of every block."""
+        """Yield columns and payloads of every block."""
         yield from self._read_segment_blocks(payloads=True)
 
     def _read_segment_blocks(self, *, payloads: bool) -> Iterator[tuple[SegmentColumns, list[bytes]]]:

@@ -1,18 +1,18 @@
-"""From journal entries to stored records: a store follows from its journal alone. In the order in which data passes:
+"""From journal entries to stored records: a store follows from its journal alone. In the order of processing:
 
-* ``blocks``: which entries of a block are asked for, and what they are as stored values.
-* ``memtable``: the journal's tail behind a store, newest value per key: in sorted runs, then in memory.
-* ``entry_columns``: what large batches publish, by columns, until its stored values are asked for.
-* ``merge_layers``: what several layers have changed, in key order, by itself and among a store's records.
-* ``limits``: how much a memtable holds, and which of the next three ways it goes.
-* ``apply``: a memtable into a store, in one transaction with the store's position.
-* ``removal``: what has expired, and versions outside of the window, out of a store.
-* ``runs``: a memtable into a sorted run beside the store; which runs continue a store.
-* ``compaction``: store and memtable into a new file in the store's place.
-* ``keyfilter``: which keys store and runs may have, so that new ones need not be searched for.
+* ``blocks``: the entries of a topic in a block, and their stored values.
+* ``memtable``: the entries after the position of a store, newest value per key: in sorted runs, then in memory.
+* ``entry_columns``: published records of a memtable as columns, packed into stored values on demand.
+* ``merge_layers``: changes of several layers merged in key order, also with the records of a store.
+* ``limits``: limits of a memtable, and the choice between applying in place, a run, and a new store.
+* ``apply``: a memtable applied to a store, in one transaction with the store's position.
+* ``removal``: removal of expired records, and of versions outside the window.
+* ``runs``: a memtable written to a sorted run beside the store; which runs continue a store.
+* ``compaction``: store and memtable merged into a new file that replaces the store.
+* ``keyfilter``: a filter of the keys in store and runs, so that new keys need no search.
 * ``journal_fold``: a topic's whole journal into a new store, in two passes and bounded memory.
-* ``changefeed``: what entries did to records, with the record before: the fold, entry by entry.
-* ``spill``: the sort by key that folding needs, and parts kept for later, in files where memory does not do.
-* ``rebuild``: a new store filled, made up to date and put in the place of the old one.
-* ``tempstore``: a store in a temporary directory, for what is read once.
+* ``changefeed``: the effect of each entry on its record, with the previous record.
+* ``spill``: sorting by key in bounded memory, with temporary files.
+* ``rebuild``: a new store filled, brought up to date, and put in the place of the old one.
+* ``tempstore``: a store in a temporary directory.
 """

@@ -218,7 +218,8 @@ def encode_values(
     correlation_ids: TextColumn = None,
     logical_topics: TextColumn = None,
 ) -> list[bytes]:
-    """Stored values of entries, by columns of plain values; where ``gone`` says so, the tombstone of a deletion."""
+    """Return the stored values of entries, from columns of plain values; where ``gone`` says so, the tombstone of a
+    deletion."""
     if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
         # Most topics have no optional parts: their values are packed by columns.
         return encode_plain_records(keys, checks, txids, times, expirations, payloads)
@@ -261,7 +262,7 @@ def encode_tombstones(
 
 
 def build_deletions(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
-    """Stored records as what deletes them; ``logical``: each deletion has the logical topic of its record."""
+    """Return the deletions of stored records; ``logical``: each deletion has the logical topic of its record."""
     checks = b"".join([value[KEY_CHECK_SLICE] for value in values])
     return Deletions(b"".join(keys), checks, [read_logical_topic(value) for value in values] if logical else None)
 

@@ -150,7 +150,7 @@ class StoreMerge:
                 yield keys, cast("list[bytes]", values)
 
     def _drop_expired(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
-        """Pass on the records that are not over, and count the others."""
+        """Yield the records that have not expired, and count the others."""
         for keys, values in parts:
             if self.known is not None:
                 self.known.add_keys(keys)

@@ -143,7 +143,7 @@ def fold_journal(
 
 
 def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback) -> Iterator[Pairs]:
-    """``parts`` as they come, of ``count`` records; ``watch`` is told how many of them were taken."""
+    """Yield ``parts`` unchanged, of ``count`` records; ``watch`` is told how many of them were taken."""
     done = 0
     for keys, values in parts:
         watch("records to write", done, count)
@@ -269,7 +269,7 @@ def _fill_history(
     check: RecordCheck | None,
     watch: ProgressCallback,
 ) -> tuple[int, int, int]:
-    """Every entry of every key, in txid order, through the retention rule."""
+    """Apply the retention rule to every entry of every key, in txid order."""
     size = entries = latest = 0
     last_txid = span.after
     # Which entries are records is known only at the end: of every block some are noted, to be looked at if they are.

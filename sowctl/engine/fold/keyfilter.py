@@ -30,7 +30,7 @@ class KeyFilter:
         self._slots[self._compute_slots(keys)] = True
 
     def select_possible(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Those of ``keys`` that may have been noted, in their order; all others have not been."""
+        """Return the ``keys`` that may be in the filter, in their order; all others are not in it."""
         return list(compress(keys, self._slots[self._compute_slots(keys)].tolist()))
 
     def _compute_slots(self, keys: Iterable[bytes]) -> Any:

@@ -174,7 +174,7 @@ class Memtable:
         return LayerStack(self._layers, self._refold_run, memory)
 
     def select_all(self, size: int) -> AllChanges:
-        """Every change, with history, in key order, in windows of about ``size`` keys."""
+        """Return every change, with history, in key order, in windows of about ``size`` keys."""
         return AllChanges(self.list_layers(), size)
 
     def iterate_parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:

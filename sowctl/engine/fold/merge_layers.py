@@ -54,7 +54,8 @@ def sort_changes(current: Mapping[bytes, bytes | None], size: int) -> Iterator[C
 
 
 def sort_all_changes(changes: Sequence[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
-    """Every change of a list, in txid order, in key order, ``size`` at a time; those of one key stay as they are."""
+    """Yield every change of a list, which is in txid order, in key order, ``size`` at a time; changes of one key keep
+    their order."""
     yield from _sort_by_key([key for key, _ in changes], [value for _, value in changes], size)
 
 
@@ -167,7 +168,7 @@ class LayerStack:
         return self._read_layer(number, lambda layer: layer.read_all_changes(start, stop))
 
     def read_key_changes(self, key: bytes) -> list[bytes]:
-        """Every change of a key, in txid order, of a topic with History."""
+        """Return every change of a key, in txid order, of a topic with History."""
         found: list[bytes] = []
         for number in range(len(self)):
             start = self[number].find_place(key)

@@ -156,7 +156,7 @@ def assemble_store(
 def _append_late_entries(
     builder: StoreBuilder, log: Journal, topic: TopicConfig, reached: int, rule: Retention | None
 ) -> None:
-    """Entries that were appended while the store was built."""
+    """Append the entries that were written while the store was built."""
     ref = topic.ref
     # Few entries, mostly none: the long fold runs without the lock, and writers wait only for what came during it.
     memtable = Memtable(history=rule is not None, base=reached)

@@ -87,7 +87,7 @@ def _find_next_run(
     last: int,
     every: bool,
 ) -> SortedRun | None:
-    """Of the runs that begin at ``after`` the one that leads furthest, at most to ``last``.
+    """Return the run from ``after`` that ends last, at most at ``last``.
 
     Raises FileNotFoundError for one that is not there any more.
     """

@@ -34,7 +34,7 @@ class Readable(Protocol):
     """A file that is read in order."""
 
     def read(self, size: int, /) -> bytes:
-        """So many bytes; fewer at the end."""
+        """Read ``size`` bytes; fewer at the end."""
         ...
 
 
@@ -113,7 +113,7 @@ class SortBuckets:
                 self._spill_bucket(bucket)
 
     def iterate_sorted(self, size: int) -> Iterator[Pairs]:
-        """Everything in key order, in parts of at most ``size`` pairs."""
+        """Yield everything in key order, in parts of at most ``size`` pairs."""
         # Buckets are ascending ranges of keys, so sorting one after the other sorts everything.
         for bucket in range(self._count):
             raw, values = self._load_bucket(bucket)
@@ -131,7 +131,7 @@ class SortBuckets:
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
     def _load_bucket(self, bucket: int) -> tuple[bytes, list[bytes]]:
-        """Keys and values of a bucket, which is empty then: those of its file, and those not yet written."""
+        """Return keys and values of a bucket, and empty it: those of its file, and those not yet written."""
         keys: list[bytes] = []
         values: list[bytes] = []
         if self._count > 1:

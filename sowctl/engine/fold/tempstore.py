@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_temporary_topic(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
-    """``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with what is in it."""
+    """Yield ``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with its
+    files."""
     import tempfile  # with shutil and random; most commands make no such store
 
     # Only the topic's file is replaced: keys, types and limits stay, so the copy gives the answers of the topic itself.

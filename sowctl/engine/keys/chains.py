@@ -157,7 +157,7 @@ class Chains:
         return digests, refused
 
     def find_new_links(self, places: Iterable[int]) -> set[int]:
-        """Those of ``places`` whose messages would be the first of their value in a chain."""
+        """Return the ``places`` whose messages would be the first of their value in a chain."""
         return {place for place in places if place in self._pending}
 
     def learn_links(self, places: Iterable[int], last_txid: int) -> None:

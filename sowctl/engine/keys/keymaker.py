@@ -57,7 +57,7 @@ class ChainKeeper(Protocol):
         """The digests of the messages ``keep``, whose places in the batch are ``places``, and which get none."""
 
     def find_new_links(self, places: Iterable[int]) -> set[int]:
-        """Those of ``places`` whose messages would be the first of their value in a chain."""
+        """Return the ``places`` whose messages would be the first of their value in a chain."""
 
     def learn_links(self, places: Iterable[int], last_txid: int) -> None:
         """The messages at these places of the batch are written, up to ``last_txid``."""

@@ -120,7 +120,7 @@ class KeyCheck:
             yield keys, values
 
     def finish(self) -> None:
-        """Compare what was gathered."""
+        """Compare the collected keys."""
         keys, values = self._keys, self._values
         self._keys, self._values = [], []
         for place in self._present.find_misplaced(keys, values):

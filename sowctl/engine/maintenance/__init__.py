@@ -1,12 +1,10 @@
-"""Upkeep: stores and journals as what lies on disk, to be searched, checked, mended, packed, kept and removed.
+"""Maintenance of the files of stores and journals.
 
-Rooms, each of one matter:
-
-* ``journal_search``: entries of a journal found, followed and bisected.
-* ``backup``: all of an instance as of one instant, and an instance made of that.
-* ``retention``: how long files are kept, and where: archived, removed, actions of the configuration.
-* ``storefiles``: which store files targets mean.
-* ``diagnosis``: what may go wrong with an instance where it stands.
-* ``compaction``: stores copied tightly, in the place of the old ones.
-* ``store_repair``: what is sound of a damaged store, with what the journal has of the rest.
+* ``journal_search``: searching entries of a journal, following and bisecting it.
+* ``backup``: backups of an instance at one instant, and restoring them.
+* ``retention``: archiving, compressing and removing journal files; actions of the configuration.
+* ``storefiles``: the store files of targets.
+* ``diagnosis``: diagnosis of an instance: file systems, readers, locks, space, clock.
+* ``compaction``: replacing stores by copies without free pages.
+* ``store_repair``: a new store from the readable part of a damaged one and the journal.
 """

@@ -334,7 +334,7 @@ class StoreRepair:
         builder.run_transaction(state)
 
     def _estimate_restored_bytes(self) -> int:
-        """About how many bytes of values are restored."""
+        """Return about how many bytes of values are restored."""
         return self._bytes * len(self._winners) // max(self._entries, 1) + 96 * len(self._winners)
 
     def _restore_records(self, buckets: SortBuckets, removed_until: int) -> None:

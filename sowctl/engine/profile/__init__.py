@@ -1,12 +1,13 @@
-"""Figures of the fields and values of records, in bounded memory. In the order in which data passes:
+"""Statistics of the fields and values of records, in bounded memory; used by ``schema`` and ``stats``.
 
-* ``sample``: some of the records, the same ones in every run.
-* ``trees``: payloads as values: objects, lists and scalars, as the language reads them.
-* ``path_profile``: the paths of these values, their types, and how often each is there.
-* ``hyperloglog``: how many different values there are, where they are too many to be held.
-* ``tally``: the values of a path and how often each occurs: exact as long as they fit, estimated beyond.
-* ``number_profile``: minimum, maximum, mean, quantiles and histogram of the numbers of a path; likewise.
-* ``rates``: journal entries per interval, by topic and by publisher.
+In the order of processing:
 
-Called by the verbs ``schema`` and ``stats``.
+* ``sample``: a sample of the records, the same in every run.
+* ``trees``: payloads as trees of plain values.
+* ``path_profile``: the paths of these trees: types, frequencies, values.
+* ``hyperloglog``: an estimate of the number of distinct values.
+* ``tally``: the values of a path and their frequencies: exact up to a limit, estimated beyond.
+* ``number_profile``: minimum, maximum, mean, quantiles and histogram of the numbers of a path.
+* ``jsonschema``: the JSON Schema of profiled messages.
+* ``rates``: journal entries per interval, by topic and by client.
 """

@@ -159,7 +159,8 @@ class NumberProfile:
         return joined
 
     def compute_quantiles(self, ranks: Sequence[float] = QUANTILE_RANKS) -> list[int | float]:
-        """For each rank p the smallest number that at least p of all numbers do not exceed; one that was there."""
+        """Return for each rank p the smallest number that at least p of all numbers do not exceed; one that was
+        there."""
         if not self.count:
             return []
         numbers, weights = self._build_weighted_numbers()
@@ -175,7 +176,7 @@ class NumberProfile:
         return int(found) if whole else found
 
     def build_histogram(self, bars: int) -> list[HistogramBar]:
-        """About ``bars`` bars of one width, a round number, from below the minimum to above the maximum."""
+        """Return about ``bars`` bars of one width, a round number, from below the minimum to above the maximum."""
         if not self.count or self.minimum is None or self.maximum is None:
             return []
         numbers, weights = self._build_weighted_numbers()

@@ -1,7 +1,7 @@
 """The paths of many trees: the types of their values, how often each is there, and what the values are.
 
 A batch is taken apart by columns: objects with the same members in the same order go through ``zip`` together, so that
-the cost per value is that of C code, and a Python step is taken per shape of object and not per record.
+the cost per value is that of C code, and a Python step is taken per set of members and not per record.
 
 Called by the verbs ``schema`` and ``stats``.
 """
@@ -33,8 +33,7 @@ _TYPE_NAMES[type(None)] = "null"
 
 
 class PathProfile:
-    """The types and values at one path. ``names`` lead there, ``"*"`` stands for the elements of an array
-    (:attr:`stars`).
+    """The types and values at one path. ``names`` lead there, ``"*"`` stands for the elements of an array.
 
     ``types`` counts values by type. ``missing_count``: objects that could have this member and do not.
     """
@@ -136,7 +135,7 @@ class PathProfile:
         # New names beyond these cannot become paths: no column is made of them, however many members objects have.
         more = self._whole.remaining_paths
         for names, rows in alike.items():
-            # Objects without another one of their shape: a column of one value costs more than the value.
+            # Objects whose members no other one has: a column of one value costs more than the value.
             values: Iterable[Sequence[Tree]] = zip(*rows, strict=True) if len(rows) > 1 else zip(rows[0])
             for name, some in zip(names, values, strict=True):
                 column = columns.get(name)
@@ -159,7 +158,7 @@ class PathProfile:
             member.add_values(column)
 
     def iterate_paths(self) -> Iterator[PathProfile]:
-        """This path and all below it, members in the order in which they came first."""
+        """Yield this path and all below it, members in the order in which they came first."""
         yield self
         if self.elements is not None:
             yield from self.elements.iterate_paths()

@@ -31,7 +31,7 @@ UNREADABLE = object()
 
 
 def parse_trees(payloads: Sequence[bytes], view: Callable[[bytes], bytes]) -> list[Tree]:
-    """One tree per payload, in order; :data:`UNREADABLE` for those that are no JSON even in their view."""
+    """Return one tree per payload, in order; :data:`UNREADABLE` for those that are no JSON even in their view."""
     lines = list(map(view, payloads))
     try:
         found = list(map(_decode_json, lines))

@@ -150,7 +150,7 @@ class Backlog:
         return name is not None and self.takes_topic(name.decode("utf-8", "replace"))
 
     def _filter_places(self, block: Block, places: Sequence[int]) -> Sequence[int]:
-        """Of these places those of messages that pass the Filter."""
+        """Return those of the places whose messages pass the Filter."""
         if not places or not self._queue.filter:
             return places
         return [places[index] for index in self._evaluate(self._expressions.find_matching, block, places)]

@@ -160,7 +160,7 @@ class ChangeRunner:
 
     @contextmanager
     def _open_change(self, journals: bool, look: bool) -> Iterator[QueueChange | None]:
-        """A turn; None where the journal was so long that it takes one more to read it up."""
+        """Run one change; returns None where the journal is so long that reading it takes one more."""
         with ExitStack() as locks:
             # A copy journals nothing, so that it takes no lock of the journal.
             writes = journals and not self._is_copy

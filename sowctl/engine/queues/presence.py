@@ -32,7 +32,7 @@ class WorkerPresence:
         return self._directory / f"{number}.lock"
 
     def register_worker(self, number: int) -> bool:
-        """From here on this process is the worker of this number; False where another one has it. Raises OSError."""
+        """Register this process as the worker of this number; False where another one has it. Raises OSError."""
         if number in self._own:
             return True  # a change that is made again
         make_directories(self._directory, self._seam)

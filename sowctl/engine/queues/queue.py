@@ -103,7 +103,7 @@ class OpenQueue:
         # Workers of this process: name, slots, room.
         self._workers: dict[int, tuple[str, int, int]] = {}
         self.next_due = 0
-        """When something of what there was at the last :meth:`lease_to` falls due, microseconds UTC; 0 for nothing."""
+        """The next time at which a message known at the last lease call becomes due, microseconds UTC; 0 for none."""
 
     def __enter__(self) -> OpenQueue:
         return self
@@ -192,7 +192,7 @@ class OpenQueue:
         )
 
     def requeue(self, names: Sequence[BookmarkName]) -> list[Outcome]:
-        """Delayed messages become ready, dead ones pending again."""
+        """Make delayed messages ready, and dead ones pending again."""
         from sowctl.engine.queues import leases
 
         return self.turns.run_change(lambda turn: leases.requeue_messages(turn, names))
@@ -248,7 +248,7 @@ class OpenQueue:
         )
 
     def read_messages(self, seen: Iterable[MessageSummary]) -> Iterator[QueueMessage]:
-        """Messages with what the journal has of them; those that were pruned are left out."""
+        """Yield messages with their payloads from the journal; those that were pruned are left out."""
         for one in seen:
             body = self.message_reader.read_message(one.txid, one.place)
             if body is not None:
@@ -321,7 +321,7 @@ class OpenQueue:
         return self._bodies
 
     def read_leased_messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
-        """Leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
+        """Return leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
         found: list[QueueMessage] = []
         gone: list[Lease] = []
         bodies, kind = self.message_reader, self.queue.message_type

@@ -47,7 +47,7 @@ class QueueChange:
         self._journals = journals
 
     def create_tokens(self, count: int) -> range:
-        """Tokens for so many leases of one page, in a row from a random one on; never 0."""
+        """Return tokens for ``count`` leases of one page, consecutive from a random one on; never 0."""
         first = (int.from_bytes(self._random(7), "big") or 1) << 8
         assert count <= 1 << 8 == PAGE_MESSAGES
         self.rows.state.token = first + count - 1

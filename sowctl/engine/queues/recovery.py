@@ -106,7 +106,7 @@ def find_creation_txid(queue: Queue, log: Journal) -> int | None:
 
 
 def find_recovery_txid(instance: Instance, queue: Queue, log: Journal) -> int:
-    """Behind which txid a queue begins whose RecoveryPoint is not creation."""
+    """Return the txid after which a queue begins whose RecoveryPoint is not creation."""
     from sowctl.engine.topics.log_places import find_log_place
 
     point = queue.recovery_point.strip()
@@ -179,7 +179,7 @@ def _find_txid_before(log: Journal, since: int) -> int:
 
 
 def reset_state(rows: StateRows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[PendingState]:
-    """Empty the state and begin behind a txid; what of the old state is worth keeping, for
+    """Empty the state and begin after a txid; what of the old state is worth keeping, for
     :func:`restore_pending_states`.
 
     Nothing is without ``keep``: in another journal the same txids may be other messages, and a lease on one of them

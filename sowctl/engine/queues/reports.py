@@ -159,7 +159,7 @@ def find_oldest_needed_txid(queue: OpenQueue) -> int | None:
 
 
 def _list_server_elements(queue: OpenQueue) -> dict[str, str]:
-    """Elements that only say something to other servers."""
+    """Return the elements that only other servers use."""
     config, found = queue.queue, {}
     if config.initial_owner is not None:
         found["InitialOwner"] = config.initial_owner
@@ -189,7 +189,7 @@ def _count_depth(turn: QueueChange) -> Depth:
 
 
 def _count_blocked(turn: QueueChange) -> int:
-    """Messages behind the first barrier, and barriers that wait. Counted page by page, up to the barrier."""
+    """Count the messages after the first barrier, and waiting barriers. Counted page by page, up to the barrier."""
     state = turn.rows.state
     barrier = turn.rows.find_first_barrier()
     if barrier is None:

@@ -99,14 +99,14 @@ class SettlementEntries:
         return len(self.operations)
 
     def add(self, entry: QueueEntry) -> None:
-        """One more."""
+        """Add one entry."""
         self.operations.append(entry.operation)
         self.publishers.append(entry.name[0])
         self.sequences.append(entry.name[1])
         self.reasons.append(entry.reason)
 
     def add_run(self, operation: int, publisher: int, sequences: array[int], reason: str) -> None:
-        """Entries that differ in their sequences alone."""
+        """Add entries that differ only in their sequence numbers."""
         count = len(sequences)
         self.operations += bytes((operation,)) * count
         self.publishers.extend(array("Q", (publisher,)) * count)

@@ -118,7 +118,8 @@ class Worker:
         self._final = queue.queue.semantics == "at-most-once"
 
     def run(self) -> WorkReport:
-        """Work. Raises MissingError ``SOW-QUE-013`` where the command cannot be started, and what changes raise."""
+        """Run commands until the worker ends. Raises MissingError ``SOW-QUE-013`` where the command cannot be started,
+        and what changes raise."""
         options, queue = self.options, self.queue
         # Asked before anything is leased: with at-most-once a message that was handed out is gone.
         program = options.command[0]
@@ -148,7 +149,7 @@ class Worker:
                 self._epoll.close()
 
     def _run_round(self) -> bool:
-        """One round; whether all is done."""
+        """Run one round; whether all is done."""
         self._renew_leases()
         self._settle_ended_commands()
         if self.options.bury is not None:
@@ -319,7 +320,7 @@ class Worker:
             self.report.buried += self.queue.bury([message.txid])
 
     def _compute_pause(self) -> float | None:
-        """Seconds until something of our own is to be done; None for nothing."""
+        """Return the seconds until the worker has something to do; None for nothing."""
         if self._jobs and (self._epoll is None or any(job.descriptor < 0 for job in self._jobs)):
             return _POLL_INTERVAL_SECONDS
         pauses = []

@@ -1,9 +1,9 @@
 """Columns of a block of records that a scan reads: fields of many messages at once, without a value of Python for each.
 
-Where messages are of few shapes, their type reads them as columns of numpy (:mod:`sowctl.messages.template_columns`);
-those that no shape answers for are decoded, and come as columns of their own. So a block is one part or several, each
-with the records that it is of, and the values are those of the type's extractor, whichever way they were read. Loads
-numpy.
+Where messages are of few templates, their type reads them as columns of numpy
+(:mod:`sowctl.messages.template_columns`); those that no template answers for are decoded, and come as columns of their
+own. So a block is one part or several, each with the records that it is of, and the values are those of the type's
+extractor, whichever way they were read. Loads numpy.
 
 Called by :mod:`~sowctl.engine.search.aggregate`, and for views by :mod:`sowctl.engine.views.column_groups`.
 """

@@ -15,7 +15,7 @@ from typing import IO
 
 
 def count_processors() -> int:
-    """Processors that further processes would have; 0 where there are threads, which a fork would cut off."""
+    """Return the number of processors for child processes; 0 if there are threads, which a fork would cut off."""
     threads = sys.modules.get("threading")
     if (threads is not None and threads.active_count() > 1) or not hasattr(os, "sched_getaffinity"):
         return 0

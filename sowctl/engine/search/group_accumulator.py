@@ -36,7 +36,8 @@ GroupWriter = Callable[[bytes, "Sequence[Any]", "Sequence[Any]"], bytes]
 
 
 def find_first_failure(error: SowError, rest: Iterator[MessageColumns], grouper: Grouper) -> SowError:
-    """``error``, or that of the record of ``rest`` with a lower key: parts of one block of records lie side by side."""
+    """Return ``error``, or that of the record of ``rest`` with a lower key: parts of one block of records lie side by
+    side."""
     with suppress(SowError):
         for messages in rest:
             key = error.facts.get("sow_key")

@@ -66,7 +66,7 @@ class IndexAccess:
         return None if self._left is None else p.list_ascending(self._left)
 
     def read_matching(self, size: int) -> Iterator[MatchedPairs]:
-        """Keys and values of the records that match, in key order, about ``size`` at a time."""
+        """Yield keys and values of the matching records, in key order, about ``size`` at a time."""
         from sowctl.engine.sources.merge import merge_records
 
         changed = self._read_changed_records()

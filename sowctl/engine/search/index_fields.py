@@ -34,7 +34,7 @@ StampedColumns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
 def _iterate_rows(
     columns: Sequence[list[SlotValue]], stamped: list[tuple[int, int]], places: Sequence[int]
 ) -> Iterator[StampedRows]:
-    """Rows and stamps at some places."""
+    """Yield rows and stamps at some places."""
     for start in range(0, len(places), QUERY_LIMITS.group_batch_rows):
         part = places[start : start + QUERY_LIMITS.group_batch_rows]
         # Without a filter the places are a range, and columns are cut instead of being picked from.
@@ -48,7 +48,7 @@ def _iterate_rows(
 
 
 def _merge_rows(parts: Iterator[StampedRows], more: list[tuple[int, Row, tuple[int, int]]]) -> Iterator[StampedRows]:
-    """Rows with others between them; each of ``more`` stands before the row of its number."""
+    """Yield rows merged with others; each of ``more`` stands before the row of its number."""
     at = 0
     more.reverse()
     for rows, times in parts:

@@ -60,7 +60,7 @@ class IndexColumns:
         return Offsets(p.take_numbers(starts, places), p.take_numbers(sizes, places), p.pack_numbers(sums, places))
 
     def iterate_unchanged(self, places: p.RowNumbers, size: int) -> Iterator[tuple[list[bytes], Offsets | None]]:
-        """Keys and locations of those of ``places`` that did not change, at most ``size`` at a time."""
+        """Yield keys and locations of the ``places`` that did not change, at most ``size`` at a time."""
         changed = self.changed
         for start in range(0, len(places), size):
             part = places[start : start + size]
@@ -73,7 +73,7 @@ class IndexColumns:
                 yield keys, self.read_offsets(part)
 
     def read_stamps(self) -> list[tuple[int, int]]:
-        """Txid and time of every record. Raises BadMemo."""
+        """Return txid and time of every record. Raises BadMemo."""
         return list(
             zip(
                 self._file.read_section(2).cast("Q").tolist(),
@@ -83,7 +83,7 @@ class IndexColumns:
         )
 
     def read_stamp_columns(self, numpy: Any) -> tuple[Any, Any]:
-        """Txid and time of every record as two arrays. Raises BadMemo."""
+        """Return txid and time of every record as two arrays. Raises BadMemo."""
         return numpy.frombuffer(self._file.read_section(2), "<u8"), numpy.frombuffer(self._file.read_section(3), "<i8")
 
     def find_rank(self, key: bytes) -> int:

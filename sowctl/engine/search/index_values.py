@@ -2,9 +2,9 @@
 
 Where the store's file shows its records (:meth:`sowctl.store.read.Reader.read_record_offsets`), nothing of LMDB is
 needed, so a fork can read the second half of them beside this process; else by a scan. Where the file shows messages as
-lines of text and these are of few shapes (:mod:`sowctl.engine.search.blocks`), no field of a record becomes an object
-of Python; else records are read by their places, and their values come as lists. Indexes of two fields of 1,000,000
-orders of 150 bytes took 1.25 s of CPU time by places, 0.80 on the clock, and 0.80 and 0.55 by lines.
+lines of text and these are of few templates (:mod:`sowctl.engine.search.blocks`), no field of a record becomes an
+object of Python; else records are read by their places, and their values come as lists. Indexes of two fields of
+1,000,000 orders of 150 bytes took 1.25 s of CPU time by places, 0.80 on the clock, and 0.80 and 0.55 by lines.
 
 Called by :mod:`~sowctl.engine.search.index_lookup`.
 """
@@ -59,7 +59,7 @@ class IndexFieldReader:
         self._decoded = build_column_extractor(kind.build_extractor(slots))
 
     def build_columns(self) -> list[ColumnBuilder]:
-        """New columns, without a value."""
+        """Return new columns, without values."""
         return [ColumnBuilder(name) for name in self._names]
 
     def add_messages(self, columns: Sequence[ColumnBuilder], messages: Sequence[bytes]) -> None:
@@ -104,7 +104,7 @@ def _add_column(builder: ColumnBuilder, column: Column) -> None:
         if column.kind is Kind.I64 and column.is_exact:
             builder.add_numbers(column.data, nulls, whole=True)
             return
-    # Texts of shapes are UTF-8; readers of single messages give them as str, and so they are kept.
+    # Texts of templates are UTF-8; readers of single messages give them as str, and so they are kept.
     builder.add_values([value.decode() if type(value) is bytes else value for value in column.read_values()])
 
 

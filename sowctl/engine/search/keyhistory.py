@@ -104,7 +104,7 @@ class KeyVersions(NamedTuple):
     named: list[list[bytes]]
 
     def iterate_texts(self, texts: Sequence[str]) -> Iterator[tuple[str, list[VersionRecord]]]:
-        """Every text with the versions that it names; none where nothing is known of them."""
+        """Yield every text with the versions that it names; none where nothing is known of them."""
         for text, keys in zip(texts, self.named, strict=True):
             # The likelier meaning of a text comes first; the second counts only where nothing is known of the first.
             yield text, next((self.found[key] for key in keys if self.found.get(key)), [])

@@ -33,7 +33,7 @@ class KeyAccess:
         self._keys = keys
 
     def read_matching(self, size: int) -> Iterator[Pairs]:
-        """Keys and values of the records that match, in key order, at most ``size`` at a time."""
+        """Yield keys and values of the matching records, in key order, at most ``size`` at a time."""
         for start in range(0, len(self._keys), size):
             keys, values = self.source.find_records(self._keys[start : start + size])
             places = self._matcher.find_matches(keys, values)

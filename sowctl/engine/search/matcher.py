@@ -119,7 +119,7 @@ class Matcher:
         return None if traces is None else traces.marks
 
     def _choose_patterns(self, records: int) -> LiteralPatterns | None:
-        """The traces to be looked for in so many ``records`` more, if that pays."""
+        """The literal patterns to search for in ``records`` more records, if that pays."""
         if self._shows and self._traces is None:
             self._expected += records
             # Loading the search engine takes longer than decoding a few records, so these are counted before it is

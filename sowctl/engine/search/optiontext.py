@@ -38,7 +38,7 @@ class ParsedOptions(Struct, frozen=True):
 
 
 def parse_option_text(text: str) -> Mapping[str, str]:
-    """Names and values, brackets taken off. Raises UsageError ``SOW-QRY-017`` with the place.
+    """Return names and values, without brackets. Raises UsageError ``SOW-QRY-017`` with the place.
 
     A name without ``=`` has the value ``true``.
     """
@@ -83,7 +83,7 @@ def _find_option_end(text: str, at: int) -> int:
 
 
 def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
-    """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017``."""
+    """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017``."""
     changes: dict[str, object] = {}
     bookmark, literal, notes = None, False, []
     for name, value in parse_option_text(text).items():

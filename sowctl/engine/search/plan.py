@@ -311,7 +311,8 @@ def build_order_slot(key: OrderKey) -> Slot:
 
 
 def _choose_array_min_rows(lasting: bool) -> int:
-    """Row numbers from which on numpy is used. A command that asks once pays for loading it; a program does not."""
+    """Return the number of rows from which on numpy is used. A command that asks once pays for loading it; a program
+    does not."""
     return QUERY_LIMITS.lasting_array_min_rows if lasting else QUERY_LIMITS.array_min_rows
 
 

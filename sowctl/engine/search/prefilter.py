@@ -5,7 +5,7 @@ equals no number (``sowctl-expressions(7)``, comparison). JSON spells such a tex
 ``/price > 90`` is true only where behind some name ``price`` stands a number above 90, or something that is no number.
 
 Stored values are searched whole, and many at once (:mod:`sowctl.store.integrity`). Their headers and checksums may
-look like a trace, too; then a record is decoded in vain.
+match a literal pattern, too; then a record is decoded in vain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LiteralPattern(Struct, frozen=True):
 
 
 def build_text_pattern(texts: Sequence[bytes], *, whole: bool = True) -> LiteralPattern:
-    """One of several pieces of text; ``whole``: from quote to quote."""
+    """Return the pattern of any of several pieces of text; ``whole``: from quote to quote."""
     ways = b"|".join(map(_escape_literal, texts))
     ways = b"(?:%b)" % ways if len(texts) > 1 else ways
     # Every byte is spelled as \x.., so nothing in a text can act as a part of the pattern.
@@ -48,7 +48,8 @@ def build_text_pattern(texts: Sequence[bytes], *, whole: bool = True) -> Literal
 
 
 def build_number_pattern(name: bytes, spelled: bytes) -> LiteralPattern:
-    """Behind ``name`` a number whose text begins as ``spelled`` says, or something that is no number."""
+    """Return the pattern of ``name`` followed by a number whose text begins as ``spelled`` says, or by a value that is
+    no number."""
     # "Something that is no number" is let through: a text in quotes may still compare as a number.
     return LiteralPattern((name,), rb'"%b"\s*+:\s*+(?:%b|[^-\d\s])' % (_escape_literal(name), spelled))
 
@@ -86,7 +87,8 @@ class _PatternSearch:
 
 
 class LiteralPatterns:
-    """All traces of a filter, to be looked for in stored values of JSON messages. ``marks``: those of marked runs."""
+    """All literal patterns of a filter, searched for in stored values of JSON messages. ``marks``: those of marked
+    runs."""
 
     def __init__(self, traces: Sequence[LiteralPattern], marks: Marks) -> None:
         self.marks = marks
@@ -114,7 +116,8 @@ class LiteralPatterns:
         return bool(self._searches)
 
     def find_candidates(self, values: Sequence[bytes], run: bytes | None = None) -> Sequence[int]:
-        """Places of the values that may show all traces, ascending. ``run``: all of them, marked, if they are joined.
+        """Places of the values that may contain all literal patterns, ascending. ``run``: all of them, marked, if they
+        are joined.
 
         Only an escape can spell a text otherwise: a value that has one counts.
         """
@@ -141,7 +144,7 @@ class LiteralPatterns:
     def can_match_run(self, run: memoryview) -> bool:
         """Return whether all patterns may stand in ``run``, messages without marks; False: none of them matches.
 
-        A message that is a JSON text ends where the text does, so nothing that follows can hide a trace in it.
+        A message that is a JSON text ends where the text does, so no bytes after it can hide a literal pattern in it.
         """
         if (
             self._runs >= QUERY_LIMITS.prefilter_trial_blocks
@@ -239,7 +242,7 @@ def _is_piece(piece: bytes) -> bool:
 
 
 def find_needed_piece(pattern: Pattern) -> bytes | None:
-    """Bytes that every text with a match has in it, as far as they stand at the beginning of the pattern."""
+    """Return the bytes at the beginning of the pattern that every matching text contains."""
     if pattern.exact:
         return pattern.text
     start = _PREFIX_PATTERN.match(pattern.text)
@@ -322,7 +325,8 @@ def _compute_max_whole(high: int | float, is_open: bool) -> int:
 
 
 def _build_at_least_regex(least: int) -> bytes:
-    """Whole parts of at least ``least``, which is positive, told by how many digits there are and the first two."""
+    """Return the pattern of whole parts of at least ``least``, which is positive, by the number of digits and the first
+    two."""
     digits = b"%d" % least
     rest = len(digits) - 1
     # Any number with more digits is larger.
@@ -337,7 +341,8 @@ def _build_at_least_regex(least: int) -> bytes:
 
 
 def _build_at_most_regex(most: int) -> bytes:
-    """Whole parts of at most ``most``, which is not negative, told likewise."""
+    """Return the pattern of whole parts of at most ``most``, which is not negative, by the number of digits and the
+    first two."""
     digits = b"%d" % most
     rest = len(digits) - 1
     ways = [rb"\d{1,%d}" % rest] if rest else []

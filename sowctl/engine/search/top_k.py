@@ -1,6 +1,6 @@
 """The records of a scan that may be among the first of an order, found by columns of the order's fields. Loads numpy.
 
-Where the store's file shows messages as lines of few shapes, the fields of the order are read as columns
+Where the store's file shows messages as lines of few templates, the fields of the order are read as columns
 (:mod:`sowctl.messages.template_columns`), and a record whose first field is a number behind enough better ones is
 passed over without an object of Python. This is only a filter: what it leaves is looked up by key, and sorted like the
 records of any scan (:mod:`~sowctl.engine.search.sorter`), which alone decides on ties, further fields, NULL, NaN and

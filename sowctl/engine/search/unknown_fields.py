@@ -130,13 +130,13 @@ class UnknownFieldCheck:
                     return
 
     def note_present(self, fields: Iterable[tuple[str | int, ...]]) -> None:
-        """Fields, without positions, that records beyond those that were looked at have."""
+        """Note fields, given without positions, of records beyond the examined ones."""
         for names in fields:
             for path in [path for path in self._missing or () if path.names == names[: len(path.names)]]:
                 del self._missing[path]  # type: ignore[union-attr]  # what has no path has none to go
 
     def notify_unknown(self) -> None:
-        """Remark the fields that no record has; of a query that is asked once more what was not remarked before."""
+        """Report the fields that no record has; of a query that is asked once more what was not remarked before."""
         for path, near in (self._missing or {}).items() if not self.refuses else ():
             words = self._format_words(path) + (f"; did you mean {near}?" if near is not None else "")
             if words not in self._told:

@@ -1,23 +1,29 @@
-"""Following topics: the records at one instant, then what happens to them, and where to go on after a restart.
+"""Subscriptions: the records at one instant, then their changes, and the position to continue from after a restart.
 
-In the order in which data passes:
+In the order of processing:
 
-* ``bookmarks``: the texts that name a place or a range of the log, as values.
-* ``spans``: such a value against a journal: the entries that it means.
-* ``interest``: what is followed of each topic, compiled and checked; ``control``: what a running one is told.
-* ``replay_start``: where a subscription with a bookmark begins: entries, and the states before them.
+* ``bookmarks``: texts that name a position or a range of the journal, as values.
+* ``spans``: such values resolved to entries of a journal.
+* ``interest``: the options of a subscription per topic, compiled and checked.
+* ``control``: control lines for a running subscription.
+* ``replay_start``: the start of a subscription with a bookmark: entries, and the states before them.
 * ``topic_states``: the states of several topics at one txid.
-* ``waker``: waiting until there may be something new.
-* ``journal_tail``: the journal from a txid on, whatever becomes of its files.
-* ``storetail``: a store without a journal from a state on; ``derived_rows``: the rows of a view, compared.
-* ``changes``: the entries of a block that are followed, as stored values.
-* ``replay``: which of them belong to a replay, when they go, where it ends; ``pace``: how fast.
-* ``feeds``: what changes mean to a subscriber of one topic, a room of its own; ``held_values``: what subscribers hold.
-* ``followed_topics``: the feed of a topic, and where its changes come from.
-* ``new_topics``: topics of a pattern that nobody had published to when the subscription began.
-* ``events``: what a subscriber is told; ``conflation``: not more often than in every interval.
-* ``spool``: events that were read and not taken yet.
+* ``waker``: waiting until something new may exist.
+* ``journal_tail``: all entries after a txid, even if journal files are moved or removed.
+* ``storetail``: changes of a store without a journal.
+* ``derived_rows``: changes of the rows of a view.
+* ``changes``: the followed entries of a block, as stored values.
+* ``replay``: the replayed entries, and the end of the replay.
+* ``pace``: the rate of a replay.
+* ``feeds``: from changes to the events of one topic.
+* ``held_values``: the values that a subscriber has, in bounded memory.
+* ``followed_topics``: the feed of a topic, and the source of its changes.
+* ``new_topics``: topics that match a pattern and get their first message after the subscription began.
+* ``events``: the events of subscribers.
+* ``conflation``: at most one message per key in each interval.
+* ``spool``: events that are produced and not consumed yet.
 * ``limits``: pauses, and sizes of what is held.
-* ``subscription``: all of it together: begun, driven, ended; ``iteration``: how a program goes through one.
-* ``bookmark_stores``: where subscriptions go on after a restart.
+* ``subscription``: the whole subscription: start, run, end.
+* ``iteration``: a subscription as an iterator.
+* ``bookmark_stores``: stored positions of subscriptions.
 """

@@ -47,7 +47,7 @@ class PendingEvent(DescribedStruct):
 
 class Conflation:
     """Holds messages back. ``interval`` in microseconds; ``paths`` are the fields that tell messages apart, none for
-    SOW keys; ``oof``: what leaves is told, so what was delivered is remembered."""
+    SOW keys; ``oof``: out-of-focus events are delivered, so delivered messages are remembered."""
 
     def __init__(self, interval: Micros, paths: Sequence[Path] = (), *, oof: bool = False) -> None:
         self._interval = interval

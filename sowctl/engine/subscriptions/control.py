@@ -1,4 +1,4 @@
-"""Control lines: what a running subscription is told on its standard input (decision 71), and the option text.
+"""Control lines: commands to a running subscription on its standard input (decision 71), and the option text.
 
 A line is a JSON object: ``{"command":"replace","filter":...,"sow_keys":...,"options":...,"topic":...}``, or one with
 pause, resume or stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.

@@ -1,8 +1,8 @@
 """A view or conflated topic as it is followed: its rows are computed when its sources have changed, and compared.
 
-What changed is told, what did not is not: a message that leaves a row as it was is no event. Rows come from the door of
-all readers (``views.openers``), so a view is followed as it is queried. Its events have no bookmarks, because nothing
-of it stands in a journal. Called by :mod:`sowctl.engine.subscriptions.subscription`.
+Only changed rows are reported: a message that leaves a row as it was is no event. Rows come from the door of all
+readers (``views.openers``), so a view is followed as it is queried. Its events have no bookmarks, because nothing of it
+stands in a journal. Called by :mod:`sowctl.engine.subscriptions.subscription`.
 """
 
 from __future__ import annotations

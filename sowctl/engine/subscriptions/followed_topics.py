@@ -92,6 +92,6 @@ def build_conflation(options: SubscribeOptions) -> Conflation | None:
     from sowctl.engine.subscriptions.conflation import Conflation
     from sowctl.engine.subscriptions.interest import parse_field_paths
 
-    # What is told of single records is conflated by their keys, which are the fields then; a delta may lack these.
+    # Events of single records are conflated by their keys, which are the fields then; a delta may lack these.
     paths = [] if options.oof or options.delta else parse_field_paths(options.conflation_key)
     return Conflation(round(seconds * MICROS_PER_SECOND), paths, oof=options.oof)

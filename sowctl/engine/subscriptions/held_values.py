@@ -1,8 +1,8 @@
 """Values that a subscriber holds: the last one of every record in focus, in bounded memory.
 
 Out-of-focus messages bring the last body of a record, and deltas are what differs from it. The store cannot be asked
-for it: it may be ahead of what a subscriber has been told, and a journal may have lost its beginning. So values are
-kept here: in memory up to a limit, then in a temporary file that is written anew when most of it is out of date. What
+for it: it may be ahead of what a subscriber has received, and a journal may have lost its beginning. So values are kept
+here: in memory up to a limit, then in a temporary file that is written anew when most of it is out of date. What
 remains in memory is about 200 bytes a record in focus. Called by the feeds of this room.
 """
 
@@ -86,7 +86,7 @@ class HeldValues:
         return os.pread(self._file.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
 
     def _spill_values(self) -> None:
-        """Values to the file; where most of the file is out of date, what counts goes into another one first."""
+        """Write values to the file; where most of the file is out of date, what counts goes into another one first."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         if self._garbage > self._memory and 2 * self._garbage > self._end:

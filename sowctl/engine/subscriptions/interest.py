@@ -82,7 +82,7 @@ def compile_interests(instance: Instance, topics: Sequence[TopicConfig], options
     wanted = []
     for topic in topics:
         _check_record_options(topic, options)
-        # A pattern may match a queue among others: then only what leaves the others is told.
+        # A pattern may match a queue among others: then out-of-focus events come from the others only.
         if options.oof and is_queue(topic) and len(topics) == 1:
             raise UsageError(
                 "SOW-FOL-028",
@@ -266,7 +266,7 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
     if directives is None:
         return
     for names in (path.names for path in paths):
-        # What is told is conflated, and so the fields are read behind the select list. Names alone decide what it
+        # Delivered messages are conflated, and so the fields are read after the select list. Names alone decide what it
         # leaves, so that a message of JSON with this field alone stands for messages of all types.
         probe = reduce(lambda inner, name: {name: inner}, reversed(names), cast(object, 0))
         if (

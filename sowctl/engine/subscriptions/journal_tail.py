@@ -87,7 +87,7 @@ class JournalTail:
         return tuple(mark for path in paths if (mark := read_file_stamp(path)) is not None)
 
     def start_after(self, after: int) -> None:
-        """Hand out what comes behind ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""
+        """Start with the entries after ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""
         self.txid = after
         self._place = None
         log = self._open_journal()

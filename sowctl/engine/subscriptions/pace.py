@@ -65,7 +65,7 @@ class ReplayPace:
         self._next = 0.0
 
     def compute_wait(self, recorded: int, size: int) -> float:
-        """Seconds until the next message is due, 0 if it is; to be told of each once, in their order.
+        """Seconds until the next message is due, 0 if it is; call it once for each message, in their order.
 
         ``recorded``: its time in microseconds UTC; ``size``: the bytes of its payload.
         """
@@ -93,7 +93,7 @@ class ReplayPace:
     def count_ready(self, recorded: Sequence[int], sizes: Sequence[int]) -> tuple[int, float]:
         """Return how many messages may go now, and the seconds until the next of them; 0 where none is left.
 
-        The one that has to wait has been told of: it goes when the time is over.
+        The message that has to wait is known already: it goes when the time is over.
         """
         for place, (time, size) in enumerate(zip(recorded, sizes, strict=True)):
             pause = self.compute_wait(time, size)

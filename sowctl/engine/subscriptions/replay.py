@@ -36,7 +36,8 @@ END_GRACE_SECONDS = 1.0
 
 
 class Replay:
-    """One replay. ``is_over``: the end of a range is reached; ``completed``: everything from before it began is told.
+    """One replay. ``is_over``: the end of a range is reached; ``completed``: everything from before it began is
+    delivered.
 
     Raises UsageError for what is no bookmark, no policy and no rate.
     """

@@ -155,8 +155,8 @@ def _open_past_state(
     if at is None:
         return held.enter_context(closing(open_current_source(instance, topic, now=instance.now))), None
     assert topic.history is not None
-    # Outside the window nothing is told of a state. The oldest one within it has all records that were there before;
-    # what has changed in between comes again with the replay.
+    # Outside the window states are unknown. The oldest one within it has all records that were there before; what has
+    # changed in between comes again with the replay.
     oldest = at < instance.now - topic.history.window_us
     way = plan_past_state(instance, topic, 0 if oldest else at, held)
     source = VersionsSource(way.current, topic, way.at)

@@ -1,10 +1,10 @@
 """Changes of a topic without a journal, read from its store's list of changes.
 
 No entry tells what was published; the store tells which keys were touched between two of its states, and what they have
-now. So of several messages for one key between two looks the last is told, and changes have no bookmarks. Where the
-list does not lead so far back, all records are read once: those with a higher txid have changed, and what a feed holds
-and the store has not is gone. Called by :mod:`sowctl.engine.subscriptions.subscription`; ruled by ``sow-store(5)``,
-"The change list".
+now. So of several messages for one key between two reads the last one is delivered, and changes have no bookmarks.
+Where the list does not lead so far back, all records are read once: those with a higher txid have changed, and what a
+feed holds and the store has not is gone. Called by :mod:`sowctl.engine.subscriptions.subscription`; ruled by
+``sow-store(5)``, "The change list".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoreTail:
         self._digest = _EMPTY_DIGEST
 
     def start_after(self, snapshot: Snapshot | None) -> None:
-        """Hand out what comes behind the state of a snapshot; None: there was no store."""
+        """Start with the changes after the state of a snapshot; None: there was no store."""
         self.applied = 0 if snapshot is None else snapshot.meta.applied
         self._digest = _EMPTY_DIGEST if snapshot is None else snapshot.meta.digest
 

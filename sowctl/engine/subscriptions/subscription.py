@@ -213,7 +213,7 @@ class Subscription(IterableSubscription):
         now = time.monotonic()
         limits = [] if self._ends is None else [self._ends - now]
         if self._paused:
-            # What is due meanwhile is told behind the pause: to wake for it would be to wake again and again.
+            # Events due meanwhile are delivered after the pause: waking for them would be waking again and again.
             return min(limits, default=None)
         if self.options.progress_every is not None:
             limits.append(self._told + self.options.progress_every - now)
@@ -373,7 +373,7 @@ class Subscription(IterableSubscription):
                 yield from feed.deliver_removed(source, old)
             yield from feed.deliver_records(source, shown=shown, told=None if old is None else old.find_held_places)
             if replacing and self._conflation is not None and source is not None:
-                # The subscriber holds all of it, whether it was told now or before.
+                # The subscriber holds all of it, whether it was delivered now or before.
                 for events in feed.read_held_events(source):
                     self._conflation.note_records(events)
             if shown:
@@ -440,7 +440,7 @@ class Subscription(IterableSubscription):
             return
         for delivery in news:
             yield from conflation.hold_delivery(delivery)
-        # What was to be drained is told, whether its interval has ended or not.
+        # What was to be drained is delivered, whether its interval has ended or not.
         drained = self._until is not None and self._tail.txid >= self._until
         yield from conflation.flush(None if drained else self._instance.now)
 
@@ -522,7 +522,7 @@ class Subscription(IterableSubscription):
         old = self._followed
         with closing(self._open_with_new_topics(new, newcomers, options)) as together:
             # The old subscription comes to its end at the instant where the new one begins: of the log, of stores, and
-            # of the clock. Lifetimes that end in between would be told by both.
+            # of the clock. Lifetimes that end in between would be reported by both.
             states = dict(zip(new, together.sources, strict=True))
             yield from self._conflate_news(self._read_news(together.txid, states, together.now))
             if self._conflation is not None:
@@ -535,7 +535,7 @@ class Subscription(IterableSubscription):
             self.txid = together.txid
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}
             last = None
-            # What changes with the replacement is told at once, as records of a query are.
+            # What changes with the replacement is delivered at once, as records of a query are.
             for delivery in self._deliver_records(together, feeds):
                 if last is not None:
                     yield last

@@ -44,7 +44,7 @@ class Waker:
             self._poll.register(number, select.POLLIN)
         self._output = output
         if output is not None:
-            # Nothing is asked for; that the other end was closed is told in any case.
+            # Nothing is asked for; that the other end was closed is reported in any case.
             self._poll.register(output, 0)
         # Whether a directory is watched in the place of one that is not there yet.
         self._standins = False

@@ -1,13 +1,13 @@
-"""Topics, states of the past, histories and the journal as tables of DuckDB: what ``sowctl sql`` asks.
+"""Topics, past states, histories and the journal as tables of DuckDB, for ``sowctl sql``.
 
-* ``statement``: what a statement names: tables, columns, whether it asks for all of them
-* ``where``: what its WHERE asks of a table, as a filter of ours
-* ``table_names``: what the name of a table stands for; the columns of a table without records
-* ``types``: types of columns, kept from one statement to the next
-* ``index_columns``: columns of memo indexes, without a look at the records
-* ``topic``: the records of a target, now or at an instant: all of them, or those that a filter takes
-* ``journal``: entries of the journal, of all topics or of one, which is its history
-* ``members``: which members of messages can be columns of SQL
-* ``results``: what a value of each type of DuckDB is in each format
-* ``database``: statements, run one after the other over just the tables and columns that they name
+* ``statement``: the tables and columns that a statement names.
+* ``where``: the WHERE of a statement as a filter.
+* ``table_names``: the meaning of a table name.
+* ``types``: the types of a topic's columns, cached between statements.
+* ``index_columns``: columns read from memo indexes instead of records.
+* ``topic``: the records of a target as a table.
+* ``journal``: entries of the journal as a table: of all topics, or the history of one.
+* ``members``: which members of messages can be SQL columns.
+* ``results``: values of DuckDB types in each output format.
+* ``database``: running statements over the tables and columns that they name.
 """

@@ -608,4 +608,4 @@ RESULT_TYPES: dict[str, ResultType] = {
     "variant": ResultType(_as_is, "JSON"),
     "null": _PLAIN,
 }
-"""How each type of DuckDB goes out, by its id. Types that have others in them are in :data:`NESTED`."""
+"""How each type of DuckDB goes out, by its id. Types that contain others are in :data:`NESTED_CELLS`."""

@@ -1,7 +1,8 @@
 """A view, conflated topic or queue as the topic that it is read as: its name, type, and the fields of its keys.
 
 Called by :mod:`sowctl.engine.topics.targets`; where its records come from is the business of
-:mod:`sowctl.engine.views.openers`. Whatever writes asks :func:`refuse_derived` first. Ruled by ``behaviour`` 5.1.
+:mod:`sowctl.engine.views.openers`. Writers refuse derived topics (:func:`make_not_topic_error`). Ruled by ``behaviour``
+5.1.
 """
 
 from __future__ import annotations

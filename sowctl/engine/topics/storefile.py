@@ -1,4 +1,4 @@
-"""Files that are no stores: named where a store is wanted to be read, or standing where one is to be written.
+"""Files that are not stores: named as a store to read, or found where a store is to be written.
 
 A bare path that plainly is something else is refused with words that say what takes it; a name that ends in ``.sow``
 means a store, and other content there is damage. A FileName may name anything, by mistake or through a link: asked

@@ -1,16 +1,29 @@
-"""The verbs: one module for each command on an instance, which calls it under the same name. None imports another; what
-two of them share stands below, in the room whose decision it is. In the order of a record's life:
+"""The verbs: one module for each command on an instance, which calls it under the same name.
 
-* ``publish``: messages into topics, acknowledged when they are in the journal and synced.
-* ``key``: the SOW keys that messages would get. ``eval``: an expression over messages, without an instance.
-* ``query``, ``get``: records by filter, and by key. ``explain``: the plans of a query, which the caller hands in.
-* ``history``: versions of records. ``snapshot``: a topic as it was, as a store file.
-* ``delete``, ``expire``: what takes records away.
-* ``replay``: stores from journals. ``reindex``: memo indexes built or removed.
+No verb imports another; what two of them share is in a package below. In the order of a record's life:
+
+* ``publish``: publish messages; acknowledged when they are in the journal and synced.
+* ``key``: the SOW keys that messages would get.
+* ``eval``: an expression over messages, without an instance.
+* ``query``: records by filter.
+* ``get``: records by key.
+* ``subscribe``: records at one instant, then their changes.
+* ``explain``: the plans of a query.
+* ``history``: versions of records.
+* ``snapshot``: a past state of a topic, as records or as a store file.
+* ``delete``: delete records.
+* ``expire``: remove expired records.
+* ``replay``: build stores from journals.
+* ``reindex``: build or remove memo indexes.
+* ``conflate``: bring conflated topics up to date.
+* ``view``: views and their caches.
 * ``queue``: queues by name, and their messages as records.
-* ``maintenance/``: what keeps stores and journals in order.
-* ``inspect/``: what messages consist of, figures of them, and what differs between states.
-* ``info``, ``check``, ``journal``: what files there are, whether they are sound, what stands in a journal.
+* ``bookmark``: the positions in a bookmark store.
+* ``upkeep``: maintenance of stores and journals.
+* ``inspect``: schemas, statistics and differences.
+* ``info``: files, sizes and positions of an instance.
+* ``check``: a check of stores and journals.
+* ``journal``: files and entries of the journal.
 
 The digest of a topic, which the command ``hash`` prints, is :mod:`sowctl.engine.sources.digest`: replay compares it.
 """

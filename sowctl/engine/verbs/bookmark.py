@@ -1,7 +1,7 @@
 """bookmark: the places in a bookmark store against the journal: how far behind, whether they are still there (9).
 
 What a store keeps is a text. What it means for a subscription is found out as a subscription would
-(:mod:`sowctl.engine.subscriptions.spans`), so that what is told here is what would happen.
+(:mod:`sowctl.engine.subscriptions.spans`), so that the report here is what would happen.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def list_standings(
     rows = [row for row in store.list_places() if chosen.includes(row.who)]
     if not rows or not has_log(instance):
         return [BookmarkStanding(row) for row in rows]
-    # A place that is not there is told with its row; what a subscription would remark is left to it.
+    # A missing position is reported with its row; notes about it are left to the subscription.
     quiet = replace(instance, notify=lambda words: None)
     with open_log(instance) as log:
         found = [_locate_place(quiet, log, row) for row in rows]
@@ -145,7 +145,7 @@ def purge_subscriptions(
 
 
 def _locate_place(instance: Instance, log: Journal, row: StoredPlace) -> BookmarkStanding:
-    """Build the standing of a stored place, without the lag."""
+    """Build the report of a stored position, without the lag."""
     try:
         wanted = parse_bookmark_range(row.bookmark, instance.clock)
         after = resolve_bookmark_range(instance, log, wanted, not_found=None).after

@@ -81,7 +81,7 @@ class CheckRun:
 
     def _count_findings(self) -> Iterator[Finding]:
         for finding in self._iterate_findings():
-            # Every topic meets what is wrong with the journal: it is one fault, and is told once.
+            # Every topic meets what is wrong with the journal: it is one fault, and is reported once.
             if (known := _identify_finding(finding)) not in self._told:
                 self._told.add(known)
                 self._errors += finding.level is Level.ERROR

@@ -71,7 +71,7 @@ class _WrittenBatch(NamedTuple):
 
 
 GroupCommit: TypeAlias = Generator[None, _PreparedBatch | None, list[Rejected]]
-"""Batches under way, from their locks to their acknowledgement: see :meth:`_Run.fly`."""
+"""Batches under way, from their locks to their acknowledgement: see :meth:`_PublishRun.run_group`."""
 
 
 def publish_messages(
@@ -147,15 +147,15 @@ class _PublishRun:
         self.counts: dict[TopicRef, TopicCounts] = {}
         self.open_group: GroupCommit | None = None
         self.group_batches: list[_WrittenBatch] = []
-        """What is written of the group that is open."""
+        """The written batches of the open group."""
         self.due = 0.0
         """When the group that is open is to be finished, though more could join it."""
         self.landed: tuple[PublishBatch, list[Rejected]] | None = None
         self.input = self.inputs = 0
         self.of_input: tuple[PublishBatch, list[Rejected]] | None = None
-        """What landed last of the input under way."""
+        """The last finished batch of the current input."""
         self.messages = 0
-        """Messages of all batches that have landed."""
+        """Messages of all finished batches."""
         self.pool = get_sync_pool()
         self.preparer: Preparer | None = None
         self.writer: TopicWriter | None = None
@@ -179,7 +179,7 @@ class _PublishRun:
         return self.counts[ref]
 
     def publish_stream(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
-        """Batch after batch, acknowledged before the run waits for its input."""
+        """Publish batch after batch; each is acknowledged before the run waits for more input."""
         for number, (name, source) in enumerate(sources):
             with closing(self.iterate_batches(name, source)) as coming:
                 for batch in coming:
@@ -259,10 +259,10 @@ class _PublishRun:
                 self.router.save_chains()
 
     def submit(self, batch: PublishBatch) -> None:
-        """Prepare a batch while those before it are being synced, then let these land and this one start.
+        """Prepare a batch while the previous ones are being synced, then finish these and start this one.
 
-        Preparing takes no lock and looks at no record, so it does not matter that a batch before is not visible yet.
-        A batch may also join those under way: see :meth:`can_join_group`.
+        Preparing takes no lock and reads no record, so previous batches need not be visible yet. A batch may also join
+        those under way: see :meth:`can_join_group`.
         """
         shares, refusals = self.router.split_batch(batch)
         if self.open_group is not None and not self.can_join_group(shares):
@@ -312,12 +312,11 @@ class _PublishRun:
         return sum(_estimate_batch_bytes(written.batch) for written in self.group_batches)
 
     def run_group(self, load: _PreparedBatch | None) -> GroupCommit:
-        """Batches from their locks to their acknowledgement; returns the messages of the last one that were refused.
+        """Write batches from their locks to their acknowledgement; returns the refused messages of the last one.
 
-        Stops on the way behind each batch that is appended: it takes the next one, or None to land. When the last one
-        is being synced, the next is prepared meanwhile. The locks are held all that time. No other process may append
-        behind entries that are not on disk yet, and nothing reads them: were the sync to fail, they would never have
-        been there.
+        Suspends after each appended batch: ``send`` gives it the next one, or None to finish the group. While the last
+        one is being synced, the next one is prepared. The locks are held all that time: no other process may append
+        after entries that are not on disk yet, and nothing reads these, because they would be gone if the sync failed.
         """
         assert load is not None
         batches: list[_WrittenBatch] = []
@@ -329,8 +328,8 @@ class _PublishRun:
                     synced = self.append_batch(load)
                     load = yield
             except (Exception, KeyboardInterrupt):
-                # What stood before the batch that failed is acknowledged, as it is where it was synced by itself. Where
-                # the journal has failed it is not there any more, and the first error is told.
+                # The batches before the failed one are acknowledged, as if each had been synced by itself. If the
+                # journal has failed, they are gone, and the first error is raised.
                 if batches:
                     with suppress(SowError):
                         self.sync_and_apply(None)
@@ -364,15 +363,14 @@ class _PublishRun:
                 synced.result()
             except KeyboardInterrupt as interrupt:
                 stop = interrupt
-                synced.result()  # the sync goes on; a batch that it makes durable is counted and told
+                synced.result()  # the sync goes on; a batch that it makes durable is counted and acknowledged
         # From here on the batches are acknowledged: their entries are on disk, whatever happens to this process.
-        # All are counted before the first is told of: the caller may break the run off.
+        # All are counted before the first is reported: the caller may abort the run.
         for written in self.group_batches:
             self.count_batch(written)
         for written in self.group_batches:
             self.notify_acknowledged(written)
-        # Applied under the same locks, behind the acknowledgement: a crash while applying loses nothing that was
-        # told.
+        # Applied under the same locks, after the acknowledgement: a crash while applying loses nothing acknowledged.
         if not self.session.dry_run and stop is None:
             self.session.flush_memtables()
         return stop
@@ -398,7 +396,7 @@ class _PublishRun:
             entries, refused = build_topic_entries(share.writer, share.preparer, share.ready, now, duplicates)
             parts.append(entries)
             refusals.extend(refused)
-        # Refused only now, because of what the topic holds; with the earlier ones they are told in the order of the
+        # Refused only now, because of the records of the topic; reported with earlier refusals in the order of the
         # input.
         if late := self.refusals.locate_refusals(batch, refusals):
             rejected = sorted(rejected + late, key=lambda one: one.offset) if rejected else late
@@ -410,7 +408,7 @@ class _PublishRun:
         return parts, rejected
 
     def finish_group(self) -> None:
-        """Wait until the batch under way is on disk, acknowledge it, and let its locks go.
+        """Wait until the batches of the open group are on disk, acknowledge them, and release the locks.
 
         Raises what the sync raised, and where the run must not go on after a refused message.
         """
@@ -452,7 +450,7 @@ class _PublishRun:
             counts = part.count_outcomes()
             total.add_counts(counts)
             report.add_counts(counts)
-        # Noted before the caller is told, so that a run that is broken off in its callback counts this batch as done.
+        # Noted before the callback runs, so that a run that is aborted in it counts this batch as done.
         self.landed = self.of_input = batch, written.rejected
         self.messages += len(batch.payloads)
         for payloads, first in written.groups:
@@ -508,7 +506,7 @@ class _PublishRun:
             self.apply_all()
         except SowError as second:
             if isinstance(error, SowError):
-                # The first error is the cause and is told; what was acknowledged is in the journal, applied or not.
+                # The first error is the cause and is raised; acknowledged messages are in the journal, applied or not.
                 error.facts.setdefault("while_applying", second.message)
         if isinstance(error, SowError):
             error.facts["report"] = self.report

@@ -97,7 +97,7 @@ class _QueryRun:
         self._after = parse_start_key(options, targets)
         topic = targets[0].topic if targets and options.projection is not None else None
         self._aggregation = self._compile_aggregation(topic.name, topic.message_type) if topic is not None else None
-        # All texts are compiled before a store is opened, so a wrong filter is told at once.
+        # All texts are compiled before a store is opened, so a wrong filter is reported at once.
         self._matchers = [self._build_matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
         self._lacking = UnknownFieldCheck(instance, options.unknown)
@@ -323,7 +323,8 @@ def start_query(instance: Instance, targets: Sequence[Target], options: QueryOpt
 
 
 def report_unknown_fields(instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
-    """Remark, or refuse as ``unknown`` says, the fields that ``options`` name and no record has; nothing else is read.
+    """Report the fields that ``options`` name and no record has, as notes or as an error by ``unknown``; nothing else
+    is read.
 
     For what finds its records in another way than a query, or changes them: it is told before anything is done. Raises
     as :func:`start_query`.

@@ -159,7 +159,7 @@ def _write_groups(
     builder: StoreBuilder,
     groups: Iterator[list[tuple[bytes, bytes]]],
 ) -> None:
-    """Rows, state and message of every group."""
+    """Write rows, state and message of every group."""
     rows: list[tuple[bytes, bytes]] = []
     states: list[tuple[bytes, bytes]] = []
 

@@ -1,8 +1,8 @@
 """Groups of a view from many records at once: fields and texts of join keys as columns, joins and groups by numpy.
 
-Records are read as those of queries are (:mod:`sowctl.engine.search.blocks`): messages of few shapes without a value of
-Python for each field. A step of a join looks up every distinct combination of texts once; each record of the attached
-source has a number, and a joined row is the numbers of its records. The result is that of rows one by one
+Records are read as those of queries are (:mod:`sowctl.engine.search.blocks`): messages of few templates without a value
+of Python for each field. A step of a join looks up every distinct combination of texts once; each record of the
+attached source has a number, and a joined row is the numbers of its records. The result is that of rows one by one
 (:mod:`sowctl.engine.views.computation`), which also does what is not done here: projections that ask for metadata.
 """
 

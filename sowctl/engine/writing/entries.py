@@ -351,7 +351,7 @@ class _EntryBuilder:
 def _convert_to_deletions(entries: TopicEntries, gone: list[bool]) -> None:
     """Have the entries that are ``gone`` as deletions are: key, check word, time and logical topic, nothing else."""
     entries.gone = gone
-    # New lists: the columns may be those of the batch, whose messages are told when they are acknowledged.
+    # New lists: the columns may be those of the batch, whose messages are reported when they are acknowledged.
     entries.payloads = [b"" if out else payload for out, payload in zip(gone, entries.payloads, strict=True)]
     entries.expirations = [0 if out else stamp for out, stamp in zip(gone, entries.expirations, strict=True)]
     for name in ("user_keys", "correlation_ids"):

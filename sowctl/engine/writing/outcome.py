@@ -130,7 +130,7 @@ def decide_outcomes(
     """
     repeats = _find_repeated_keys(keys)
     # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
-    # told apart by it (behaviour 11.5).
+    # distinguished by it (behaviour 11.5).
     if (
         not deletes
         and has_matching_checks(checks, befores)

@@ -56,7 +56,7 @@ class RefusalPolicy:
                 name, batch.locate_message(refusal.index), reason, payload, refusal.offset, enveloped=enveloped
             )
             found.append((number, one))
-        # Broken frames and refused messages are told in the order in which they stand in the input.
+        # Broken frames and refused messages are reported in the order of the input.
         found.sort(key=lambda pair: (pair[0], pair[1].offset))
         return [one for _, one in found]
 
@@ -89,7 +89,7 @@ class RefusalPolicy:
         return self._limit - self._report.rejected
 
     def find_batch_end(self, batch: PublishBatch, rejected: Sequence[Rejected]) -> tuple[int, int]:
-        """Line and byte offset of what is not dealt with yet once ``batch`` has landed.
+        """Line and byte offset of the first unprocessed input once ``batch`` is finished.
 
         A message at which a run stops is to be mended and belongs to that; one that is skipped does not, also where it
         was one too many.

@@ -1,19 +1,25 @@
 """The columnar evaluator: compiled expressions over numpy columns (``sowctl-expressions(7)``, two evaluators).
 
-Importing this package imports numpy. The row evaluator defines every result; what cannot be computed on columns
-with the very same result is handed back to it, node by node, and :meth:`ColumnProgram.list_fallbacks` says so.
+Importing this package imports numpy. The row evaluator defines every result; nodes whose result columns cannot compute
+exactly are evaluated by rows, and :meth:`ColumnProgram.list_fallbacks` lists them.
 
-Aggregated queries over memo indexes use it, which have columns already. Filters of scans do not: decoding gives rows,
-and making columns of them costs more than it spares. Over 300,000 JSON records ``/price > 90`` takes 0.23 s by rows and
-0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42 and 0.65, of which decoding is 0.21 and 0.38 (400
-records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
+Aggregated queries over memo indexes use it, because indexes are columns already. Filters of scans do not: decoding
+gives rows, and making columns of them costs more than it saves. Over 300,000 JSON records ``/price > 90`` takes 0.23 s
+by rows and 0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42 and 0.65, of which decoding is 0.21 and
+0.38 (400 records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
 
-* ``column``: one column of values, and how it is made; ``batch``: the columns of some messages
-* ``program``: a compiled expression over a batch, and its explanation
-* ``arithmetic``, ``comparison``, ``logic``, ``functions``: the kernels
-* ``fallback``: single nodes through the row evaluator
-* ``grouping``: groups of a projection from columns; ``sums``: what the inputs of each group add up to, exactly;
-  ``limits``: how many messages are grouped and added up at once
+* ``column``: one column of values, and making it from Python values.
+* ``batch``: the columns of a batch of messages.
+* ``program``: a compiled expression evaluated over a batch, and its explanation.
+* ``arithmetic``: arithmetic on columns.
+* ``comparison``: comparisons and membership on columns.
+* ``logic``: truth, AND, OR, NOT, IS NULL, IS NAN and choices on columns.
+* ``functions``: functions on columns.
+* ``selection``: selecting and concatenating rows of columns.
+* ``fallback``: single nodes evaluated by rows.
+* ``grouping``: groups of a projection from columns.
+* ``sums``: exact sums per group.
+* ``limits``: how many messages are grouped and added up at once.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """The functions of the expression language (``sowctl-expressions(7)``).
 
-They are loaded when the first one is asked for: most filters call none.
+They are loaded when the first one is used: most filters call none.
 
-* ``signature``: how a function is declared: name, parameters, NULL rule, result, words
-* ``strings``: texts, case and patterns
-* ``numbers``: arithmetic, trigonometry, distances on the globe
-* ``values``: whole value lists, checksums, constants, conversions
-* ``dates``: instants to text
-* ``strptime``: text to instants
-* ``legacy``: date functions of the compatibility module
-* ``message``: functions that ask the record's header or the run
-* ``sets``: sums, means, extremes and distinct values, which aggregates use, too
-* ``groups``: all of them by group; a new function is a row of its group
-* ``table``: all of them as ``sowctl functions`` and the manual page show them
+* ``signature``: the declaration of a function: name, parameters, NULL rule, result, description.
+* ``strings``: texts, case and patterns.
+* ``numbers``: arithmetic, trigonometry, distances on the globe.
+* ``values``: whole value lists, checksums, constants, conversions.
+* ``dates``: STRFTIME: instants to text.
+* ``strptime``: STRPTIME: text to instants.
+* ``legacy``: date functions of the compatibility module.
+* ``message``: functions of the record's header or the run.
+* ``sets``: sums, means, extremes and distinct values, used by aggregates too.
+* ``groups``: all functions by group; a new function is a row of its group.
+* ``table``: all functions as ``sowctl functions`` and the manual page show them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Analysis of an expression without any message: cheaper forms, conditions, bounds.
+"""Analysis of an expression without a message: simpler forms, conditions, bounds.
 
-* ``truths``: constants, their truth, and what is a truth already
-* ``chains``, ``predicates``: the rewrites, each from a node to a node or None
-* ``rewriter``: folds constants, and applies all of them until nothing changes; the conditions that a filter demands
-* ``intervals``, ``keybounds``: the values that a condition leaves to a field, for indexes and pages that are passed
-  over
+* ``truths``: tests of nodes: constants, their truth, nodes that are truths.
+* ``chains``: rewrites of AND and OR.
+* ``predicates``: rewrites of NOT, IF, COALESCE, comparisons and IN.
+* ``rewriter``: applying the rewrites until nothing changes; the conditions of a filter.
+* ``intervals``: the intervals of values that a condition allows, for sorted indexes.
+* ``keybounds``: the SOW keys that a filter can match.
 """

@@ -15,7 +15,7 @@ byte  what follows                                                  which inputs
 
 Numeric texts have two entries because the common reading of the set decides whether they count as numbers. Where equal
 inputs are spelled differently (1, 1.0, '1'), the first by stamp is the answer; a removal of that one leaves unknown
-which is the first now. Only then the group's rows are asked, through the function that :meth:`result` gets.
+which is the first now. Only then the group's rows are asked, through the function that :meth:`compute_result` gets.
 
 States are lists for msgpack: ``[numbers and Booleans, NaNs, inputs, table]`` for MIN, MAX, UNIQUE, GROUP_CONCAT, where
 a table is a map from entry to ``[count, stamp or nil]`` (nil where it is unknown) or nil where a cache keeps it;

@@ -7,7 +7,8 @@ contributions too (:meth:`RetractableProjection.encode_contribution`,
 :meth:`RetractableProjection.decode_contribution`): by source record to find the old one, and by group and stamp for the
 few questions that counts cannot answer (:data:`ContributionReader`).
 
-Two states of one group add up (:meth:`Group.merge`): parts of a job each make some, and nothing is read twice.
+Two states of one group add up (:meth:`RetractableGroup.merge`): parts of a job each make some, and nothing is read
+twice.
 
 State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of ``sums`` and ``countedinputs``,
 and ``latest`` as that of ANY with ``[row, header or nil]`` as its value: the slots that the fields read from the last
@@ -78,7 +79,7 @@ _STATE_FACTORIES: dict[str, Callable[[Sequence[Any], EntryTable | None], _Aggreg
     # These keep the same and differ in what is asked of it.
     **dict.fromkeys(("MIN", "MAX", "UNIQUE", "GROUP_CONCAT"), CountedInputs),
 }
-"""The state of an aggregate call from what :meth:`Retractable.pack` wrote; of no input from nothing."""
+"""The state of an aggregate call from the bytes of :meth:`RetractableProjection.encode_group`, or of no input."""
 
 
 _NONE_TYPE = type(None)

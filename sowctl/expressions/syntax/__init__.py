@@ -1,11 +1,15 @@
-"""From a text to a tree, in the order in which a text passes.
+"""From a text to a tree, in the order in which a text is processed.
 
-* ``lexer``: tokens; what a slash means
-* ``lalr``: the parser's tables, made from ``grammar.lark`` by ``tables``
-* ``driver``: the parser over these tables; ``actions``: what it builds for each rule
-* ``parser``: the kinds of texts: expressions, filters, fields, projections, groupings, orders
-* ``nodes``: the tree, its equality and its canonical text; ``trees``: walking and changing it
-* ``patterns``: patterns of LIKE and the functions, compiled
-* ``selectlist``, ``joins``: select lists and join conditions, which have lexical rules of their own
-* ``errors``: the codes, and errors that show their place in the text
+* ``lexer``: tokens; the meaning of a slash.
+* ``lalr``: the tables of the parser, generated.
+* ``tables``: the generator of these tables from ``grammar.lark``.
+* ``driver``: the parser that runs these tables.
+* ``actions``: the nodes that each grammar rule builds.
+* ``parser``: parsing expressions, filters, fields, projections, groupings, orders.
+* ``nodes``: the nodes of the tree, their equality and canonical text.
+* ``trees``: walking and changing trees.
+* ``patterns``: patterns of LIKE and of functions, compiled.
+* ``selectlist``: select lists, which have lexical rules of their own.
+* ``joins``: join conditions, which have lexical rules of their own.
+* ``errors``: the error codes, and errors with their place in the text.
 """

@@ -34,14 +34,14 @@ MAX_MATCH_STEPS = 10_000_000
 UNCOUNTED_STEPS = 16_000
 """Steps of one match that are not counted: some 50 us, of which a scan may take as many as it has messages."""
 UNCOUNTED_STEPS_PER_BYTE = 16
-"""The same for each of the first :data:`FREE_STEPS_BYTES` of a text: an ordinary pattern takes one or less."""
+"""The same for each of the first :data:`UNCOUNTED_STEPS_BYTES` of a text: an ordinary pattern takes one or less."""
 UNCOUNTED_STEPS_BYTES = 64 << 10
 UNCOUNTED_SCAN_STEPS = 1_000
 """The same where many matches are looked for in one text."""
 _STEP_LIMITS = (UNCOUNTED_STEPS, *(UNCOUNTED_STEPS << shift for shift in (2, 4, 6, 8)), MAX_MATCH_STEPS)
 """Limits with which a match is tried, one after the other; what all tries took is below 1.5 times the last."""
 UNCOUNTED_MATCHES = 100
-"""Matches in one text that are not counted, and one more for each :data:`BYTES_PER_FREE_MATCH` of its first MiB."""
+"""Uncounted matches in one text, and one more for each :data:`BYTES_PER_UNCOUNTED_MATCH` of its first MiB."""
 BYTES_PER_UNCOUNTED_MATCH = 8
 UNCOUNTED_MATCHES_BYTES = 1 << 20
 STEPS_PER_MATCH = 300

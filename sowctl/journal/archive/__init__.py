@@ -1,9 +1,9 @@
 """An archive of journal files at a URL (``sow-archive(5)``), as readers of a journal see it.
 
-manifest    what lies in the archive
-archived    what the manifest tells of a file
-remotefile  a file at a URL, read by offset
-joining     an archive in front of the files here: which there are, and that they are one journal
+* ``manifest``: the manifest of the archive.
+* ``archived_file``: a file as the manifest describes it.
+* ``remotefile``: a file at a URL, read by offset.
+* ``remote_archive``: the files of an archive as the older part of a local journal.
 
 :mod:`sowctl.journal.maintenance.upload` writes it.
 """

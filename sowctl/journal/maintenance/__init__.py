@@ -1,11 +1,9 @@
-"""Maintenance of a journal's files as files, under a lock of its own.
+"""Maintenance of a journal's files, under a lock of its own; rules in ``sow-journal(5)``, "Looking after files".
 
-Ruled by ``sow-journal(5)``, "Looking after files".
-
-lock      one at a time: who archives, compresses, removes or repairs
-survey    the files as values: how large, how old, what they hold
-moving    a file into the archive, whole in one of the two places at each moment; files that go for good, oldest first
-sending   files to a URL, and the manifest that tells of them
-packing   a file compressed: at each moment it is whole, plain or compressed
-mending   damage cut out, a gap in its place, what is sound untouched
+* ``lock``: the lock of maintenance: one process at a time.
+* ``survey``: the files as values: size, age, entries.
+* ``relocation``: moving files into the archive and removing files, oldest first; each file is complete at every moment.
+* ``upload``: uploading files to a URL, with the manifest.
+* ``file_compression``: compressing a file; it is complete at every moment, plain or compressed.
+* ``repair``: replacing damage by a gap; undamaged bytes stay as they are.
 """

@@ -1,4 +1,6 @@
 """Messages that consist of messages of other types.
 
-* ``type``: parts behind their lengths; ``localtype``: a path names its part; ``globaltype``: one message of all parts
+* ``type``: the base of both types: parts, each after its length.
+* ``localtype``: composite-local: paths begin with the number of the part.
+* ``globaltype``: composite-global: the fields of all parts are those of one message.
 """

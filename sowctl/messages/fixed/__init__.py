@@ -1,4 +1,6 @@
-"""Types without names in the message: binary and struct.
+"""Types without field names in the message: binary and struct.
 
-* ``binary``: any bytes, no fields; ``struct``: values at fixed places; ``layout``: the places that a definition lists
+* ``binary``: any bytes, no fields.
+* ``struct``: values at fixed offsets.
+* ``layout``: the offsets of the fields that a definition lists.
 """

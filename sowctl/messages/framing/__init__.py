@@ -1,7 +1,8 @@
-"""A stream of bytes cut into messages (``sowctl(1)``, INPUT), in the order in which bytes pass.
+"""A stream of bytes split into messages (``sowctl(1)``, INPUT), in the order in which bytes pass.
 
-* ``frames``: reads the stream, and hands out what is complete
-* ``cutters``: one per framing
-* ``envelope``: lines that carry a message and its metadata
-* ``chunks``: what is handed out: messages, their places, and refusals
+* ``frames``: reading the stream, and returning complete messages.
+* ``encodings``: detecting inputs that are not UTF-8.
+* ``cutters``: one class per framing.
+* ``envelope``: lines with a message and its metadata.
+* ``chunks``: the result: messages, their positions, and refusals.
 """

@@ -1,13 +1,18 @@
 """Message type ``json``, in the order in which payloads pass.
 
-* ``type``: the door
-* ``plan``: what a fast reader looks for; ``rows``: makes the readers of slots and keys
-* ``fast_reader``: many payloads at once through msgspec; ``batch``: what is found out about them
-* ``template_match``: many payloads of one shape at once, by one pattern; ``template``: a shape, read off one of them;
-  ``digits``: numbers out of a text; ``columns``: slots of payloads of shapes as columns, without an object for each
-* ``exact_reader``: the definition of what is accepted, for what the fast reader may not judge
-* ``limits``: sizes from which on shapes are used, and long payloads looked through in pieces
-* ``paths``: paths in parsed JSON, and slot values
-* ``select``: select lists by the bytes of members
-* ``write``: select lists, and fields written into a message; ``text``: scalars as JSON
+* ``type``: the message type, which the rest of the program calls.
+* ``plan``: the plan of the fast reader for a set of paths.
+* ``rows``: decoded values to slot values and key texts.
+* ``fast_reader``: many payloads at once through msgspec.
+* ``batch``: payloads of a batch, and which of them the fast reader must not read.
+* ``template_match``: many payloads of one template at once, by one regular expression.
+* ``template``: the template of a message: constant bytes, and slots between them.
+* ``digits``: numbers from a text, many at once.
+* ``columns``: slots of template messages as numpy columns.
+* ``exact_reader``: the definition of accepted messages, for payloads that the fast reader must not read.
+* ``limits``: sizes from which on shapes are used, and long payloads looked through in pieces.
+* ``paths``: paths in parsed JSON, and slot values.
+* ``select``: select lists applied to the bytes of members.
+* ``write``: rewriting messages: select lists, delta merge, constructed fields.
+* ``text``: scalars as JSON text.
 """

@@ -1,8 +1,8 @@
-"""Slots of messages of few shapes as columns of numpy, without an object for each message.
+"""Slots of messages of few templates as columns of numpy, without an object for each message.
 
 What is answered is what :meth:`~sowctl.messages.json.type.JsonType.build_extractor` answers, value for value, for
-messages of shapes (:mod:`sowctl.messages.json.template_match`); the others are named, and the extractor reads them. A
-shape is taken into use when it has read its own first message as the exact reader does. Called through
+messages of templates (:mod:`sowctl.messages.json.template_match`); the others are named, and the extractor reads them.
+A template is taken into use when it has read its own first message as the exact reader does. Called through
 :mod:`sowctl.messages.template_columns`.
 """
 
@@ -77,7 +77,7 @@ class JsonTemplateReader:
         return None if known is None else ([TemplateColumns(*one) for one in known[0]], known[1])
 
     def _refuse_large(self, text: MessageLines) -> None:
-        # A shape says nothing of the size of its messages, and one that is too large is refused elsewhere.
+        # A template says nothing of the size of its messages, and one that is too large is refused elsewhere.
         if any(len(message) > self._max_message for message in text.messages):
             raise NoTemplateError
 
@@ -104,14 +104,14 @@ class JsonTemplateReader:
 
 
 def build_template_reader(slots: Sequence[Slot], exact: ExactRow, max_message: int) -> JsonTemplateReader | None:
-    """The reader of ``slots`` by shapes; None where it cannot answer: lists of values, subscripts."""
+    """The reader of ``slots`` by templates; None where it cannot answer: lists of values, subscripts."""
     if any(slot.listed or any(step.index is not None for step in slot.path.steps) for slot in slots):
         return None
     return JsonTemplateReader(slots, exact, max_message)
 
 
 def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberForm]) -> int | None:
-    """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises Unshaped."""
+    """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises NoTemplateError."""
     node: Any = template.tree
     for step in slot.path.steps:
         # A scalar has no members; those of an array are several values.
@@ -139,7 +139,7 @@ def _build_slot_column(place: int | None, template: Template, match: TemplateMat
     if template.slots[place].kind == "word":
         return SlotColumn(match.size, "words", data)
     if data.dtype.kind != "f":
-        # An integer has one spelling, since no shape takes -0 for one: its text need not be kept.
+        # An integer has one spelling, since no template takes -0 for one: its text need not be kept.
         return SlotColumn(match.size, "integers", data)
     # Another slot of the same field may have asked for the texts alone.
     spelled = LazyNumbers(data, match.raw, *column.places) if slot.text and column.begins is not None else None

@@ -142,12 +142,12 @@ def _in_range(column: Column, kinds: set[type]) -> bool:
 
 
 def _leave_zeros(column: Column, batch: JsonBatch) -> None:
-    """Zeros that may have been written ``-0`` go to the exact reader, which keeps the text."""
+    """Leave zeros that may have been written ``-0`` to the exact reader, which keeps the text."""
     batch.exact.update(
         i for i, value in enumerate(column) if type(value) is int and value == 0 and b"-0" in batch.payloads[i]
     )
 
 
 def _leave_lists(column: Column, batch: JsonBatch) -> None:
-    """Arrays in which such a zero may stand go to the exact reader, too."""
+    """Leave arrays that may have such a zero to the exact reader, too."""
     batch.exact.update(i for i, value in enumerate(column) if type(value) is list and b"-0" in batch.payloads[i])

@@ -90,9 +90,10 @@ def _select_value(raw: msgspec.Raw, directive: PathDirective, include: bool) -> 
 
 
 def _select_columns(columns: RawColumns, directive: PathDirective, include: bool) -> list[bytes] | None:
-    """Select from objects of one shape, by the rules of single objects; nothing at all where no member stays.
+    """Select from objects with the same members in the same order, by the rules of single objects; return nothing if no
+    member stays.
 
-    None where what stays has not one shape.
+    None if the results do not all have the same members.
     """
     include = include if directive.include is None else directive.include
     front, parts = b"", list[Sequence[bytes | msgspec.Raw]]()

@@ -1,8 +1,8 @@
-"""The template of messages of one shape: the bytes that stay the same, and the slots between them.
+"""The template of JSON messages: the bytes that are the same in all of them, and the slots between these.
 
-Made of one message, which is known to be a JSON object. What no shape can be promised for is refused with
-:class:`NoTemplateError`: backslashes, line breaks, an object with a member twice, long messages. What both ways of
-reading by shapes hold messages to is here as well: a shape's own bytes exactly, and text that is UTF-8.
+Made of one message, which is known to be a JSON object. A message that cannot have one is refused with
+:class:`NoTemplateError`: backslashes, line breaks, an object with a member twice, long messages. The checks that both
+readers by templates need are here as well: a template's own bytes exactly, and UTF-8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.json.exact_reader import is_deep
 
 MAX_TEMPLATE_BYTES = 4096
-"""Bytes of the largest message that a shape is made of."""
+"""Bytes of the largest message that a template is made of."""
 MAX_TEMPLATE_SLOTS = 256
 _TOKEN_PATTERN = re.compile(
     rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
@@ -28,7 +28,7 @@ ARRAY_MARKER = object()
 
 
 class NoTemplateError(Exception):
-    """A message, or several, that no shape is made for."""
+    """Raised for messages that no template can be made for."""
 
 
 class TemplateSlot(Struct):
@@ -43,7 +43,7 @@ class Template:
     has the members by name: the number of a slot, an object, or :data:`ARRAY_MARKER`. ``words`` has the word in each
     word slot.
 
-    Raises Unshaped.
+    Raises NoTemplateError.
     """
 
     def __init__(self, message: bytes) -> None:

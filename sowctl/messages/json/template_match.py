@@ -1,12 +1,12 @@
-"""Messages of one shape as columns: JSON texts that differ in nothing but strings, plain numbers and literal words.
+"""Messages of one template as columns: JSON texts that differ only in strings, plain numbers and literal words.
 
-What a publisher sends is mostly of a few shapes: the same members in the same order, written the same way. A shape is
-read off one message (:mod:`sowctl.messages.json.template`), as the bytes that stay the same and the slots between them,
-and becomes one pattern, which goes over many messages, line by line. Where every byte outside of the slots is equal,
-every string slot holds neither a quote nor a backslash nor a control character, every number slot a number and every
-word slot one of ``true``, ``false`` and ``null``, a message is that JSON text with other values and nothing else: it is
-valid, and has no member twice, because the first one is and has not. Nothing is known of messages that do not match:
-decoders read them.
+The messages of a publisher mostly have a few templates: the same members in the same order, written the same way. A
+template is read off one message (:mod:`sowctl.messages.json.template`), as the bytes that stay the same and the slots
+between them, and becomes one pattern, which goes over many messages, line by line. Where every byte outside of the
+slots is equal, every string slot holds neither a quote nor a backslash nor a control character, every number slot a
+number and every word slot one of ``true``, ``false`` and ``null``, a message is that JSON text with other values and
+nothing else: it is valid, and has no member twice, because the first one is and has not. Nothing is known of messages
+that do not match: decoders read them.
 
 The pattern engine replaces each message by the values that are wanted, a control character behind each, and numpy makes
 columns of that small text. Three of the ten members of messages of 220 bytes take 0.36 us of CPU each so, of which the
@@ -52,9 +52,9 @@ class SlotData(NamedTuple):
 
 
 MAX_KNOWN_TEMPLATES = 8
-"""Shapes that are remembered."""
+"""Templates that are remembered."""
 MAX_SKIPPED_TEXTS = 64
-"""Most texts that go to the decoder as a whole after one in which shapes were of little use."""
+"""Most texts that go to the decoder as a whole after one in which templates were of little use."""
 TEXT_PADDING_BYTES = 24
 """Bytes of padding before and behind a text, so that words may be read across its ends."""
 LINE_END, _VALUE_END = b"\n", b"\1"
@@ -62,7 +62,7 @@ LINE_END, _VALUE_END = b"\n", b"\1"
 _MIN_VALUE_BYTE = 0x20
 """Of the text of a match, no value has a byte below this one, and what ends values is below it."""
 _MATCHED_MARKER_BYTE = 0x7B
-"""The bracket that a message begins with, and the replacement of one that has the shape."""
+"""The bracket that a message begins with, and the replacement of one that has the template."""
 _WORD_CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
 _NEVER_UTF, _NEVER_UCP = 0x1000, 0x0800
 _SUBSTITUTE_FLAGS = 0x0100 | 0x0400 | 0x0002_0000
@@ -88,8 +88,8 @@ _SLOT_PATTERNS = {
 class MessageLines:
     """Messages line by line. Spaces that stand in front of one are no part of it.
 
-    ``messages`` are the same, and ``places`` on which line each of them stands; None: in their order. Raises Unshaped
-    where one is not UTF-8.
+    ``messages`` are the same, and ``places`` on which line each of them stands; None: in their order. Raises
+    NoTemplateError where one is not UTF-8.
     """
 
     def __init__(self, lines: bytes, messages: Sequence[bytes], places: Numbers | None = None) -> None:
@@ -135,7 +135,8 @@ class TemplateMatch(NamedTuple):
 class TemplateMatcher:
     """A template, and the slots whose values are ``wanted``, with the way in which numbers are.
 
-    Raises Unshaped where the machine has no machine code for patterns: without it they take longer than a decoder.
+    Raises NoTemplateError where the machine has no machine code for patterns: without it they take longer than a
+    decoder.
     """
 
     def __init__(self, template: Template, wanted: dict[int, NumberForm]) -> None:
@@ -147,7 +148,7 @@ class TemplateMatcher:
         self._engine = _cy
         self._places = sorted(wanted)
         # \G: a match begins where the one before has ended, so no byte is passed over. Behind the last bar stands any
-        # other line, of which no group has anything: the bracket in group 1 tells those that have the shape.
+        # other line, of which no group has anything: the bracket in group 1 tells those that have the template.
         # Replacements that depend on whether a group took part would tell it, too, and take longer.
         parts = [rb"\G\x20*+(?:(\{)"]
         for place, (slot, fixed) in enumerate(zip(template.slots, template.fixed, strict=False)):
@@ -170,7 +171,7 @@ class TemplateMatcher:
     def match(self, text: MessageLines, rows: Numbers | None) -> TemplateMatch:
         """Find those of ``rows`` (None: all) that match the template, and their values.
 
-        Raises Unshaped where a message has a line break, or the engine gives up.
+        Raises NoTemplateError where a message has a line break, or the engine gives up.
         """
         import numpy as np
 
@@ -241,7 +242,7 @@ class TemplateMatcher:
 
 
 class TemplateBuilder(NamedTuple, Generic[T]):
-    """A shape, and what is made of its values."""
+    """A template with the reader of its values."""
 
     shape: TemplateMatcher
     build: Callable[[TemplateMatch], T]
@@ -255,7 +256,7 @@ class TemplateResult(NamedTuple, Generic[T]):
 
 
 class TemplateCache(Generic[T]):
-    """The shapes that were of use for what is read. ``learn`` makes one of a message, or raises Unshaped."""
+    """The cached templates of the messages being read. ``learn`` makes one of a message, or raises NoTemplateError."""
 
     def __init__(self, learn: Callable[[bytes], TemplateBuilder[T]]) -> None:
         self._learn = learn
@@ -286,7 +287,7 @@ class TemplateCache(Generic[T]):
         return found, left
 
     def pause(self) -> None:
-        """Leave the next texts to the decoder: data that shapes do not fit is tried more and more seldom."""
+        """Leave the next texts to the decoder: data that templates do not fit is tried more and more seldom."""
         self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
 
     def _match_templates(self, text: MessageLines) -> tuple[list[TemplateResult[T]], Numbers]:

@@ -2,7 +2,7 @@
 
 A field that is not set has its default value, unless it is a member of a oneof, an ``optional`` field of proto3 or a
 message. Enumerations are the names of their values, numbers without a name Integers; maps are objects whose members are
-named by the texts of the keys. Everything is resolved by :func:`collected` over messages, maps and scalars.
+named by the texts of the keys. Paths are resolved by :meth:`Schema.collect_nodes` over messages, maps and scalars.
 """
 
 from __future__ import annotations

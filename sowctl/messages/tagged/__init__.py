@@ -1,7 +1,10 @@
 """Types of name and value pairs: fix, nvfix, bflat.
 
-* ``tagvalue``: fix and nvfix; ``fix``, ``nvfix``: what each has of its own; ``fix`` also the names of common tags
-* ``columns``: many messages of fix or nvfix at once
-* ``bflat``: the typed pairs; ``bflatcodec``: their bytes
-* ``fields``: merging, writing and selecting on a sequence of fields, for all three
+* ``tagvalue``: the base of fix and nvfix.
+* ``fix``: fix.
+* ``nvfix``: nvfix.
+* ``columns``: fields of many fix or nvfix messages at once.
+* ``bflat``: bflat.
+* ``bflatcodec``: the bytes of bflat messages.
+* ``fields``: merging, writing and selecting on a sequence of fields, for all three.
 """

@@ -1,5 +1,8 @@
-"""Message type ``xml``, in the order in which a payload passes.
+"""Message type ``xml``, in the order in which a payload is processed.
 
-* ``type``: the door; ``parse``: the parser, with what it refuses; ``read``: values by path
-* ``tree``: a message taken apart, with the bytes of its parts, and its view; ``write``: deltas, fields, select lists
+* ``type``: the message type, which the rest of the program calls.
+* ``parse``: the parser, and what it refuses.
+* ``read``: values by path.
+* ``tree``: a message as parts with their bytes, and its JSON view.
+* ``write``: deltas, constructed fields, select lists.
 """

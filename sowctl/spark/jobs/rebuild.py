@@ -129,7 +129,7 @@ def _put(
     writer: JournalWriter | None = None,
     check_of: RecordCheckFactory | None = None,
 ) -> list[RebuildResult]:
-    """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.Fold`."""
+    """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.StoreRebuild`."""
     done = []
     for topic in topics:
         place = places[topic.ref]

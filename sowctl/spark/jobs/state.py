@@ -131,7 +131,7 @@ class FoldedState(DescribedStruct):
         return self.fold.map_records(partial(PairsPart, self.shown))
 
     def report_gaps(self) -> None:
-        """Name the gaps that the fold has come upon."""
+        """Report the gaps that the fold has found."""
         self.fold.report_gaps()
 
 

@@ -1,4 +1,8 @@
-"""The Java virtual machine of a session: ``java`` finds one, ``machine`` makes the home that Spark is started from and
-starts and ends it, ``masters`` reads the name of the cluster that it is to work on, ``packed_environment`` ships an
-environment there.
+"""The Java virtual machine of a session.
+
+* ``java``: finding the Java to run.
+* ``machine``: starting and ending the virtual machine.
+* ``workdir``: the temporary directory of a session: log settings, scratch files.
+* ``masters``: names of masters, and a check that a standalone one answers.
+* ``packed_environment``: shipping a packed environment to executors.
 """

@@ -1,9 +1,25 @@
-"""Reading stores and journals as Arrow batches: what the driver plans, and what tasks read.
+"""Reading stores and journals as Arrow batches: the driver's plans, and the tasks' reading.
 
-A store: ``positions`` fixes one state of a topic for all tasks, ``storereader`` reads ranges of its keys,
-``pinned_state`` makes a copy that many readings share. A journal: ``bounds`` says which entries are wanted,
-``journalplan`` cuts the log into stretches, ``journalreader`` reads them, ``journalstream`` what is appended later;
-``journalbatches`` makes columns of blocks, from the joined columns of ``entries``, ``journalchanges`` what they did to
-records. ``malformed_messages`` is what becomes of messages that do not fit their fields, ``limits`` the sizes of
-partitions.
+Stores:
+
+* ``positions``: one state of a topic, the same for all tasks.
+* ``storeplan``: the number of partitions, and what each opens.
+* ``storereader``: ranges of keys, read by tasks.
+* ``pinned_state``: the option ``pin``: a copy of a state that many reads share.
+
+Journals:
+
+* ``bounds``: the entries that options ask for.
+* ``journalplan``: the partitions of a journal.
+* ``journalreader``: reading partitions of a journal.
+* ``journalstream``: a journal as a stream.
+* ``journalbatches``: entries to Arrow batches.
+* ``journalchanges``: the effect of entries on records.
+
+For both:
+
+* ``multi_reader``: several stores or journals as one table.
+* ``malformed_messages``: messages that do not fit their declared fields.
+* ``limits``: the sizes of partitions.
+* ``missing_files``: the error of a task that does not find the files of the plan.
 """

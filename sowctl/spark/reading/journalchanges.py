@@ -267,7 +267,7 @@ class _Changes:
         return batch if judged is None or judged.kept is None else batch.filter(pa.array(judged.kept))
 
     def close(self) -> None:
-        """At the end of the task."""
+        """Close the judging of messages, at the end of the task."""
         self._made.judging.close()
 
     def _match_rows(self, keys: list[bytes], images: list[bytes | None]) -> Any:

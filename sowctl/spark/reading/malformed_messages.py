@@ -142,8 +142,8 @@ class MessageJudge:
     def judge_columns(
         self, parts: Sequence[Any], lengths: Numbers, present: Numbers, asked: Numbers, place: RowNamer
     ) -> JudgedBatch | None:
-        """As :meth:`judge_messages`, of JSON messages that lie back to back in ``parts``: what no shape has is looked
-        at again.
+        """As :meth:`judge_messages`, of JSON messages that lie back to back in ``parts``: messages without a template
+        are judged again, one by one.
 
         None where that is most of them. What is not ``present`` has no bytes; only what is ``asked`` for is judged.
         """

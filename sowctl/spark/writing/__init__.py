@@ -1,3 +1,7 @@
-"""Writing Spark rows to a topic, exactly once: ``row_encoder`` makes messages of rows, ``writers`` stages them in tasks
-and commits those of the winning attempts, ``staging`` tells which attempts won.
+"""Writing Spark rows to a topic, exactly once.
+
+* ``row_encoder``: rows to messages.
+* ``writers``: staging messages in tasks; committing those of the successful attempts.
+* ``staging``: the staging directory of a write, and its owner.
+* ``outcome``: the rejected rows of a write, and the counts of each outcome.
 """

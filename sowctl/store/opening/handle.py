@@ -138,7 +138,7 @@ class Handle:
         return int(self.env.info()["last_txnid"])
 
     def release_read(self) -> None:
-        """One read transaction less; the last one closes a retired environment."""
+        """Give back one read transaction; the last one closes a retired environment."""
         with self._mutex:
             self.users -= 1
             # Closing while a transaction reads would unmap the pages under it; so the last reader closes.

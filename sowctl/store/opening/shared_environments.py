@@ -28,11 +28,12 @@ _opening_lock = RLock()
 _shared: dict[Path, Handle] = {}
 _fork_hooks: list[bool] = []
 _keepers: list[int] = []
-"""A process id for every :func:`keep`; a fork inherits those of its parent, which count for nothing in it."""
+"""The process id of every caller that keeps environments open; a fork inherits those of its parent, which do not count
+in it."""
 
 
 def keep_open() -> None:
-    """From now on leave environments open after their last reader, until :func:`end_keep_open` is called as often."""
+    """Leave environments open after their last reader, until :func:`end_keep_open` is called as often."""
     with _lock:
         if not _fork_hooks:
             _fork_hooks.append(True)
@@ -100,7 +101,7 @@ def _is_compatible(known: Handle, files: StoreFiles, mode: OpenMode, seam: Seam)
 
 
 def release_environment(handle: Handle) -> None:
-    """One reader less; the last one leaves the environment, or closes it when its snapshots end. Of any handle."""
+    """Release one reader; the last one leaves the environment, or closes it when its snapshots end. Of any handle."""
     with _lock:
         handle.sharers -= 1
         if handle.sharers:

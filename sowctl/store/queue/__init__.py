@@ -1,12 +1,12 @@
-"""The state file of a queue: what of the journal's messages is pending, leased, delayed (``sow-queue(5)``).
+"""The state file of a queue: pending, leased and delayed messages of the journal (``sow-queue(5)``).
 
-In the order in which data passes:
+In the order of processing:
 
-    page       up to 256 messages of a queue in a row, by columns
-    values     the other rows: state and counters, holders of leases, barriers, dead messages
-    file       the file: opened, locked, replaced; one change after the other
-    rows       what one change reads and writes: pages, and the indexes that follow from them
+* ``page``: up to 256 consecutive messages of a queue, by columns.
+* ``values``: the other rows: state and counters, lease holders, barriers, dead messages.
+* ``file``: the file: opened, locked, replaced; one change at a time.
+* ``rows``: the rows that one change reads and writes: pages, and their indexes.
 
-The file is small and derived: what is pending follows from the journal. Leases and counters of deliveries are in it
-alone, so a damaged file is an error and not silently made anew.
+The file is small and derived: the pending messages follow from the journal. Leases and delivery counters exist in it
+alone, so a damaged file is an error and is not rebuilt silently.
 """

@@ -85,7 +85,7 @@ def is_changed_here(path: Path) -> bool:
 
 
 def _release_environment(opened: _SharedEnvironment) -> None:
-    """One user less; the last one closes."""
+    """Release one user; the last one closes."""
     with _guard:
         opened.users -= 1
         if opened.users <= 0 or opened.closed:

@@ -1,8 +1,8 @@
 """The rows that one change of a queue reads and writes: pages and their indexes (``sow-queue(5)``).
 
-A change loads the pages that it is about, changes their columns, and :meth:`RecordBlocks.flush` writes them: the
-indexes of what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the
-difference between a page as it was and as it is. So no operation can forget one of them.
+A change loads the pages that it is about, changes their columns, and :meth:`StateRows.flush` writes them: the indexes
+of what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the difference
+between a page as it was and as it is. So no operation can forget one of them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Looking after a store: where its pages are, a tight copy of it, what can be saved of a damaged one.
+"""Maintenance of a store's file: space, partial checks, compaction, salvage; for :mod:`sowctl.engine.maintenance`.
 
-Called by the engine's room of the same name. In the order in which one module uses another:
+In the order in which one module uses another:
 
-    pagefile    LMDB's pages with plain reads: nothing that stands in them can end the process
-    space       pages in use, free, and kept for readers; who these readers are
-    structure   the trees without their leaves
-    verified    the record of what was read when
-    partial     a check of structure and a part of the data, in the process of a check
-    leftovers   files that killed builders left beside a store
-    salvage     what is sound of a damaged store, and only what it held
-    aside       a damaged file under a second name
-    copying     a copy in key order, kept up with writers until it takes the store's place
+* ``pagefile``: LMDB's pages with plain reads, which wrong bytes in them cannot crash.
+* ``space``: pages in use, free pages, pages kept for readers, and these readers.
+* ``structure``: the trees without their leaves.
+* ``checked_ranges``: the record of which keys were checked when.
+* ``partial``: a check of the structure and a part of the data, in a child process.
+* ``leftovers``: files that killed builders left beside a store.
+* ``salvage``: the readable content of a damaged store.
+* ``damaged_copy``: a damaged file kept under a second name.
+* ``compaction``: a copy in key order, kept up to date with writers until it replaces the store.
 """

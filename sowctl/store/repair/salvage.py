@@ -441,7 +441,7 @@ class Salvage:
             yield keys, values
 
     def _note_loss(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
-        """Entries between two keys that cannot be read. Of versions both keys may be those that lost one."""
+        """Note that entries between two keys cannot be read. Of versions both keys may be those that lost one."""
         for key in pending:
             low = _decode_sow_key(before) + (0 if versions or not before else 1)
             high = _find_last_key_before(behind) if not versions or behind == _KEY_END else _decode_sow_key(behind)

@@ -58,7 +58,7 @@ def open_bookmarks(
 
 
 def build_place_row(row: StoredPlace) -> dict[str, Any]:
-    """One place as it is stored."""
+    """Return the row of a position as stored."""
     from sowctl.values.times import format_time
 
     return {
@@ -70,7 +70,7 @@ def build_place_row(row: StoredPlace) -> dict[str, Any]:
 
 
 def build_standing_row(one: BookmarkStanding) -> dict[str, Any]:
-    """One place against the journal."""
+    """Return the row of a position compared with the journal."""
     from sowctl.values.times import format_time
 
     lag = one.lag
@@ -103,7 +103,7 @@ def build_person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
 
 
 def build_check_row(one: BookmarkStanding) -> dict[str, Any]:
-    """One place, and what a subscription that goes on there would do."""
+    """Return the row of a position, and what a subscription that continues there would do."""
     state = "lost" if one.problem is not None else "partly" if one.missing else "ready"
     words = None if not one.missing else f"not in the journals: {', '.join(one.missing)}"
     if one.problem is not None:

@@ -26,7 +26,7 @@ FLUSH_BYTES = 256 << 10
 
 
 def _make_text(invocation: Invocation) -> DiffText:
-    """Lines for people, as standard output takes them."""
+    """Return the renderer of lines for people, for the terminal of standard output if it is one."""
     streams = invocation.streams
     shown, colored = is_terminal(streams.stdout), streams.shows_color(streams.stdout)
     terminal = Terminal(streams.measure_columns(), streams.find_encoding(), colored) if shown else None
@@ -34,7 +34,7 @@ def _make_text(invocation: Invocation) -> DiffText:
 
 
 def _choose_output(invocation: Invocation, format: str) -> BinaryIO:
-    """Standard output: for people with colours, in lines whose data are made safe one by one."""
+    """Return standard output: for people with colours, in lines whose data are made safe one by one."""
     return invocation.streams.painted_stdout if format == "text" else invocation.streams.stdout
 
 

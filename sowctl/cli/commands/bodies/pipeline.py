@@ -112,11 +112,11 @@ class JobProgress:
         return self._json or self._lines
 
     def show_start(self) -> None:
-        """Spark is being started."""
+        """Show that Spark is being started."""
         self._show({"phase": "starting Spark"}, "starting Spark", at_once=True)
 
     def show_tasks(self, done: int, tasks: int) -> None:
-        """So many tasks of the stages under way are done."""
+        """Show the number of finished tasks of the running stages."""
         row = {"counted": "tasks", "done": done, "total": tasks}
         self._show(row, f"{self._words}{done:,} of {tasks:,} tasks", at_once=False)
 

@@ -70,7 +70,7 @@ class PlaceTracker:
         return isinstance(self._progress, ConsumerProgress) and self._progress.open_messages > 0
 
     def drop_acknowledged(self, delivery: Delivery) -> Delivery:
-        """Without the messages that were acknowledged in an earlier run, where the store knows them."""
+        """Return ``delivery`` without the messages acknowledged in an earlier run, if the store knows them."""
         if isinstance(delivery, EventBatch) and delivery.publishers is not None and delivery.sequences is not None:
             places = self._progress.find_unacknowledged(delivery.publishers, delivery.sequences)
             if places is not None:
@@ -78,7 +78,7 @@ class PlaceTracker:
         return delivery
 
     def note_written(self, delivery: Delivery) -> bool:
-        """It was written, though it may not have left this process; whether it is time to see to that."""
+        """Note that a delivery was written, perhaps not flushed yet; whether it is time to see to that."""
         if isinstance(delivery, EventBatch):
             # Records of the beginning, and what no entry of the log caused, have no place in it.
             if delivery.publishers and delivery.sequences:
@@ -90,7 +90,7 @@ class PlaceTracker:
         return self._commit and time.monotonic() - self._looked >= COMMIT_INTERVAL_SECONDS
 
     def note_flushed(self) -> None:
-        """Everything that was written has left this process."""
+        """Note that everything written has been flushed."""
         self._looked = time.monotonic()
         self._progress.note_flushed()
         if self._commit:

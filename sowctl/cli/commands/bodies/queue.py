@@ -37,7 +37,7 @@ _OUTCOME_TEXTS = {
 
 
 def read_handles(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
-    """Batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
+    """Yield batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
 
     Raises UsageError ``SOW-QUE-011`` for one that names none, after those before it.
     """
@@ -95,7 +95,7 @@ def apply_batches(
     act: Callable[[list[MessageHandle]], Sequence[Outcome]],
     done: str,
 ) -> int:
-    """Carry out ``act`` batch by batch and say what became of each message; status 1 where one was not ``done``."""
+    """Call ``act`` batch by batch and print the outcome of each message; status 1 where one was not ``done``."""
     counts: Counter[str] = Counter()
     for batch in batches:
         for handle, outcome in zip(batch, act(batch), strict=True):

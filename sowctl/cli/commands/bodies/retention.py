@@ -105,7 +105,7 @@ class RecordDeleter:
 
 
 def build_step_row(report: StepReport) -> dict[str, Any]:
-    """One step of an action that was due."""
+    """Return the row of one step of an action that was due."""
     did = report.did
     counts = {"files": did.files, "bytes": did.bytes, "records": did.records}
     return {"action": report.action, "name": report.name, "step": report.step, "outcome": report.outcome} | counts

@@ -163,7 +163,7 @@ def count_journal(
 
 
 def build_rate_rows(report: RatesReport) -> list[dict[str, Any]]:
-    """One row for each topic and client."""
+    """Return one row for each topic and client."""
     from sowctl.values.times import format_time
 
     begin = None if report.begin is None else format_time(report.begin)

@@ -139,7 +139,7 @@ class EventPrinter:
             )
 
     def _apply_controls(self, subscription: Subscription, data: bytes) -> None:
-        """Do what complete lines say; one that cannot be done is told, and the subscription goes on."""
+        """Run the commands of complete lines; one that fails is reported, and the subscription continues."""
         from sowctl.engine.subscriptions.control import parse_control
 
         self._take_lines(data)

@@ -1,11 +1,14 @@
 """The page of a rule: what it finds, why, an example, what to write instead.
 
-A rule whose function says it all has its page as the docstring of that function; the others have theirs in the modules
-of this package, one dictionary ``PAGES`` each, by id. ``lint --explain`` and sowctl-lint(7) show them. The convention
-is in :mod:`sowctl.config.rules.rule`.
+The page of most rules is the docstring of their function. Other rules have theirs in the modules of this package, in
+dictionaries ``PAGES`` by rule id. ``lint --explain`` and sowctl-lint(7) show them.
+:mod:`sowctl.config.rules.rule` has the convention.
 
-``loading``: XML, encoding, Include, variables; ``structure``: which elements, where, how often; ``values``: type, words
-and range of one value; ``expressions``: filters, fields, joins; ``spellings``: other and retired names.
+* ``loading``: XML, encoding, Include, variables.
+* ``structure``: which elements exist, where, how often.
+* ``values``: type, words and range of one value.
+* ``expressions``: filters, fields, joins.
+* ``spellings``: other and retired names.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class _BackupRun:
         self.known: dict[str, BackupFile] = {}
 
     def run(self) -> BackupManifest:
-        """Everything but the name."""
+        """Write the backup and return its manifest; naming the directory is left to the caller."""
         instance, log = self.instance, self.instance.log
         self._copy_configuration()
         # Before the instant: these may be older than the journal, and are caught up or made anew; never ahead of it.
@@ -379,7 +379,8 @@ class _BackupRun:
         self.files.append(BackupFile(path, "journal", size, digest, mode, "linked"))
 
     def _report_chunks(self, chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-        """Chunks of a store as they are, each told; its free pages are left out, so there may be fewer bytes."""
+        """Yield the chunks of a store unchanged, reporting each; free pages are left out, so there may be fewer
+        bytes."""
         done = 0
         for chunk in chunks:
             yield chunk

@@ -36,7 +36,7 @@ class PortionProgress:
         self._done = 0
 
     def __call__(self, size: int) -> None:
-        """One more portion."""
+        """Report one more portion."""
         self._done += size
         self._watch(self._what, self._done, self._total)
 

@@ -55,7 +55,8 @@ def _hint_at_error(error: OSError) -> str:
 
 @contextmanager
 def wrap_write_errors(place: Path, what: str) -> Iterator[None]:
-    """Errors of the system as StorageError ``SOW-BAK-003``, in which ``what`` was to be done."""
+    """Raise errors of the system within the block as StorageError ``SOW-BAK-003``, with ``what`` as the failed
+    action."""
     try:
         yield
     except OSError as error:

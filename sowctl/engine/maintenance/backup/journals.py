@@ -145,7 +145,7 @@ def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
 
 
 def _find_topics_before(log: Journal, end: Position, topics: set[TopicRef]) -> set[TopicRef]:
-    """Those of ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
+    """Return the ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
     found = {topic for topic in topics if log.find_prior_state(topic).last_txid}
     for ref in log.iter_block_refs() if topics - found else ():
         if ref.header.first_txid > end.txid or found == topics:

@@ -143,7 +143,7 @@ class _Versioned(Struct):
 
 
 def build_damage_error(place: str, what: str) -> DamageError:
-    """DamageError ``SOW-BAK-001``: something of a backup is not what its manifest says."""
+    """Return DamageError ``SOW-BAK-001``: something of a backup is not what its manifest says."""
     return DamageError(
         "SOW-BAK-001",
         f"the backup is damaged: {what}",

@@ -459,7 +459,8 @@ class _RestoreRun:
                 state.close()
 
     def _verify_stores(self, instance: Instance, there: Instance) -> dict[TopicRef, tuple[str, int, int]]:
-        """Every byte of every store is read. Digests are compared with those of the backup that was taken there.
+        """Read every byte of every store and return the digests, compared with those of the backup that was taken
+        there.
 
         Where none was taken, a store that was copied is compared with one that is built from the journal, if that
         reaches back to the topic's first entry.

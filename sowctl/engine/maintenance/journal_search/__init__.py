@@ -1,7 +1,8 @@
-"""Entries of a journal: found without reading all of it, and told as records.
+"""Searching entries of a journal without reading all of it.
 
-* ``criteria``: what an entry has to be, asked of a block's header, map and columns; ``payloads``: and of messages.
-* ``match_counts``: how many records of a topic match, as of any txid.
-* ``journal_check``: all of a journal read and compared, with what stores prove of it.
-* ``entries``: entries as records for output, and the topics that a name may mean.
+* ``criteria``: conditions on entries, tested on a block's header, map and columns.
+* ``payloads``: conditions on messages: a filter and a pattern.
+* ``match_counts``: the number of matching records of a topic at any txid.
+* ``journal_check``: a check of a whole journal, compared with what stores prove of it.
+* ``entries``: entries as records of output, and the topics that a name can mean.
 """

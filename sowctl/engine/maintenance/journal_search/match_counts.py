@@ -98,7 +98,7 @@ class MatchCounter:
         return distinct, txids[first], time
 
     def _select_matching(self, after: int, until: int, winners: Array) -> tuple[Array, Array]:
-        """Keys and expirations of those of the entries ``winners``, ascending txids, that are records that match."""
+        """Return keys and expirations of the entries ``winners``, ascending txids, that are matching records."""
         import numpy as np
 
         found: list[tuple[Array, Array]] = []

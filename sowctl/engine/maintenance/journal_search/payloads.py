@@ -59,7 +59,7 @@ class PayloadTest:
             self._build_matcher(topic)
 
     def select_places(self, block: Block, places: Sequence[int]) -> list[int]:
-        """Those of ``places`` whose entries have messages that are accepted."""
+        """Return the ``places`` whose messages are accepted."""
         operations = block.decode_columns().operations
         found = [place for place in places if operations[place] == PUBLISH]
         if found and self._pattern is not None:

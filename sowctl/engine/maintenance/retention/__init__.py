@@ -1,11 +1,11 @@
-"""Retention of files: how long and where, by the Actions of a configuration and by what a person asks for.
+"""Retention of journal files, by the Actions of a configuration or on request.
 
-* ``journals``: the journal of an instance for this room: its lock, its files.
-* ``archive``: finished files of the journal into its archive.
-* ``compression``: finished files made smaller where they lie.
-* ``holders``: who still needs which entries of the journal.
-* ``prune``: the oldest files removed, as far as nobody does.
+* ``journals``: the journal of an instance for this package: its lock, its files.
+* ``archive``: moving finished journal files to the archive.
+* ``compression``: compressing finished journal files in place.
+* ``holders``: what still needs entries of the journal.
+* ``prune``: removing the oldest files whose entries nothing needs.
 * ``action_log``: when the actions of a configuration last ran.
-* ``actions``: which of them are due, and their steps carried out.
-* ``repairing``: damage cut out, a torn end cut off.
+* ``actions``: the due actions, and running their steps.
+* ``journal_repair``: cutting out damage, cutting off a torn end.
 """

@@ -125,7 +125,8 @@ def write_rows(path: Path, rows: Mapping[str, ActionState], seam: Seam) -> None:
 
 @contextmanager
 def hold_actions(path: Path, instance: Instance) -> Iterator[None]:
-    """Alone in running actions. Raises LockedError ``SOW-UPK-006``, StorageError ``SOW-UPK-004``."""
+    """Hold the lock for running actions during the block. Raises LockedError ``SOW-UPK-006``, StorageError
+    ``SOW-UPK-004``."""
     assert instance.config is not None
     name, held = instance.config.name, path.with_name(f".{path.name}-run.lock")
     try:

@@ -81,7 +81,7 @@ class PlannedAction(DescribedStruct, frozen=True):
         return bool(self.schedules) and any(step.module in STEP_FUNCTIONS for step in self.steps)
 
     def find_due_time(self, now: Micros) -> Micros | None:
-        """When it runs next: not behind ``now`` where it is due; None where no schedule starts it."""
+        """Return when the action runs next: not behind ``now`` where it is due; None where no schedule starts it."""
         return min((one.find_due_time(self.last.ran, now) for one in self.schedules), default=None)
 
 

@@ -72,8 +72,8 @@ def archive_files(
 def _choose_files(
     files: list[SurveyedFile], target: Path, older_than: int | None, keep: int, now: int
 ) -> list[tuple[int, Path, int, SurveyedFile]]:
-    """Number, path and size of what is to be moved. All copies of a file are: two of them, of which one is compressed,
-    are left where compressing was interrupted."""
+    """Return number, path and size of the files to move. All copies of a file are: two of them, of which one is
+    compressed, are left where compressing was interrupted."""
     finished = [file for file in files if any(path.parent != target for path in file.paths) and file.is_finished]
     finished = finished[: len(finished) - keep] if keep else finished
     return [
@@ -143,7 +143,8 @@ def _report_agreed(instance: Instance, run: ArchiveUpload, verify: bool) -> None
 
 
 def _select_old_files(files: list[SurveyedFile], older_than: int | None, now: int) -> list[SurveyedFile]:
-    """Those before the first one that is too young: the oldest first and without a gap, as they are removed later."""
+    """Return the files before the first one that is too young: the oldest first and without a gap, as they are removed
+    later."""
     if older_than is None:
         return files
     return list(takewhile(lambda file: (age := file.compute_age(now)) is not None and age >= older_than, files))

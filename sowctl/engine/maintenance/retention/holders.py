@@ -85,8 +85,9 @@ class EntryHolder(DescribedStruct, frozen=True):
 def list_holders(
     instance: Instance, log: Journal, files: Sequence[SurveyedFile], bookmarks: Iterable[str] = ()
 ) -> Iterator[EntryHolder]:
-    """Everything that may need entries of ``log``, whose end was asked for and whose files these are; ``bookmarks`` are
-    files of places besides those that are found. Raises what reading a file of places or a queue raises."""
+    """Yield everything that may need entries of ``log``, whose end has been read and whose files these are;
+    ``bookmarks`` are files of places besides those that are found. Raises what reading a file of places or a queue
+    raises."""
     # What readers would remark at their own beginning is no matter here.
     quiet = replace(instance, notify=lambda words: None)
     for topic in instance.topics:
@@ -121,7 +122,7 @@ def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
         meta = read_meta(topic.file, instance)
         after = check_position(meta, log, ref, topic.file)
     except SowError as error:
-        # What stands in the way of reading it is told by its own command; until then everything stays.
+        # Faults that prevent reading it are reported by its own command; until then everything stays.
         return EntryHolder("store", topic.name, 0, (ref,), error.message, replay)
     # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
     after = after if meta.lineage == log.lineage or find_former_history(log, meta.lineage) is not None else 0

@@ -86,13 +86,14 @@ def _plan_mending(instance: Instance) -> RepairPlan:
 
 
 def _find_proven_txid(instance: Instance, lineage: bytes) -> int:
-    """Up to which txid stores and queues prove that the journal had been synced."""
+    """Return the txid up to which stores and queues prove that the journal was synced."""
     stores = list_store_positions(instance, [topic for topic in instance.topics if topic.journalled])
     return max(find_highest_applied(lineage, stores), find_highest_synced(lineage, list_queue_positions(instance)))
 
 
 def _read_lineage(instance: Instance) -> bytes:
-    """That of the last file, empty where it cannot be read. Raises MissingError ``SOW-JRN-001`` without a file."""
+    """Return the lineage of the last file, empty if it cannot be read. Raises MissingError ``SOW-JRN-001`` without a
+    file."""
     config, log = require_transaction_log(instance)
     paths = list_files(log.directory, config.name, log.local_archive)
     if not paths:

@@ -38,7 +38,8 @@ def list_journal_files(instance: Instance) -> list[SurveyedFile]:
 
 @contextmanager
 def hold_journal_files(instance: Instance, *, dry_run: bool = False) -> Iterator[None]:
-    """Alone in moving and removing files of the journal; what killed runs left is removed, not with ``dry_run``.
+    """Hold the lock for moving and removing journal files during the block; what killed runs left is removed, not with
+    ``dry_run``.
 
     Raises MissingError ``SOW-JRN-001`` without a journal, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``.
     """

@@ -1,12 +1,13 @@
-"""Bookmark stores (``behaviour`` 9): where subscriptions go on after a restart. In the order in which data passes:
+"""Bookmark stores (``behaviour`` 9): where subscriptions continue after a restart. In the order of processing:
 
-* ``progress``: one subscription: what was delivered, what is acknowledged, how far that reaches without a gap.
+* ``progress``: delivered and acknowledged messages of one subscription, and its position.
 * ``place``: the same for the events of a program.
-* ``protocol``: what every store does, and the values that stores take and give.
-* ``store_list``: the list of files of places that an instance's subscriptions use.
-* ``place_lock``: one run at a time for a place.
-* ``write_buffer``: in front of a store, so that it is written now and then instead of for each message.
-* ``topic``, ``file``: the kinds: a row in a SOW topic, a file of its own.
-* ``filecodec``: the bytes of that file.
-* ``store_kinds``: the table of kinds, and which of them a text names.
+* ``protocol``: the protocol of bookmark stores, and its values.
+* ``store_list``: the list of bookmark store files that an instance's subscriptions use.
+* ``place_lock``: a lock that lets one run at a time use a position.
+* ``write_buffer``: a buffer in front of a store that writes the last position at intervals.
+* ``topic``: the store kind with a row in a SOW topic.
+* ``file``: the store kind with a file of its own.
+* ``filecodec``: the codec of that file.
+* ``store_kinds``: the table of store kinds, and opening the store that a text names.
 """

@@ -1,7 +1,7 @@
 """A subscription of a program and its place in a store: events in, acknowledgements back.
 
-The command line does the same with lines (``cli/commands/bodies/places.py``); what the place then is, :mod:`progress`
-says for both.
+The command line does the same with lines (``cli/commands/bodies/places.py``); what the place then is,
+:mod:`~sowctl.engine.subscriptions.bookmark_stores.progress` says for both.
 """
 
 from __future__ import annotations

@@ -70,11 +70,12 @@ class SubscriptionProgress(ABC):
 
     @abstractmethod
     def note_delivered(self, publishers: Sequence[int], sequences: Sequence[int]) -> None:
-        """Messages are handed out, in this order."""
+        """Note messages as delivered, in this order."""
 
     @abstractmethod
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Everything up to ``txid`` is handed out, or is not for this subscription; told between groups of the log.
+        """Note that everything up to ``txid`` is delivered, or not for this subscription; told between groups of the
+        log.
 
         With ``move`` the place follows, also if nothing was handed out since.
         """
@@ -121,7 +122,7 @@ class FlushProgress(SubscriptionProgress):
         self._latest: dict[int, int] = {}
 
     def note_delivered(self, publishers: Sequence[int], sequences: Sequence[int]) -> None:
-        """Messages are handed out, in this order."""
+        """Note messages as delivered, in this order."""
         if not publishers:
             return
         last = Bookmark(publishers[-1], sequences[-1])
@@ -137,7 +138,7 @@ class FlushProgress(SubscriptionProgress):
         self._last = last
 
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Everything up to ``txid`` is handed out, or is not for this subscription."""
+        """Note that everything up to ``txid`` is delivered, or not for this subscription."""
         if self._last is not None:
             self._acknowledge_mark(self._last)
             self._last = None
@@ -145,7 +146,7 @@ class FlushProgress(SubscriptionProgress):
             self._complete = Bookmark(self._owner, txid)
 
     def note_flushed(self) -> None:
-        """Everything that was delivered is acknowledged."""
+        """Note that everything delivered is acknowledged."""
         self._place = self._complete
         self._passed |= self._latest
         self._latest = {}
@@ -175,7 +176,7 @@ class ConsumerProgress(SubscriptionProgress):
         return sum(not done for done in self._acknowledged.values())
 
     def note_delivered(self, publishers: Sequence[int], sequences: Sequence[int]) -> None:
-        """Messages are handed out, in this order."""
+        """Note messages as delivered, in this order."""
         for mark in map(Bookmark, publishers, sequences):
             if mark not in self._acknowledged:
                 self._order.append(mark)
@@ -185,7 +186,7 @@ class ConsumerProgress(SubscriptionProgress):
             self._last = mark
 
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Everything up to ``txid`` is handed out, or is not for this subscription."""
+        """Note that everything up to ``txid`` is delivered, or not for this subscription."""
         self._last = None
         if move:
             # Of several such places in a row the last one counts: waiting costs no memory.

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class BufferedBookmarkStore(BookmarkStore):
     """Writes to ``store`` after ``count`` changes of a subscription's place, or ``interval`` seconds after its first.
 
-    Nothing is written while nothing is told, so :meth:`write_due_places` has to be called when
-    :attr:`seconds_until_due` says so. ``monotonic`` is a clock in seconds that only goes on.
+    Nothing is written between calls, so :meth:`write_due_places` has to be called after :meth:`seconds_until_due`
+    seconds. ``monotonic`` is a clock in seconds that only goes on.
     """
 
     def __init__(self, store: BookmarkStore, count: int, interval: float, monotonic: Callable[[], float]) -> None:

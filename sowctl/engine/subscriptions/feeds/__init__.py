@@ -1,7 +1,9 @@
-"""Feeds: what the changes of a topic mean to one subscriber of it. The first is the simplest; the others go beyond it.
+"""Feeds: from the changes of a topic to the events of one subscriber, from the simplest to the most complex.
 
-* ``feed``: every message that passes the filter.
-* ``focus``: what leaves the result too, or only what has changed; ``delta``: what has changed of a message.
-* ``page``: a page of an ordered result; ``order``: the result in order.
+* ``feed``: every message that matches the filter.
+* ``focus``: also out-of-focus events, or changed fields only.
+* ``delta``: the changed fields of a message.
+* ``page``: a page of an ordered result.
+* ``order``: an ordered result.
 * ``aggregate``: groups of records.
 """

@@ -1,8 +1,10 @@
-"""Aggregated subscriptions: one message per group of the records that match, told anew with every change of a group.
+"""Aggregated subscriptions: one message per group of the matching records, delivered again with every change of the
+group.
 
 A record that changes gives its part of the group back and adds another one (``expressions.rows.retraction``), so a
-change costs one change, whatever the size of the group. A group without records goes out of focus. What is told is what
-an aggregated query would print (``behaviour`` 3.4); a message that leaves a group's fields as they were is told, too.
+change costs one change, whatever the size of the group. A group without records goes out of focus. The messages are
+those that an aggregated query would print (``behaviour`` 3.4); a message that leaves a group's fields as they were is
+delivered, too.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class AggregatedFeed(FocusFeed):
     def _update_groups(
         self, key: bytes, before: bytes | None, now: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """The groups that a record has left and entered, and what is told of them."""
+        """The events of the groups that a record has left and entered."""
         values = [value for value in (before, now) if value is not None]
         if not values:
             return ()

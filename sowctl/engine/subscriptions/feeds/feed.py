@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.interest import Interest
 
 DeliveredFinder = Callable[[Sequence[bytes], Sequence[bytes]], Collection[int]]
-"""Says which records of a batch have been told."""
+"""Returns which records of a batch have been delivered."""
 
 
 class Feed:
@@ -44,12 +44,12 @@ class Feed:
         self._instance = instance
         self._meant = build_logical_filter(wanted.config.logical) if wanted.config.logical is not None else None
         options = wanted.options
-        # Where the records that come first are limited, not all that match have been told: keys of those that have.
+        # Where the first records are limited, not all matching records have been delivered: keys of those that have.
         self._told_keys: set[bytes] | None = set() if options.top_n is not None and options.skip_n is None else None
 
     @property
     def next_due_time(self) -> int | None:
-        """When something is to be told that no entry tells, microseconds UTC; None for never."""
+        """When the next event without a journal entry is due, microseconds UTC; None for never."""
         return None
 
     def preload_records(self, source: Source | None) -> None:
@@ -85,7 +85,7 @@ class Feed:
             yield (keys, values) if self._meant is None else self._meant((keys, list(values)))
 
     def read_held_events(self, source: Source) -> Iterator[EventBatch]:
-        """The same as events, for who has to know what the subscriber was told."""
+        """The same as events, for callers that track what was delivered."""
         known = self._told_keys
         for keys, values in self.read_result(source):
             if known is not None:
@@ -141,12 +141,12 @@ class Feed:
             yield events
 
     def _note_keys(self, keys: Iterable[bytes]) -> None:
-        """Records of these keys are told."""
+        """Note that the records of these keys are delivered."""
         if self._told_keys is not None:
             self._told_keys.update(keys)
 
     def _note_told_records(self, found: Iterable[MatchedPairs], told: DeliveredFinder | None) -> Iterator[MatchedPairs]:
-        """All of ``found``; those that were told before are noted."""
+        """All of ``found``; those that were delivered before are noted."""
         for keys, values in found:
             if told is not None and self._told_keys is not None:
                 self._note_keys(keys[place] for place in told(keys, values))

@@ -1,9 +1,9 @@
-"""Subscribers that are told what leaves their focus, and what of a record has changed (``behaviour`` 4.2, 4.3).
+"""Feeds with out-of-focus events, or with the changed fields of records only (``behaviour`` 4.2, 4.3).
 
-A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`held`). A record leaves by a delete, when its
-lifetime ends, or by a message that the filter does not let through any more; the first two bring the last body, the
-third the new one. Lifetimes end at their instant, before an entry of the same instant, and without an entry: such an
-event has no bookmark and moves no position (decisions 57, 58).
+A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`sowctl.engine.subscriptions.held_values`). A
+record leaves by a delete, when its lifetime ends, or by a message that the filter does not let through any more; the
+first two bring the last body, the third the new one. Lifetimes end at their instant, before an entry of the same
+instant, and without an entry: such an event has no bookmark and moves no position (decisions 57, 58).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MIN_STALE_EXPIRATIONS = 1000
 
 
 class FocusEvent(NamedTuple):
-    """One event to come: what is told, of which record, with whose stamps. A place of None is no entry's."""
+    """One pending event: its command, record and stamps. A place of None belongs to no entry."""
 
     command: EventCommand
     reason: EventReason | None
@@ -127,7 +127,7 @@ class FocusFeed(Feed):
             last = self._held.get(key) if gone and self._oof else value
             self._drop_record(key)
             return self._process_removal("deleted" if gone else "match", key, last or value, txid, time, place)
-        # A delta is one to what was told.
+        # A delta is the difference to the message delivered before.
         told = self._told_keys is None or key in self._told_keys
         before = self._held.get(key) if self._delta and told else None
         self._hold_record(key, value)

@@ -1,7 +1,8 @@
 """Items in order, into which others are put and from which some are taken, by position too.
 
 A list of short lists: finding a place is a search by halves, first among the lists and then within one, and what moves
-is one short list. Taking a run by position passes whole lists by their lengths. Used by pages (:mod:`page`).
+is one short list. Taking a run by position passes whole lists by their lengths. Used by
+:mod:`sowctl.engine.subscriptions.feeds.page`.
 """
 
 from __future__ import annotations

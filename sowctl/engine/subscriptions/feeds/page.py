@@ -1,12 +1,12 @@
 """A page of an ordered result, kept as it is: its subscriber sees nothing but the page (``behaviour`` 4.4).
 
-All records that match are held in order (:mod:`order`), without their bodies in memory (:mod:`held`). A change behind
-the last record of a full page moves nothing on it, and most changes are such; any other change moves the page by at
-most one record at each end, or is about a record on it. So nothing is sorted again, and the page is read off the
-order only where a change may have moved it. Of what one change does, records that leave come first, then those that
-enter (behaviour 4.4); each has the bookmark of the entry that caused it and its own time (decision 56). Rows of a view
-change together, and lifetimes may end together: the page is looked at once behind all of them, so that no record leaves
-and returns in between.
+All records that match are held in order (:mod:`~sowctl.engine.subscriptions.feeds.order`), without their bodies in
+memory (:mod:`~sowctl.engine.subscriptions.held_values`). A change behind the last record of a full page moves nothing
+on it, and most changes are such; any other change moves the page by at most one record at each end, or is about a
+record on it. So nothing is sorted again, and the page is read off the order only where a change may have moved it. Of
+what one change does, records that leave come first, then those that enter (behaviour 4.4); each has the bookmark of the
+entry that caused it and its own time (decision 56). Rows of a view change together, and lifetimes may end together: the
+page is looked at once behind all of them, so that no record leaves and returns in between.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class PageFeed(FocusFeed):
     def _report_page_changes(
         self, changed: Mapping[bytes, FeedChange], txid: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """The page behind changes of one instant, and what its subscriber is told; ``place`` is that of the last."""
+        """The page behind changes of one instant, and the events of its subscriber; ``place`` is that of the last."""
         old, self._page = self._page, self._order.slice_items(self._skip, self._size)
         self._moved = False
         shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}

@@ -1,5 +1,7 @@
-"""Verbs that say what is there, and what became of it; none of them changes anything:
+"""Verbs that describe records and their origin; they change nothing.
 
-* ``schema``: what messages consist of. ``stats``: figures of their fields, and of the journal.
-* ``diff``: two states compared. ``blame``: who set which field of a record, and when.
+* ``schema``: the paths of messages and their types.
+* ``stats``: statistics of fields, and of the journal.
+* ``diff``: the differences between two states.
+* ``blame``: which entry set each field of a record.
 """

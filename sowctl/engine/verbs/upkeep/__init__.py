@@ -1,11 +1,13 @@
-"""The verbs of upkeep, one module for each command; none imports another, what two share stands in
-``engine/maintenance``.
+"""The verbs of maintenance, one module for each command. No verb imports another; ``engine/maintenance`` has what they
+share.
 
-* ``backup``: all of an instance as of one instant, proven; ``restore``: an instance made of a backup.
-* ``journal_tail``: the last entries, and those that come.
+* ``backup``: create, list and verify backups.
+* ``restore``: make an instance of a backup.
+* ``journal_tail``: the last entries, and new ones as they are written.
 * ``journal_search``: entries by key, client, time, filter, pattern.
-* ``journal_bisect``: the entry behind which a condition over a topic's state holds.
-* ``journal_check``: every byte of a journal, read and compared.
-* ``compact``: stores without free pages. ``clean``: what killed processes left beside stores.
-* ``repair``: damaged stores made sound, as far as they and the journal say what was in them.
+* ``journal_bisect``: the entry after which a condition over a topic's state holds.
+* ``journal_check``: a check of all bytes of a journal.
+* ``compact``: replace stores by copies without free pages.
+* ``clean``: remove files that killed processes left beside stores.
+* ``repair``: repair damaged stores from their readable part and the journal.
 """

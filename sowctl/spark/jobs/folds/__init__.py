@@ -1,11 +1,12 @@
 """Folding a journal on executors: the last entry of each key, in stores' order (``sowctl-pipeline(1)``).
 
-In the order in which data passes:
+In the order of processing:
 
-* ``fold_layout``: into how many maps, ranges of keys and shuffles a fold is cut, from sizes alone
-* ``runs``: a topic's entries of one stretch of the journal and one range of keys
-* ``run_spool``: ranges that one task has, on its disk
-* ``distributed_fold``: the last entry of each key, out of the runs of all stretches
-* ``two_pass_fold``: the same without a shuffle, in two looks, for a store whose keys the driver can hold
-* ``pairfiles``: the files of keys and values that tasks leave for others
+* ``fold_layout``: the number of map tasks, key ranges and shuffles of a fold, from sizes alone.
+* ``runs``: a topic's entries of one part of the journal and one range of keys.
+* ``run_spool``: ranges of one task, on its disk.
+* ``distributed_fold``: the last entry of each key, from the runs of all parts.
+* ``two_pass_fold``: the same in two passes without a shuffle, for a store whose keys fit in the driver.
+* ``key_sample``: the records whose keys a fold checks.
+* ``pairfiles``: files of keys and values that tasks leave for others.
 """

@@ -183,7 +183,7 @@ class Fold(DescribedStruct):
         return None if self.runs is None else self.runs.mapPartitionsWithIndex(_RecordMapper(self.plan, made))
 
     def report_gaps(self) -> None:
-        """Name the gaps that tasks have come upon."""
+        """Report the gaps that tasks have found."""
         if self.told is not None:
             report_gaps(self.told, self.on_gap)
 

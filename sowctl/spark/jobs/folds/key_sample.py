@@ -206,7 +206,7 @@ class KeySampler:
             yield keys, values
 
     def finish(self) -> None:
-        """Compare what was gathered, and raise what was found."""
+        """Compare the sampled keys, and raise the errors found."""
         self._compare()
         if self._found is not None:
             raise make_other_keys_error(self._present.topic, int.from_bytes(self._found[1], "big"))

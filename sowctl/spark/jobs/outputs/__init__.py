@@ -1,11 +1,10 @@
-"""Outputs of jobs: data sets and stores, and where they lie (``sowctl-pipeline(1)``, OUTPUT).
+"""Outputs of jobs: data sets and stores, and their places (``sowctl-pipeline(1)``, OUTPUT).
 
-* ``output_spec``: where a job writes, in which format, of which parts
-* ``lakes``: Delta and Iceberg, where their packages are there
-* ``datasets``: records as rows of Parquet, ORC, NDJSON, CSV and tables of lakes
-* ``storefile``: records as one ``.sow`` file
-* ``partfiles``: files of Parquet, ORC and lines as tasks write them without Spark's writers
-* ``remote_datasets``: data sets at URLs that Spark itself does not know: tasks write them, the driver puts them in
-  place
-* ``delivery``: which URLs Spark knows; stores that are sent to URLs, and inputs that are fetched from there
+* ``output_spec``: the place, format and parts of an output.
+* ``lakes``: Delta and Iceberg, if their packages are installed.
+* ``datasets``: records as rows of Parquet, ORC, NDJSON, CSV and lake tables.
+* ``storefile``: records as one ``.sow`` file.
+* ``partfiles``: Parquet, ORC and text files that tasks write without Spark's writers.
+* ``remote_datasets``: data sets at URLs that Spark does not support: tasks write them, the driver commits them.
+* ``delivery``: the URLs that Spark supports; uploading stores and downloading inputs for all others.
 """

@@ -212,7 +212,7 @@ class _PartPlacement:
         )
 
     def undo(self) -> None:
-        """Remove what this run has written, as far as that is possible: why the run has failed is what is told."""
+        """Remove what this run has written, as far as that is possible: the error that ended the run is raised."""
         # First what is renamed: Spark does not wait for the other tasks of a stage that fails, and they go on.
         with suppress(SowError):
             remote_files.delete_directory(self._hidden)
@@ -275,7 +275,7 @@ class _Files:
 
     def __exit__(self, *error: Any) -> None:
         if self._open is not None:
-            # What ended the attempt is what is told; what it has begun stays where no reader looks.
+            # The error that ended the attempt is raised; what it has begun stays where no reader looks.
             with suppress(Exception):
                 self._open[1].__exit__(*error)
 

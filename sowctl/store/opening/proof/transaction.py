@@ -57,15 +57,15 @@ class ProvenTree:
         self._is_mixed = False
 
     def verify_reads(self, keys: Iterable[bytes]) -> None:
-        """Before ``keys``, in order, are looked up, each of which proves itself where it is there."""
+        """Verify the pages for looking up ``keys``, in order; a key that exists is verified by its own record."""
         self._tree.verify_leaves(keys, whole=False)
 
     def verify_writes(self, keys: Iterable[bytes]) -> None:
-        """Before ``keys``, in order, are looked up and written."""
+        """Verify the pages for looking up and writing ``keys``, in order."""
         self._tree.verify_leaves(keys, whole=True)
 
     def verify_puts(self, keys: Iterable[bytes]) -> None:
-        """Before values are set under ``keys``, in order."""
+        """Verify the pages for setting values under ``keys``, in order."""
         # Half of a page that is divided is soon too empty, and so is one whose values became shorter.
         self._written.update(self._tree.verify_leaves(keys, whole=True))
         if self._deletions:
@@ -141,7 +141,7 @@ class ProvenTree:
             raise self._tree.page_error(leaf.number, reason)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
-        """Before a search for the first entry from ``key`` on, or the last one before it."""
+        """Verify the pages for a search for the first entry from ``key`` on, or the last one before it."""
         leaf = self._tree.find_leaf(key)
         if leaf is not None:
             first, last = self._tree.verify_end_keys(leaf)
@@ -149,7 +149,7 @@ class ProvenTree:
                 self._prove_living_neighbours(leaf, forward=forward)
 
     def verify_end(self, *, last: bool) -> None:
-        """Before a search for the first or the last entry."""
+        """Verify the pages for a search for the first or the last entry."""
         leaf = self._tree.find_end_leaf(last=last)
         if leaf is not None:
             self._tree.verify_end_keys(leaf)
@@ -157,11 +157,11 @@ class ProvenTree:
                 self._prove_living_neighbours(leaf, forward=not last)
 
     def verify_all(self) -> None:
-        """Before LMDB goes through all pages."""
+        """Verify all pages, before LMDB reads all of them."""
         self._tree.verify_all()
 
     def verify_deletion(self, key: bytes) -> None:
-        """Before the entry of ``key`` is removed."""
+        """Verify the pages for removing the entry of ``key``."""
         leaf = self._tree.find_leaf(key)
         if leaf is None:
             return
@@ -449,7 +449,7 @@ class ProvenTransaction:
         return known
 
     def begin_change(self, tree: ProvenTree) -> None:
-        """Before the first change of a sub-database: LMDB takes pages from the free list."""
+        """Prepare the first change of a sub-database: LMDB takes pages from the free list."""
         self._find_free_pages()
         tree.is_changed = True
 
