@@ -20,7 +20,7 @@ from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.query import start_query
 from sowctl.errors import DamageError, LockedError, MissingError, StorageError, UsageError
 from sowctl.spark.errors import CarriedError, decode_error
-from sowctl.spark.reading import storeplan
+from sowctl.spark.reading import storereader
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, format_time
@@ -189,7 +189,7 @@ def test_a_missing_store_is_read_in_many_partitions(
     assert len(reader_of(one, spark).partitions()) == (1 if options else 3)
     assert plain(read(one, spark)) == expected == engine(lab, topic)
     # Where nothing can be staged, one task does it all.
-    monkeypatch.setattr(storeplan, "find_staging", unwritable)
+    monkeypatch.setattr(storereader, "find_staging", unwritable)
     assert len(reader_of(one, spark).partitions()) == 1
     assert plain(read(one, spark)) == expected
 

@@ -8,13 +8,14 @@ waits (:mod:`waker`). While it waits it holds no transaction of any store. Ruled
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from sowctl.engine.subscriptions.changes import iterate_block_changes
-from sowctl.engine.subscriptions.events import Delivery, EventBatch, EventCommand, MarkerEvent
+from sowctl.engine.subscriptions.events import Delivery, Event, EventBatch, EventCommand, MarkerEvent
 from sowctl.engine.subscriptions.followed_topics import (
     FollowedTopic,
     build_conflation,
@@ -22,7 +23,6 @@ from sowctl.engine.subscriptions.followed_topics import (
     build_replay,
 )
 from sowctl.engine.subscriptions.interest import compile_interests, is_page
-from sowctl.engine.subscriptions.iteration import IterableSubscription
 from sowctl.engine.subscriptions.journal_tail import ENTRIES_PRUNED, JournalTail
 from sowctl.engine.subscriptions.new_topics import NewTopics
 from sowctl.engine.subscriptions.topic_states import TopicStates, open_topic_states
@@ -50,7 +50,7 @@ ChangeStamp = tuple[Any, ...]
 
 
 @convert_memory_errors
-class Subscription(IterableSubscription):
+class Subscription:
     """Iterate for events, or over :meth:`deliveries` for many at a time. Close it; a ``with`` statement does.
 
     ``txid``: everything of the journal up to it has been handed out. :meth:`cancel` ends it, from another thread, too.
@@ -97,7 +97,27 @@ class Subscription(IterableSubscription):
         state = "ended" if self.finished else f"at txid {self.txid}" if self._begun else "not started"
         return f"<subscription to {names}: {state}>"
 
-    # iterating: the methods of a program's loop are those of Iterated
+    # iterating
+
+    def __iter__(self) -> Iterator[Event]:
+        for delivery in self.deliveries():
+            yield from delivery
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """The events, without holding up the loop: a thread of its own waits for them."""
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        deliveries = self.deliveries()
+        with ThreadPoolExecutor(1, "subscription") as waiting:
+            try:
+                loop = asyncio.get_running_loop()
+                while (delivery := await loop.run_in_executor(waiting, next, deliveries, None)) is not None:
+                    for event in delivery:
+                        yield event
+            finally:
+                # The thread may be waiting for the next change, and is waited for when this block is left.
+                self.cancel()
 
     def deliveries(self) -> Generator[Delivery]:
         """Everything, as it comes, until the subscription ends by its options or is cancelled."""
@@ -151,6 +171,22 @@ class Subscription(IterableSubscription):
         return str(Bookmark(self._instance.publisher_id, txid)) if self._tail.exists else None
 
     # ending
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def cancel(self) -> None:
         """Let the iteration end; a wait ends at once."""

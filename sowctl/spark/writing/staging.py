@@ -3,7 +3,7 @@
 Such a write is planned, run and committed in different processes, so no open file can say that it is alive. Its
 directory names the virtual machine of the driver instead, and the ports at which others reach it
 (:mod:`sowctl.engine.bulk.owner`); once that has ended, the next write removes it, on whichever machine of the cluster
-it is planned. So are the copies of states that readings make (:mod:`sowctl.spark.reading.storeplan`).
+it is planned. So are the copies of states that readings make (:mod:`sowctl.spark.reading.storereader`).
 """
 
 from __future__ import annotations

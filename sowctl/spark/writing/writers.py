@@ -2,18 +2,21 @@
 
 sowctl-spark(7), WRITING. A batch write and every batch of a stream are one group each. A stream's ``queryName`` is the
 publisher and its batch id, counted from one, the sequence number: a batch that comes again is recognised by the journal
-and not written again.
+and not written again. Spark has no place for rows that were refused, nor for the counts of each kind: they go to files
+of the driver's, which options name.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -33,18 +36,12 @@ from sowctl.engine.bulk.staging import (
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions, needs_reindex
 from sowctl.engine.reports import Rejected
-from sowctl.errors import InputError, SowError, UsageError
+from sowctl.engine.writing.rejects import format_reject_line
+from sowctl.errors import InputError, MissingError, SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.samecode import SameCode
-from sowctl.spark.writing.outcome import (
-    append_counts,
-    append_refused,
-    format_partition,
-    require_directory,
-    warn_missing,
-)
 from sowctl.spark.writing.row_encoder import EncodedRows, RowEncoder
 from sowctl.structs import DescribedStruct
 
@@ -53,8 +50,22 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
+    from sowctl.engine.bulk.staging import StagedAttempt
+    from sowctl.engine.reports import CommitReport, Rejected
     from sowctl.spark.origin import Origin
     from sowctl.spark.writing.staging import Staging
+
+COUNT_FIELDS = (
+    "messages",
+    "published",
+    "inserted",
+    "updated",
+    "unchanged",
+    "deleted",
+    "missing",
+    "duplicates",
+    "rejected",
+)
 
 
 class WriteRequest(DescribedStruct, frozen=True):
@@ -356,3 +367,58 @@ def _without_key(envelope: Envelope) -> Envelope:
 
 def _says_something(envelope: Envelope) -> bool:
     return any((envelope.sow_key, envelope.timestamp, envelope.expiration, envelope.correlation_id))
+
+
+def format_partition(number: int) -> str:
+    """Return the name that errors give to the partition that a row came in."""
+    return f"partition {number}"
+
+
+def require_directory(path: Path | None, option: str) -> None:
+    """Raise MissingError ``SOW-ENG-013`` where the file could not be written: asked before rows are."""
+    if path is not None and not path.parent.is_dir():
+        raise MissingError("SOW-ENG-013", f"option {option}: the directory does not exist", place=str(path.parent))
+
+
+def append_refused(path: Path, directory: Path, staged: Sequence[StagedAttempt], late: Iterable[Rejected]) -> None:
+    """Append the refused rows to a file, one a line: those of the winning attempts, then those of the commit."""
+    names = [one.rejects for one in sorted(staged, key=lambda one: one.first) if one.rejects is not None]
+    with path.open("ab") as file:
+        for name in names:
+            for line in (directory / name).read_bytes().splitlines():
+                file.write(_format_row_line(line))
+        file.write(b"".join(_format_row_line(format_reject_line(one)) for one in late))
+
+
+def append_counts(path: Path, report: CommitReport, client: str | None, sequence: int | None) -> None:
+    """Append one line of JSON: the topic, the counts and the txids of one write or one batch of a stream."""
+    row: dict[str, Any] = {"topic": report.topic}
+    if client is not None and sequence is not None:
+        row |= {"client": client, "sequence": sequence}
+    found = asdict(report)
+    row |= {name: found[name] for name in (*COUNT_FIELDS, "first_txid", "last_txid")}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def warn_missing(report: CommitReport) -> None:
+    """Log a warning where a write deletes, and there is no record under any of its keys.
+
+    That is no error: a batch may come again, or delete what has expired. But keys that were read from another topic
+    look like this, too, and then every deletion is lost.
+    """
+    if report.missing and not report.deleted:
+        logging.getLogger("sowctl").warning(
+            "topic %s has no record for any of the %d deletes of a write; the _sow_key of another "
+            "topic is valid only with the same KeyDomain (sowctl-spark(7), STREAMING)",
+            report.topic,
+            report.missing,
+        )
+
+
+def _format_row_line(line: bytes) -> bytes:
+    """A line of a rejects file with the partition and the row, from 1, where files have line and byte."""
+    found = json.loads(line)
+    place = {"partition": int(found.pop("source").split()[-1]), "row": found.pop("byte") + 1}
+    found.pop("line")
+    return json.dumps(place | found).encode() + b"\n"

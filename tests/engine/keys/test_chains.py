@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.keys.chainfile import ChainBlock, append_block, read_blocks
-from sowctl.engine.keys.limits import KEY_LIMITS
+from sowctl.engine.keys.limits import KEY_LIMITS, KeyLimits
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing.batches import ListSource
@@ -246,7 +246,7 @@ def test_a_loose_file_is_written_anew(make_lab: MakeLab, monkeypatch: pytest.Mon
     for n in range(60):
         lab.publish("c", message(id=n % 5 + 1))
         sizes.append(chains(lab).stat().st_size)
-    assert max(sizes) < 2300 < KEY_LIMITS.chain_rewrite_min_bytes
+    assert max(sizes) < 2300 < KeyLimits().chain_rewrite_min_bytes
     assert sorted(sizes) != sizes
     lab.publish("c", message(id=9, parent=3))
     assert (9, 3) in contents(lab)

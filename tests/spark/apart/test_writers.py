@@ -13,7 +13,7 @@ from sowctl.engine.bulk.staging import StagedAttempt
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import MissingError
-from sowctl.spark.writing.outcome import append_counts, append_refused, require_directory
+from sowctl.spark.writing.writers import append_counts, append_refused, require_directory
 
 
 def refused(partition: int, row: int, payload: bytes) -> Rejected:
