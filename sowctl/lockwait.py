@@ -1,5 +1,5 @@
-"""Waiting for a lock of flock(2): attempts with pauses between, a word to who waits, which process holds it, and
-whether a process is there.
+"""Waiting for a lock of flock(2): attempts with pauses, a note to the waiting user, the process that holds it, and
+whether a process exists.
 
 An attempt that does not block ends on time, and a signal ends the pause. Called by the locks of journals and of stores,
 which know what their files say of the holder.

@@ -1,4 +1,4 @@
-"""Base of all screens: a table, a line that says what is going on, and questions asked in threads.
+"""Base of all screens: a table, a status line, and reading in threads.
 
 A question is asked by a worker thread of Textual, so that keys are answered meanwhile. Asking again gives the former
 question of its group up: it stops at its next batch, and its answer is dropped.

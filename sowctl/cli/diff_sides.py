@@ -1,4 +1,4 @@
-"""Sides of ``diff`` from its words: targets at instants, ranges of the journal, whole instances.
+"""Sides of ``diff`` from its operands: targets at instants, ranges of the journal, whole instances.
 
 ``[INSTANCE:]TARGET[@WHEN]``, where INSTANCE is a configuration or the directory of one, WHEN an instant as ``query
 --at`` takes it or ``WHEN..WHEN``. What is an exact topic's name or a file's path is never taken apart.

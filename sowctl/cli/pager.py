@@ -29,7 +29,7 @@ _COLOR_PATTERN = re.compile(rb"\x1b\[[0-9;]*m")
 class Pager(io.RawIOBase):
     """Stands in front of a terminal. What is written is held until it is longer than that; then ``command`` shows it.
 
-    ``closed`` with :meth:`end`, which the program must call at its end.
+    The program must call :meth:`end` at its end.
     """
 
     def __init__(self, terminal: BinaryIO, command: str, environ: Mapping[str, str]) -> None:

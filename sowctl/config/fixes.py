@@ -1,4 +1,4 @@
-"""``lint --fix``: findings that have one safe answer are mended in the text itself.
+"""``lint --fix``: findings that have one safe fix are fixed in the text of the file.
 
 A fix changes nothing but the words that the finding is about: comments, indentation and the order of elements stay. It
 is a row of :data:`FIXES`; a rule without one needs somebody who decides. Values that come from ``${...}`` are left, as

@@ -142,9 +142,9 @@ class DeleteOptions(Struct, frozen=True):
 
 
 class ReplayOptions(Struct, frozen=True):
-    """Options of a rebuild. ``until`` is a txid or an instant (microseconds UTC); ``into`` a directory for new stores;
-    ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up would do;
-    ``rekey`` gives records the keys that their topic makes now."""
+    """Options of a rebuild. ``until_txid`` or ``until_time`` (microseconds UTC) ends it; ``into`` is a directory for
+    new stores; ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up
+    would do; ``rekey`` gives records the keys that their topic makes now."""
 
     until_txid: int | None = None
     until_time: int | None = None

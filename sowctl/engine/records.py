@@ -1,4 +1,4 @@
-"""Records as the verbs hand them out: batches of stored values that are taken apart only where they are looked at."""
+"""Records as the verbs return them: batches of stored values, decoded when they are accessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journal files as the operating system gives them: reading blocks at an offset, searching for blocks.
+"""Journal files: reading blocks at an offset, searching for blocks.
 
 Used by the modules of the journal alone. Nothing is believed before its checksum is right: a header when a block is
 found, the map when it is asked for, the body when it is loaded. Ruled by ``sow-journal(5)``, "Files" and "Blocks".

@@ -1,4 +1,5 @@
-"""The lock of a journal: one writer at a time, with a name to complain about (``sow-journal(5)``, "Writing").
+"""The lock of a journal: one writer at a time, with the name of its holder for messages (``sow-journal(5)``,
+"Writing").
 
 Who looks after the files of a journal has a lock of the same kind (:mod:`sowctl.journal.maintenance.lock`).
 """

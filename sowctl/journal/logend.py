@@ -1,4 +1,4 @@
-"""The end of a journal under its writer's lock: read up, put right, added to, and cut back when a write fails.
+"""The end of a journal under its writer's lock: read, repaired, appended to, and truncated when a write fails.
 
 Called by :mod:`sowctl.journal.writer` alone, which holds the lock and decides what a batch is; the bytes of the file
 are those of :mod:`sowctl.journal.appender`. Ruled by ``sow-journal(5)``, "Writing".

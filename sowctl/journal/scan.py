@@ -1,4 +1,4 @@
-"""Going through a journal: from a good place to its end, group by group, and what is known when the end is reached.
+"""Scanning a journal: from a known position to its end, group by group, and the state at the end.
 
 Called by :mod:`sowctl.journal.reader` alone, which answers questions with it. One file is walked by
 :mod:`sowctl.journal.walk`; here files are strung together, and the topics file spares what stands before its end.

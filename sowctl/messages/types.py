@@ -1,4 +1,4 @@
-"""The table of message types, behind :func:`get_type`. A type's module loads when the type is first asked for.
+"""The table of message types, read by :func:`get_type`. A type's module loads when the type is first asked for.
 
 A new type is a class (:mod:`sowctl.messages.base` says what it has) and a row here: enough for publish, query and eval
 (``tests/messages/test_new_type.py``). To be complete it also needs

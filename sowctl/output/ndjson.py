@@ -80,7 +80,8 @@ def _encode_texts(values: Sequence[Any]) -> list[str] | None:
 
 
 def encode_envelope(batch: Batch, record: ShownRecord) -> bytes:
-    """Metadata and payload as one JSON object in one line; a record that says it has no data gets no data member."""
+    """Return metadata and payload as one JSON object in one line; a record that says it has no data gets no data
+    member."""
     from base64 import b64encode
 
     from sowctl.output.members import encode_compact, is_json_line

@@ -1,4 +1,4 @@
-"""Format ``raw``: the payloads' bytes and nothing else, each followed by a delimiter or behind its length.
+"""Format ``raw``: the payloads' bytes and nothing else, each followed by a delimiter or preceded by its length.
 
 On a terminal, and only there, control characters are shown as escapes.
 """

@@ -1,4 +1,4 @@
-"""A terminal behind a stream of bytes: whatever is written to it, nothing in it commands the terminal.
+"""A terminal as a stream of bytes: everything written to it is escaped, so that data cannot control the terminal.
 
 The one place through which commands write to a person's standard output. Text in colours is written past it
 (:attr:`sowctl.cli.streams.Streams.painted_stdout`), by writers that pass each datum through

@@ -1,4 +1,4 @@
-"""The door to files at URLs: every one is opened, written and looked at here, through ``pyarrow.fs``.
+"""Files at URLs: all of them are opened, written and listed here, through ``pyarrow.fs``.
 
 Called for journals in archives, and for the inputs, outputs and staging of the pipeline. Connections are kept per
 process: one for each file system. Raised are errors of :mod:`sowctl.remote.remote_errors`, and UsageError

@@ -124,7 +124,8 @@ def find_alternative(text: str) -> str | None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Around a Spark action on the driver: an error that a task carried is raised as what it was, its hint as a note.
+    """Translate errors of a Spark action on the driver within the block: an error of a task is raised as what it was,
+    its hint as a note.
 
     Everything else that Spark raises passes unchanged, with a hint where there is another way.
     """

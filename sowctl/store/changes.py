@@ -104,7 +104,8 @@ def _merge_entries(cursor: Any, entries: int) -> None:
 
 
 def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, int, list[bytes]] | None:
-    """From where to where unbroken entries lead, and the keys on the way; None where they are damaged or broken."""
+    """Return the digests at both ends of the chain of entries, and their keys; None if entries are damaged or
+    missing."""
     keys: list[bytes] = []
     start = end = -1
     for entry in entries:

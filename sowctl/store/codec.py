@@ -110,7 +110,8 @@ def encode_record(
     correlation_id: bytes | None = None,
     logical_topic: bytes | None = None,
 ) -> bytes:
-    """One value. ``flags`` may hold TOMBSTONE and LOSSY; the flags of optional parts follow from what is given.
+    """Return the bytes of one value. ``flags`` may hold TOMBSTONE and LOSSY; the flags of optional parts follow from
+    what is given.
 
     Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
     """
@@ -288,7 +289,7 @@ def has_payload(value: bytes, payload: bytes) -> bool:
 
 
 def count_optional_bytes(value: bytes) -> int:
-    """Bytes of the optional parts of a value."""
+    """Return the number of bytes of the optional parts of a value."""
     return int.from_bytes(value[2:4], "little")
 
 

@@ -1,4 +1,4 @@
-"""A store as a whole: opening, snapshots, write transactions (``sow-store(5)``, "How to write").
+"""A store: opening, snapshots, write transactions (``sow-store(5)``, "How to write").
 
 The engine and commands that take a bare path call this. Nothing here knows keys, messages or journals.
 """

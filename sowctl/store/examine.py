@@ -1,4 +1,4 @@
-"""Reading a whole store and saying what is wrong with it. Runs in a process of its own: LMDB may abort on damage.
+"""Reading a whole store and reporting its faults. Runs in a process of its own: LMDB may abort on damage.
 
 Started by :mod:`sowctl.store.check` alone, which reads its findings. Ruled by ``sow-store(5)``, "What damage can cost".
 """
@@ -62,7 +62,7 @@ class StoreExamination:
         self.progress: Callable[[int, int], None] = ignore_progress
 
     def iter_findings(self) -> Iterator[Finding]:
-        """Everything that is wrong."""
+        """Yield a finding for everything that is wrong."""
         # In this order: what explains most comes first, and totals are compared last, when all has been read.
         yield from self._read_spare_page()
         yield from self._read_meta()
@@ -242,7 +242,7 @@ class StoreExamination:
         yield from self._check_current_records(dict(zip(short, keys, strict=True)))
 
     def _check_current_records(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
-        """No version may be newer than the current record of its key."""
+        """Check that no version is newer than the current record of its key."""
         # The current record is the newest version; `newest` holds the last version of each key of this batch.
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
             if newest[key] > build_history_key(key, value):
@@ -354,7 +354,8 @@ def examine_store(
 
 
 def _build_unread_finding(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
-    """Why a store was not read: because it is damaged, or for another reason, which says nothing of what is in it."""
+    """Yield the finding that says why a store was not read: it is damaged, or another reason, which proves nothing
+    about its content."""
     yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
     # Damage is a result of the check; a lock or a missing permission is a failure to check, with an exit status of its
     # own.

@@ -76,7 +76,8 @@ def decode_mark_numbers(groups: bytes) -> list[int]:
 def build_sound_run(
     keys: Sequence[bytes], values: Sequence[bytes], *, small: bool = False, marks: Marks | None = None
 ) -> bytes | None:
-    """Keys and ``values`` in one run of bytes, if that shows all of them to be sound. Every value stands in it whole.
+    """Return keys and ``values`` in one run of bytes, if its checksum proves all of them sound. Every value stands in
+    it whole.
 
     One checksum runs over all of it: behind every sound value stands :data:`CRC_RESTART`, which takes the register from
     where such a value leaves it (:data:`CRC_RESIDUE`) to where a checksum begins, so that at the end nothing is

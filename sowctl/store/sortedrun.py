@@ -1,4 +1,4 @@
-"""A sorted run: changes behind a store in a file of their own, in key order (``sow-run(5)``).
+"""A sorted run: changes after the position of a store, in a file of their own, in key order (``sow-run(5)``).
 
 Of every key the newest value; of a topic with History every one, in the order in which they came.
 

@@ -1,4 +1,4 @@
-"""Rows of this program's own - errors, reports, rejects, progress - as lines of JSON that every reader takes."""
+"""Rows of this program's own - errors, reports, rejects, progress - as lines of JSON that every reader accepts."""
 
 from __future__ import annotations
 

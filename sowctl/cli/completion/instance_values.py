@@ -1,4 +1,4 @@
-"""Words from a configuration and its stores for completion: names, fields, values, texts of keys.
+"""Candidates from a configuration and its stores for completion: names, fields, values, texts of keys.
 
 Looking must not disturb: nothing is written, no index is built, and what cannot be read offers nothing.
 """

@@ -1,4 +1,4 @@
-"""One command after the other in this process, each behind the one error boundary, as if it were a process of its own.
+"""Running commands one after the other in this process, each behind the error boundary, as in a process of its own.
 
 What they share: configurations that were read, and stores, which stay open from one command to the next. Both notice
 what others do to the files meanwhile. A command line of its own cannot end the shell, whatever happens in it.

@@ -1,4 +1,4 @@
-"""Find where an element belongs that stands alone, for parts of a configuration (``sow-config(5)``, parts)."""
+"""Find the parents of an element without one, for parts of a configuration (``sow-config(5)``, parts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One look over a whole configuration, shared by the rules: entries, journal, names that others may refer to."""
+"""The parts of a configuration that several rules read, found once: entries, journal, names that others may refer
+to."""
 
 from __future__ import annotations
 

@@ -84,9 +84,8 @@ class Result:
     def to_arrow(self, *, meta: bool = False) -> Table:
         """The messages as a pyarrow.Table: a column for each of their fields, typed so that it holds every value.
 
-        ``meta``: with columns such as ``_parse_sow_key`` and ``_timestamp`` besides. Whoever asks again gets the same
-        table. Raises ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can
-        be columns.
+        ``meta``: adds columns such as ``_sow_key`` and ``_timestamp``. Later calls return the same table. Raises
+        ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can be columns.
         """
         if meta not in self._tables:
             from sowctl.arrow.requirements import require_packages

@@ -1,4 +1,4 @@
-"""The journal's tail behind a store, folded: acknowledged, but not applied yet (principle 2).
+"""The memtable of a store: journal entries that are acknowledged and not applied yet, folded (principle 2).
 
 A fold turns journal entries into stored values, so that everything above sees one kind of bytes. Writers keep an
 memtable per topic and empty it now and then, into the store or into a sorted run beside it (``sow-run(5)``); readers

@@ -1,4 +1,4 @@
-"""A further process for half of a long reading, where there is a processor for it.
+"""A child process for half of a long scan, if a processor is free for it.
 
 Called by scans (:mod:`~sowctl.engine.search.scan`) and where memo indexes are built
 (:mod:`~sowctl.engine.search.index_values`). What the process finds goes through a temporary file, so that neither

@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 def filter_runs(
     runs: Iterable[Run], matcher: Matcher, counts: QueryStatistics, size: int = QUERY_LIMITS.decode_batch_records
 ) -> Iterator[Pairs]:
-    """Those records of ``runs`` that match, in batches that are not empty.
+    """Yield the matching records of ``runs``, in batches that are not empty.
 
-    What cannot match is left out as it is read; the rest is decoded ``size`` at a time, or as they are read.
+    Records that cannot match are skipped as they are read; the others are decoded ``size`` at a time, or as they are
+    read.
     """
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -176,7 +177,7 @@ class Scan:
         return None if parts is None else _count_lines(parts, counts)
 
     def read_matching(self, size: int, counts: QueryStatistics) -> Iterator[MatchedPairs]:
-        """Keys and values of the records that match, in key order, at most ``size`` at a time; ``counts`` are kept.
+        """Yield keys and values of the matching records, in key order, at most ``size`` at a time; ``counts`` are kept.
 
         Raises what reading and :meth:`Matcher.find_matches` raise.
         """

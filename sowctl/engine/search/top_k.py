@@ -50,7 +50,7 @@ class TopKFilter:
     def read_candidates(
         self, snapshot: Snapshot, parts: Iterator[LineBatch], rest: Callable[[bytes], Iterator[MatchedPairs]]
     ) -> Iterator[MatchedPairs]:
-        """Keys and values of the records of ``parts`` that are left, in key order.
+        """Yield keys and values of the remaining records of ``parts``, in key order.
 
         ``rest`` gives all records from a key on, where most are left.
         """

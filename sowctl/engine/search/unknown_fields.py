@@ -1,4 +1,4 @@
-"""Fields that a query names and no record has: a typing error, mostly, which finds nothing and says nothing.
+"""Fields that a query names and no record has: mostly typing errors, which would return nothing without a note.
 
 Looked for behind the query, among the first records in key order. Keys are hashes, so these are a sample that no order
 of publishing has chosen. Where all records were looked at, the answer is certain; else it says how many were. Most
@@ -169,7 +169,7 @@ class UnknownFields(DescribedStruct, frozen=True):
 def find_unknown_fields(
     source: Source, kind: MessageType, paths: Sequence[Path], *, certain: bool = False
 ) -> UnknownFields | None:
-    """Those of ``paths`` that the records of a source do not have; None where all are there."""
+    """Return the ``paths`` that the records of a source do not have; None if they have all."""
     missing, seen, looked, whole = set(paths), list[bytes](), 0, True
     if not missing or not kind.filterable:
         return None
@@ -193,7 +193,7 @@ def find_unknown_fields(
 
 
 def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | None:
-    """Of the ``known`` fields the one that a wrong path may have meant."""
+    """Return the ``known`` field that a wrong path may have meant."""
     # What only a wrong name needs is loaded for one; most queries have none.
     from difflib import get_close_matches
 
@@ -217,7 +217,7 @@ def find_nearest_field(path: Path, known: Sequence[tuple[str, ...]]) -> str | No
 
 
 def _read_batches(source: Source) -> Iterator[Sequence[bytes]]:
-    """Values in key order: a small first batch, in which most fields are."""
+    """Yield values in key order: a small first batch, in which most fields are."""
     # A batch whose records have all expired is empty.
     first = next((batch for batch in source.read_part(QUERY_LIMITS.unknown_field_first_records) if batch[0]), None)
     if first is None:
@@ -257,8 +257,8 @@ def _find_present(kind: MessageType, values: Sequence[bytes], missing: set[Path]
 
 
 def _find_present_in_message(message: bytes, paths: Sequence[Path]) -> list[Path]:
-    """Those of some fields that a JSON message has. Of a long one no more than some members at a time are made into
-    values."""
+    """Return the fields among some that a JSON message has. Of a long one no more than some members at a time are made
+    into values."""
     parts = open_long_object(message)
     if parts is None:
         tree = _parse_message(message)

@@ -73,7 +73,7 @@ def compute_current_digest(source: CurrentSource, target: Target, now: int) -> D
 
 
 def format_digest(total: int) -> str:
-    """32 hexadecimal digits."""
+    """Return the digest as 32 hexadecimal digits."""
     return f"{total % DIGEST_MODULUS:032x}"
 
 
@@ -104,7 +104,7 @@ def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tup
 
 
 def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
-    """Every retained version that is still within the window, and the current records."""
+    """Return the sum and counts of every retained version within the window, and of the current records."""
     assert target.topic is not None
     rule = build_retention(target.topic.history)
     assert rule is not None

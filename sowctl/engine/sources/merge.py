@@ -80,9 +80,10 @@ Batch = TypeVar("Batch", bound=tuple[list[bytes], Sequence[bytes]])
 def _pair_with_waiting(
     batches: Iterable[Batch], waiting: Sequence[bytes], size: int
 ) -> Iterator[tuple[Batch | None, Sequence[bytes]]]:
-    """Every batch with the waiting keys that belong before its last one; then the rest of them, ``size`` at a time.
+    """Yield every batch with the waiting keys that belong before its last one; then the rest of them, ``size`` at a
+    time.
 
-    Both come in key order. What is waiting behind a batch's last key stands in the next one, if there is any.
+    Both are in key order. Keys after a batch's last key wait for the next batch, if there is one.
     """
     position = 0
     for batch in batches:
@@ -110,7 +111,7 @@ def merge_records(found: Iterable[MatchedPairs], fresh: Mapping[bytes, bytes], s
 
 
 def group_by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
-    """Every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
+    """Yield every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
     # The merge is stable over its streams: values of an earlier stream come first within a key, which the callers use
     # to say which of them counts.
     rows = heapq.merge(*streams, key=itemgetter(0))

@@ -1,4 +1,4 @@
-"""Opening topics and files, now or at an instant. Readers, who also take what is derived from topics, call the door in
+"""Opening topics and files, now or at an instant. Readers, which also accept views and other derived topics, call
 :mod:`sowctl.engine.views.openers`; writers, and the tasks of Spark jobs, get their sources here."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
 
 Opener: TypeAlias = "Callable[[Instance, Target, int | None], Source]"
-"""Opens a target, now or at an instant: :func:`open_source`, or the door above it that also opens views."""
+"""Opens a target, now or at an instant: :func:`open_source`, or the function above it that also opens views."""
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:

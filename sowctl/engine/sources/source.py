@@ -130,5 +130,5 @@ class StoredSource(Source, Protocol):
 
 
 def build_bare_runs(pairs: Iterable[Pairs]) -> Iterator[Run]:
-    """Batches whose values stand in no run of bytes."""
+    """Yield batches whose values are not in one run of bytes."""
     return ((keys, values, None) for keys, values in pairs)

@@ -89,7 +89,7 @@ def _pair_stretch(
 
 
 def _find_payload_differences(rows: list[tuple[bytes, bytes, bytes]]) -> list[RecordPair]:
-    """Of records whose stored values differ, those whose payloads do."""
+    """Return the records with different payloads among those with different stored values."""
     olds, news = extract_payloads([old for _, old, _ in rows]), extract_payloads([new for _, _, new in rows])
     return [row for row, old, new in zip(rows, olds, news, strict=True) if old != new]
 

@@ -1,4 +1,5 @@
-"""Verifying a store against the journals: built anew aside, up to where it stands, digests compared.
+"""Verifying a store against the journals: it is rebuilt in a temporary place up to its position, and digests are
+compared.
 
 Called by :mod:`sowctl.engine.verbs.replay`, which then only compares. Ruled by ``sow-store(5)``, Digest, and
 ``sowctl-replay(1)``, --verify.

@@ -91,7 +91,7 @@ class VersionsSource(Source):
     def iterate_timelines(
         self, size: int, start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[tuple[bytes, list[Version]]]:
-        """Every key from ``start`` to below ``stop`` with its versions, in key order."""
+        """Yield every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
         # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
         older = ((key[:8], value) for key, value in _flatten_batches(snapshot.scan_history(start, stop, size)))

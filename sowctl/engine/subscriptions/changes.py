@@ -41,7 +41,7 @@ class TopicChanges(DescribedStruct):
         return len(self.keys)
 
     def select(self, places: Sequence[int]) -> TopicChanges:
-        """Some of them, by their places in ascending order."""
+        """Return some of the changes, by their places in ascending order."""
         if len(places) == len(self.keys):
             return self
         return TopicChanges(

@@ -168,7 +168,7 @@ class Conflation:
 
 
 def _join_texts(texts: Sequence[bytes | None]) -> bytes:
-    """Texts with their lengths, so that no two rows are alike."""
+    """Join texts with their lengths, so that different rows give different bytes."""
     return b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in texts)
 
 

@@ -91,7 +91,7 @@ _IGNORED_OPTION = "timestamp"
 
 
 def apply_subscription_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
-    """``options`` with what an option text says. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
+    """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
     changes: dict[str, Any] = {}
     for name, value in parse_option_text(text).items():
         row = _TEXT_OPTIONS.get(name)

@@ -71,7 +71,8 @@ class DerivedRows:
         return tuple(read_file_stamp(path) for path in self.stores)
 
     def compute_pause(self, stamp: object) -> float | None:
-        """Seconds until the rows are worth computing again; None where nothing has changed, and time changes nothing.
+        """Return the seconds until the rows are worth computing again; None where nothing has changed, and time changes
+        nothing.
 
         ``stamp``: what is different when a source has changed.
         """

@@ -123,14 +123,14 @@ class EventBatch(DescribedStruct):
         return self.slice_events(0, count)
 
     def slice_events(self, start: int, stop: int | None) -> EventBatch:
-        """Those from the place ``start`` to before ``stop``, or to the end."""
+        """Return the events from the place ``start`` to before ``stop``, or to the end."""
         if start == 0 and (stop is None or stop >= len(self)):
             return self
         some = slice(start, stop)
         return self._map_columns(lambda column: column[some])
 
     def select(self, places: Sequence[int]) -> EventBatch:
-        """Some of them, by their places in ascending order."""
+        """Return some of the events, by their places in ascending order."""
         return self._map_columns(lambda column: [column[place] for place in places])
 
     def _map_columns(self, some: Callable[[Sequence[Any]], Sequence[Any]]) -> EventBatch:
@@ -211,7 +211,7 @@ def format_sow_keys(keys: Sequence[bytes], values: Sequence[bytes], flags: int) 
 
 
 def read_correlation_ids(keys: Sequence[bytes], values: Sequence[bytes]) -> list[str | None] | None:
-    """Correlation ids, None where no value has one."""
+    """Return the correlation ids of values, None if no value has one."""
     if not combine_flags(values) & CORRELATION_FLAG:
         return None
     found = (

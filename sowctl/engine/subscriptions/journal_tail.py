@@ -1,4 +1,4 @@
-"""The end of a journal as it grows: every entry behind a place, once, whatever becomes of the files meanwhile.
+"""The end of a journal as it grows: every entry after a txid, once, even if files are moved or removed meanwhile.
 
 A place is lineage and txid, with a file's number and an offset as a hint: a file that was rolled, compressed, moved to
 the archive or removed is found again by what it holds, not by its name. Groups come whole and a torn end is held back,
@@ -79,7 +79,8 @@ class JournalTail:
         return found
 
     def _read_file_marks(self) -> tuple[tuple[int, int, int], ...]:
-        """Of the journal's directory and its last file what changes with them; nothing of what is not there."""
+        """Return the file attributes of the journal's directory and last file that change with them; none of missing
+        ones."""
         log = self._instance.log
         paths = [] if log is None else [log.directory]
         if self._log is not None and isinstance(last := self._log.last_path, Path):

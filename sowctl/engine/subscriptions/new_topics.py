@@ -31,7 +31,7 @@ class NewTopics:
     def resolve_refs(
         self, refs: Iterable[TopicRef], followed: Collection[TopicRef], options: SubscribeOptions
     ) -> dict[TopicRef, FollowedTopic]:
-        """Those of ``refs``, which the journal has entries of, that are meant and are not among ``followed`` yet."""
+        """Return the topics of ``refs``, which have journal entries, that match and are not in ``followed`` yet."""
         found: dict[TopicRef, FollowedTopic] = {}
         if self._joining is None:
             return found

@@ -65,7 +65,7 @@ class ReplayPace:
         self._next = 0.0
 
     def compute_wait(self, recorded: int, size: int) -> float:
-        """Seconds until the next message is due, 0 if it is; call it once for each message, in their order.
+        """Return the seconds until the next message is due, 0 if it is; call it once for each message, in their order.
 
         ``recorded``: its time in microseconds UTC; ``size``: the bytes of its payload.
         """

@@ -102,7 +102,7 @@ class Replay:
         return together, until
 
     def select_replayed(self, changes: TopicChanges) -> TopicChanges:
-        """Those of the changes that belong to the replay: its beginning may be a time."""
+        """Return the changes that belong to the replay: its beginning may be a time."""
         since = self.past.span.since
         if not since:
             return changes

@@ -98,7 +98,7 @@ def find_replay_start(
 
 
 def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> dict[TopicRef, Micros | None]:
-    """For each topic the latest instant at which its state was the one behind ``txid``; None: it still is.
+    """Return for each topic the latest instant at which its state was that after ``txid``; None: it still is.
 
     That is right before its next entry, unless that has the time of the one before it: times do not go back within a
     topic, but they may stand still.

@@ -184,7 +184,7 @@ class _MarkResolver:
         return TxidSpan(self._last)
 
     def resolve_end(self, start: TxidSpan, side: RangeBound) -> TxidSpan:
-        """``start`` with an end."""
+        """Return ``start`` with an end."""
         inclusive = bool(side.inclusive)
         known = {mark: place for mark, place in self._find_marks(side).items() if place is not None}
         if not known:
@@ -208,7 +208,7 @@ class _MarkResolver:
         return place.last if inclusive else place.first - 1
 
     def _find_marks(self, side: RangeBound) -> dict[Mark, _MarkPosition | None]:
-        """Every mark with its place, None where the journals do not hold it."""
+        """Return every mark with its place, None if the journals do not have it."""
         places = {mark: self._find_mark(mark) for mark in side.marks}
         sought = [mark for mark in places if isinstance(mark, Bookmark) and places[mark] is None]
         for bookmark, (first, last) in find_publisher_entries(self._log, sought).items():

@@ -245,7 +245,7 @@ class Subscription:
         self._get_waker().forget_input(number)
 
     def _compute_max_wait(self) -> float | None:
-        """Seconds after which something is to be done though nothing changes."""
+        """Return the seconds until something is due even if nothing changes."""
         now = time.monotonic()
         limits = [] if self._ends is None else [self._ends - now]
         if self._paused:
@@ -291,7 +291,8 @@ class Subscription:
     # delivering
 
     def _limit_deliveries(self, deliveries: Iterable[Delivery]) -> Generator[Delivery]:
-        """Up to the number of messages with which the subscription ends; records of groups do not count."""
+        """Yield deliveries up to the number of messages at which the subscription ends; records of groups do not
+        count."""
         for delivery in deliveries:
             if self._left is not None and isinstance(delivery, EventBatch) and delivery.command != "sow":
                 delivery = delivery.take_first(self._left)
@@ -554,7 +555,7 @@ class Subscription:
     def _replace_checked(
         self, options: SubscribeOptions, new: dict[TopicRef, FollowedTopic], newcomers: NewTopics
     ) -> Generator[Delivery]:
-        """:meth:`replace` with what was asked for, checked."""
+        """Run :meth:`replace` with checked options."""
         old = self._followed
         with closing(self._open_with_new_topics(new, newcomers, options)) as together:
             # The old subscription comes to its end at the instant where the new one begins: of the log, of stores, and

@@ -1,4 +1,4 @@
-"""Waiting until there may be something new: by the kernel's word where it gives one, else by looking again and again.
+"""Waiting until something new may exist: by notification of the kernel where available, else by polling.
 
 A file event says "look again" and nothing else; what has changed is found out by reading. Events come from one inotify
 watch for each directory. They do not come from every file system (network shares, mounted folders of other systems),

@@ -158,7 +158,7 @@ def format_odd_number(value: float) -> Raw:
 
 
 def _make_unique(names: Iterable[str]) -> list[str]:
-    """Names of columns, each once: a later one of a name gets a number that makes it another one."""
+    """Return the names of columns, each once: a later one of a name gets a number that makes it another one."""
     given = list(names)
     found: dict[str, None] = {}
     for name in given:
@@ -239,7 +239,7 @@ def _make_cells(make: Callable[[Any], Any]) -> Callable[[Any, OddFormatter], Cel
 
 
 def _make_time_cells(make: Callable[[int], str], bits: int) -> Callable[[Any, OddFormatter], Cells]:
-    """Cells of times, which Arrow's arrays hold as numbers of so many bits."""
+    """Cells of times, which Arrow's arrays hold as numbers of ``bits`` bits."""
 
     def cells(kind: Any, odd: OddFormatter) -> Cells:
         import pyarrow as pa

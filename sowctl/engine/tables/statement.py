@@ -1,4 +1,4 @@
-"""Names in an SQL statement, so that nothing else has to be read: DuckDB's own parser tells them."""
+"""Names in an SQL statement, found by DuckDB's own parser, so that nothing else has to be read."""
 
 from __future__ import annotations
 

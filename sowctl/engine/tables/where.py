@@ -193,7 +193,7 @@ def _is_text(kind: pyarrow.DataType) -> bool:
 
 
 def _join_conditions(operator: str, texts: Collection[str]) -> str | None:
-    """One condition of several; None where there is none."""
+    """Join several conditions to one; None where there is none."""
     if len(texts) < 2:
         return next(iter(texts), None)
     return operator.join(f"({text})" for text in texts)

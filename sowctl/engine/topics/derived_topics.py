@@ -28,7 +28,8 @@ _DEFAULT_SLAB_BYTES = 1 << 20
 
 
 def require_derived_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
-    """:func:`build_derived_topic` of an entry that does not read itself. Raises ConfigError ``SOW-VIW-004``."""
+    """Return :func:`build_derived_topic` of an entry; refuses one that reads itself. Raises ConfigError
+    ``SOW-VIW-004``."""
     refuse_circle(config, entry)
     return build_derived_topic(config, entry)
 

@@ -36,7 +36,7 @@ def find_undoing_history(log: Journal, txid: int) -> EndedHistory | None:
 
 
 def make_undone_store_error(applied: int, ended: EndedHistory, log: Journal, place: Path) -> DamageError:
-    """DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
+    """Return DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
     return DamageError(
         "SOW-ENG-089",
         f"the store is at txid {applied} of history {format_history_name(ended.lineage)}, which "
@@ -50,7 +50,7 @@ def make_undone_store_error(applied: int, ended: EndedHistory, log: Journal, pla
 
 
 def make_undone_place_error(what: str, ended: EndedHistory, log: Journal) -> MissingError:
-    """MissingError ``SOW-ENG-072``: ``what`` (in words) names an entry that a restore has undone."""
+    """Return MissingError ``SOW-ENG-072``: ``what`` (in words) names an entry that a restore has undone."""
     return MissingError(
         "SOW-ENG-072",
         f"{what} is a position in history {format_history_name(ended.lineage)} that was undone: it "

@@ -1,4 +1,4 @@
-"""Names that a regular expression stands for, in configuration order, and what there is to read of each.
+"""Names that a regular expression matches, in configuration order, and the readable data of each.
 
 Called by :mod:`sowctl.engine.topics.targets`, which says when a text is such an expression.
 """

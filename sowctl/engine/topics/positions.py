@@ -188,8 +188,8 @@ def _find_highest_given_txid(instance: Instance, directory: Place | None) -> int
 
 
 def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
-    """With every gap that entries are read around told to ``instance.notify``, each once in a run, and how far a walk
-    has come to ``instance.watch``."""
+    """Return a journal that reports every skipped gap to ``instance.notify``, each once in a run, and its progress to
+    ``instance.watch``."""
     journal.on_gap = lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note)
     if instance.is_watched:
         journal.on_read = lambda done, total: instance.watch("journal entries", done, total)

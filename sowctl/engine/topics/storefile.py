@@ -99,7 +99,7 @@ def _detect_file_kind(path: Path) -> tuple[str, str] | None:
 
 
 def _detect_text(start: bytes) -> tuple[str, str] | None:
-    """Text has no byte 0, and is UTF-8 but for a character that may be cut at the end of what was read."""
+    """Detect text: no byte 0, and UTF-8 except for a character that may be cut at the end of the bytes read."""
     if b"\0" in start:
         return None
     try:

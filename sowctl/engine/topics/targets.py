@@ -197,7 +197,7 @@ def resolve_followed_topics(
 
 
 def _filter_recorded_topics(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig]:
-    """Of what a pattern matches, the topics that a journal records; all where it records none of them."""
+    """Return the topics matched by a pattern that a journal records; all where it records none of them."""
     found = [topic for topic in topics if topic.journalled]
     for topic in topics if found else ():
         # Logical topics of a Pattern topic are taken by names that nobody may have published to.
@@ -310,7 +310,7 @@ def _find_exact_topic(
 def _list_owning_entries(
     instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
 ) -> list[SowEntry]:
-    """Of every message type the first entry that a name belongs to."""
+    """Return the first entry of every message type that a name belongs to."""
     found: dict[str, SowEntry] = {}
     logical = logical and _is_storable_name(name)
     for entry in instance.config.sow if instance.config is not None else ():
@@ -346,9 +346,9 @@ def _find_conflated_part(instance: Instance, entry: SowEntry, name: str) -> Topi
 def select_readable_targets(
     instance: Instance, targets: Sequence[Target], is_told: Callable[[Instance, TopicConfig], bool] | None = None
 ) -> Sequence[Target]:
-    """Of several targets those that there is something to read of; all where that is none, or where they are one.
+    """Return the targets among several that have something to read; all if none has, or if there is only one.
 
-    So a topic that nothing was published to yet does not spoil what is asked of all topics of a pattern. ``is_told``
+    So a topic that nothing was published to yet does not make a query of all topics of a pattern fail. ``is_told``
     answers for a view, conflated topic or queue.
     """
     if len(targets) < 2:

@@ -1,4 +1,4 @@
-"""bookmark: the places in a bookmark store against the journal: how far behind, whether they are still there (9).
+"""bookmark: the positions in a bookmark store compared with the journal: their lag, and whether they still exist (9).
 
 What a store keeps is a text. What it means for a subscription is found out as a subscription would
 (:mod:`sowctl.engine.subscriptions.spans`), so that the report here is what would happen.
@@ -175,7 +175,7 @@ def _find_missing_members(instance: Instance, log: Journal, wanted: BookmarkRang
 
 
 def _find_entry_time(log: Journal, txid: int) -> Micros | None:
-    """When the entry with a txid was; None where there is none."""
+    """Return the time of the entry with a txid; None where there is none."""
     for block in log.iter_blocks(after=txid - 1, until=txid):
         if block.first_txid <= txid <= block.last_txid:
             time: Micros = block.decode_columns().times[txid - block.first_txid]

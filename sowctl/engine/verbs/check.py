@@ -131,7 +131,7 @@ class CheckRun:
             yield from self._check_queues()
 
     def _check_target(self, target: Target, path: Path | None) -> Iterator[Finding]:
-        """One store. Raises StorageError and LockedError where it cannot be read."""
+        """Check one store. Raises StorageError and LockedError where it cannot be read."""
         if path is None or not _file_exists(path):
             yield from self._check_absent(target)
             return

@@ -81,7 +81,7 @@ def advance_conflated(instance: Instance, names: Sequence[str] = ()) -> Iterator
 def follow_conflated(
     instance: Instance, names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[list[ConflateReport]]:
-    """:func:`advance_conflated` again and again, without end; ``sleep`` gets the seconds until the next time."""
+    """Call :func:`advance_conflated` repeatedly, without end; ``sleep`` gets the seconds until the next time."""
     # Often enough that no interval passes unseen, and often enough for people.
     shortest = min((entry.interval_us for entry in select_conflated(instance, names)), default=MAX_PAUSE_MICROS)
     while True:

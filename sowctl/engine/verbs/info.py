@@ -1,4 +1,4 @@
-"""info: what there is, without reading it all: stores, their sizes and positions, and how far they lag behind."""
+"""info: stores, their sizes, positions and lag, without reading the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""journal list and dump: what the log's files are, and what stands in them."""
+"""journal list and dump: the files of the journal, and their entries."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ class _PublishRun:
         )
 
     def group_bytes(self) -> int:
-        """About how many bytes the batches under way hold in memory."""
+        """Return about how many bytes the batches of the open group hold in memory."""
         return sum(_estimate_batch_bytes(written.batch) for written in self.group_batches)
 
     def run_group(self, load: _PreparedBatch | None) -> GroupCommit:
@@ -513,12 +513,12 @@ class _PublishRun:
 
 
 def get_sync_pool() -> ThreadPoolExecutor:
-    """One thread: there is one journal, and a sync of it must not overtake another."""
+    """Return the pool for syncing, of one thread: there is one journal, and a sync of it must not overtake another."""
     return ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
 
 
 def _estimate_batch_bytes(batch: PublishBatch) -> int:
-    """About how many bytes a batch takes: small messages take more than their payloads."""
+    """Return about how many bytes a batch takes: small messages take more than their payloads."""
     return batch.size + MESSAGE_OVERHEAD_BYTES * len(batch.payloads)
 
 

@@ -154,7 +154,7 @@ class _QueryRun:
             return [scan.plan for scan, _ in scans]
 
     def _iterate_matching(self) -> Generator[tuple[Source, Iterator[MatchedPairs]]]:
-        """Every source, opened in turn, with what it gives: records that match, or messages made of them."""
+        """Open every source in turn, and yield it with its results: matching records, or messages made of them."""
         size, targets = self._options.batch_size, iter(self._targets)
         with closing(self._open_scans()) as scans:
             for scan, numbers in scans:
@@ -184,7 +184,7 @@ class _QueryRun:
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 
     def _open_scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
-        """Every target opened, with the plan for its records. ``shown``: plans are to be printed."""
+        """Yield every target opened, with the plan for its records. ``shown``: plans are to be printed."""
         self._place: dict[TopicRef, int] = {}
         compiled = iter(self._matchers)
         opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)

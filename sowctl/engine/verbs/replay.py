@@ -1,4 +1,4 @@
-"""replay: stores from journals. What is behind is caught up, what is missing or damaged rebuilt.
+"""replay: stores from journals. Stores that lag are caught up, missing or damaged ones rebuilt.
 
 Or it only compares (:mod:`sowctl.engine.sources.verification`), or builds new stores aside. Only this verb may
 replace a store that cannot be read. The damaged file is moved aside, never deleted (principle 5).

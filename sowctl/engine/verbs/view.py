@@ -1,4 +1,4 @@
-"""view: the views of a configuration, what their caches hold, and how far these are behind (sow-view(5))."""
+"""view: the views of a configuration, the content of their caches, and their lag (sow-view(5))."""
 
 from __future__ import annotations
 

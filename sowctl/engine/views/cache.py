@@ -1,4 +1,4 @@
-"""The cache of a view: where it lies, and what it says of itself (``sow-view(5)``).
+"""The cache of a view: its path and its meta record (``sow-view(5)``).
 
 A cache is a store of the view's messages with further tables. All of it is derived: it may be lost, damaged, older or
 of another program at any time, and is made anew then.

@@ -60,7 +60,7 @@ def build_messages(moment: ViewInstant, program: Program, builder: StoreBuilder)
 
 
 def build_all_tables(moment: ViewInstant, program: Program, builder: StoreBuilder, directory: Path) -> int:
-    """Messages, rows and groups, and for joins the records of all sources; how many rows there are.
+    """Write messages, rows and groups, and for joins the records of all sources; how many rows there are.
 
     ``directory`` takes temporary files without a name.
     """

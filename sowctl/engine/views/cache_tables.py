@@ -42,7 +42,7 @@ MAX_REMEMBERED_SEEKS = 10_000
 
 
 def encode_stamp(stamp: Sequence[int]) -> bytes:
-    """Txid and time so that bytes sort as they do."""
+    """Return txid and time as bytes that sort in the same order."""
     return _STAMP_LAYOUT.pack(stamp[0], stamp[1] + TIME_OFFSET)
 
 

@@ -1,4 +1,4 @@
-"""A view, compiled: which fields of which source it reads, how its sources are joined, what becomes of the rows.
+"""A view, compiled: the fields that it reads of each source, its joins, and its projection.
 
 Shared by the engine's views and by Spark's job ``view``, whose tasks ask it for everything that depends on the texts of
 a view. What the texts mean is ruled by sowctl-expressions(7), which sources are meant by ``behaviour`` 5.1 and 5.2.

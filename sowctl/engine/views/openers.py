@@ -1,4 +1,4 @@
-"""The door for whatever a TARGET names: a topic, a file, or what is derived from topics. Readers open sources here.
+"""Opening the source of any TARGET: a topic, a file, a view or other derived topic. All readers open sources here.
 
 A kind of derived entry has a line in :data:`OPENER_MODULES`: its module has ``open_entry(moment, entry)``, which gives
 the source of the entry as of a moment.

@@ -67,7 +67,7 @@ class _BatchColumns:
         self._absent: Any = np.ones(len(self.first), dtype=bool)
 
     def match_earlier_messages(self) -> bool:
-        """Messages whose key came before in the batch."""
+        """Match messages whose key occurs earlier in the batch."""
         return self._match_rows(self._later, self._earlier, self.checks, self.sizes, self.payloads)
 
     def match_memtable(self, writer: StoreWriter) -> bool:
@@ -95,7 +95,7 @@ class _BatchColumns:
         return has_matching_checks(read_words(self.checks[places]), values)
 
     def _match_rows(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: list[bytes]) -> bool:
-        """Messages at ``places``, each with the one of ``others`` in the columns that are given."""
+        """Match messages at ``places``, each with the one of ``others``, in the given columns."""
         if not len(places):
             return True
         self.meets[places] = True

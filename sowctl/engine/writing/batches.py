@@ -229,7 +229,7 @@ def _poll_source(source: MessageSource, timeout: float | None) -> tuple[Chunk | 
 
 
 def merge_batches(parts: Sequence[PublishBatch]) -> PublishBatch:
-    """Several batches, perhaps of several inputs, as a single one. An input's name comes once for each of its batches:
+    """Merge several batches, perhaps of several inputs, into one. An input's name comes once for each of its batches:
     what counts is their order."""
     whole = parts[0] if parts else PublishBatch("")
     whole.inputs = [(0, 0, part.name) for part in parts[:1]]
@@ -263,7 +263,7 @@ def _get_envelope(chunk: Chunk, index: int) -> Envelope | None:
 
 
 def _get_entry_publisher(envelope: Envelope | None) -> tuple[str | None] | None:
-    """Whose number an entry of a journal has, None of nobody's; None for a message that is no such entry.
+    """Return the publisher of an entry of a journal in a tuple, ``(None,)`` if it has none; None for any other message.
 
     Entries keep their publishers, each with numbers of its own, so that a batch has those of one.
     """

@@ -1,4 +1,4 @@
-"""The entries of one batch into journal and memtable, under the locks: the heart of publish.
+"""Writing the entries of one batch into journal and memtable, under the locks.
 
 What :mod:`sowctl.engine.writing.entries` has left of a batch is one group: appended, synced, and with that
 acknowledged. Of a topic without a journal it is a transaction of its store. Called by
@@ -80,7 +80,7 @@ def write_entries(
 def _append_group(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
-    """One group in the journal, then the memtables; returns its messages and its first txid."""
+    """Append one group to the journal, then to the memtables; returns its messages and its first txid."""
     group, ranks = build_group(parts, publisher)
     # The group's entries get consecutive txids in input order over all topics; a part's own are those at its ranks.
     first = session.journal.last_txid + 1
@@ -108,7 +108,7 @@ def _append_group(
 def _write_without_journal(
     session: WriteSession, part: TopicEntries, publisher: Publisher | None
 ) -> tuple[list[bytes], int]:
-    """One synced transaction in the store of a topic without a journal."""
+    """Write a batch in one synced transaction to the store of a topic without a journal."""
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
     txids = range(first, first + len(part))
@@ -125,7 +125,8 @@ def _write_without_journal(
 
 
 def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
-    """One journal group of the entries of a batch in input order, and for every part the ranks of its entries in it."""
+    """Build one journal group of the entries of a batch in input order; also returns the ranks of each part's entries
+    in it."""
     columns: TopicEntries = parts[0]
     topic: list[int] | int = 0
     ranks: list[Sequence[int]] = [range(len(columns))]

@@ -80,7 +80,7 @@ class _MessageFinisher:
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
 
     def run(self, keep: Sequence[int]) -> list[Refusal]:
-        """Round by round; returns the refusals."""
+        """Merge deltas round by round; returns the refusals."""
         # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
         # passes as its most frequent key has messages, and mostly that is one.
         deletes = self.ready.deletes

@@ -66,7 +66,8 @@ Lifetime: TypeAlias = Micros | ExpirationInstant | None
 
 
 def compute_expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -> Micros:
-    """When a message published at ``time`` expires, ``NO_EXPIRATION`` if it does not; ``usual`` None is for ever."""
+    """Return when a message published at ``time`` expires, ``NO_EXPIRATION`` if it does not; ``usual`` None is for
+    ever."""
     if isinstance(lifetime, ExpirationInstant):
         return lifetime.at
     chosen = usual if lifetime is None else lifetime
@@ -77,7 +78,7 @@ def compute_expiration(time: Micros, lifetime: Lifetime, usual: Micros | None) -
 def compute_expirations(
     times: Sequence[Micros], lifetimes: Sequence[Lifetime] | None, usual: Micros | None
 ) -> list[Micros]:
-    """When messages expire; ``lifetimes`` None where none brings its own. ``times`` never decrease."""
+    """Return when messages expire; ``lifetimes`` None where none brings its own. ``times`` never decrease."""
     if lifetimes is not None:
         return [compute_expiration(time, lifetime, usual) for time, lifetime in zip(times, lifetimes, strict=True)]
     if usual is None or not times:
@@ -231,12 +232,13 @@ def compute_entry_flags(
 
 
 def describe_collision(sow_key: int) -> Reason:
-    """For a message whose key is that of a record with other key values."""
+    """Return the reason for refusing a message whose key is that of a record with other key values."""
     return "SOW-PUB-007", f"its SOW key {sow_key} belongs to a record with other key values"
 
 
 def describe_too_old(last: Micros) -> Reason:
-    """For a message whose own time lies before ``last``, the topic's last one; 0 where it has none."""
+    """Return the reason for refusing a message whose own time is before ``last``, the topic's last one; 0 where it has
+    none."""
     if last == 0:
         return "SOW-PUB-006", f"its time is before {format_time(0)}, the minimum"
     text = f"its time is before the last time of the topic ({format_time(last)}); times within a topic never decrease"

@@ -1,4 +1,4 @@
-"""The entries that the journal has behind a topic's store, when that is opened for writing: a memtable, and runs.
+"""The journal entries after the position of a store that is opened for writing: a memtable, and sorted runs.
 
 Called by :mod:`~sowctl.engine.writing.writer_opening`, and by :mod:`~sowctl.engine.writing.topicwriter` behind another
 process.

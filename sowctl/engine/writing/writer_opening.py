@@ -1,4 +1,5 @@
-"""A topic is opened for writing: its store is there and whole, and its memtable caught up with the journal.
+"""Opening a topic for writing: its store is created or rebuilt if necessary, and its memtable caught up with the
+journal.
 
 :func:`open_writer` carries out the recovery matrix (``behaviour`` 1.6): create, catch up, or rebuild what is missing.
 """

@@ -1,4 +1,4 @@
-"""One column of values: a kind, a numpy array, and where NULL stands; and how it is made of Python values.
+"""One column of values: a kind, a numpy array, and the places of NULL; and making it from Python values.
 
 Invariants that the kernels rely on: NULL places hold NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in
 BOOL, and the code ``len(words)`` in STRING. A constant is a column of size 1, which numpy broadcasts.

@@ -1,4 +1,4 @@
-"""Rows out of columns: the values at some places, a column of some places, and columns one behind the other."""
+"""Selecting from columns: the values at some places, a column of some places, and concatenated columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal file in an archive, as the manifest tells of it (``sow-archive(5)``).
+"""A journal file in an archive, as the manifest describes it (``sow-archive(5)``).
 
 Written by :mod:`sowctl.journal.maintenance.upload`, read and written by :mod:`sowctl.journal.archive.manifest`.
 """

@@ -1,4 +1,4 @@
-"""The manifest of an archive of journal files: what lies there, so that no segment is opened to plan a reading.
+"""The manifest of an archive of journal files: the list of its files, so that no segment is opened to plan a read.
 
 Written by :mod:`sowctl.journal.maintenance.upload`; read by whoever opens a journal that lies, wholly or in part, at a
 URL. Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error and never a shorter archive.

@@ -1,4 +1,4 @@
-"""A journal file that lies at a URL, as the journal reads files: blocks at an offset (``sow-archive(5)``).
+"""A journal file at a URL, with the interface of local files: reading blocks at an offset (``sow-archive(5)``).
 
 Opened when the first byte is asked for: what a manifest says of it needs no request.
 """

@@ -1,4 +1,5 @@
-"""Journal files into another directory, or away: at each moment, whatever fails, what is left is whole.
+"""Moving journal files into another directory, or removing them: at each moment, whatever fails, the journal is
+complete.
 
 Within a file system it gets its second name before it loses the first; into another one it is copied under a hidden
 name, synced, read again and compared before it gets its name there. Which of these steps were done is told by the names

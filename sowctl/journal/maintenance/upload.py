@@ -1,4 +1,4 @@
-"""Sealed journal files to a URL, and the manifest that tells of them (``sow-archive(5)``).
+"""Uploading sealed journal files to a URL, with the manifest that lists them (``sow-archive(5)``).
 
 A segment is a file as it lies here, compressed or not; it stays here as well. The manifest is written when all that it
 tells of is there, so that a run that is killed leaves the archive as it was, with files beside it that nobody reads

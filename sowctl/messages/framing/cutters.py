@@ -1,4 +1,4 @@
-"""The cutters of :mod:`~sowctl.messages.framing.frames`, one per framing: bytes in pieces in, whole messages out.
+"""The cutters of :mod:`~sowctl.messages.framing.frames`, one per framing: pieces of bytes in, complete messages out.
 
 Every cutter keeps at most one incomplete message, as the pieces in which it arrived, so that a long message costs one
 join and not one copy per piece.

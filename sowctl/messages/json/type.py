@@ -1,4 +1,4 @@
-"""Message type ``json``: the door to the JSON readers and writers of this room (``sowctl-expressions(7)``).
+"""Message type ``json``, with the JSON readers and writers of this package (``sowctl-expressions(7)``).
 
 :mod:`~sowctl.messages.json.exact_reader` defines what is accepted, :mod:`~sowctl.messages.json.paths` what a path
 finds, :mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast_reader` do the same fast for many

@@ -168,7 +168,7 @@ def _infer_scalar(raw: bytes, string: Scalar, text: bool) -> Scalar:
 
 
 def _infer_doubles(values: list[bytes], whole: bytes) -> list[float] | None:
-    """Doubles, if all texts are such; ``whole`` is all of them and has nothing but the bytes of numbers.
+    """Return Doubles, if all texts are numbers; ``whole`` is all of them and has nothing but the bytes of numbers.
 
     Of those alone ``float`` reads exactly what is a number. No number has two points, so as many points as texts that
     it reads are one in each.
@@ -182,7 +182,7 @@ def _infer_doubles(values: list[bytes], whole: bytes) -> list[float] | None:
 
 
 def _infer_texts(values: list[bytes], separator: bytes, filled: bool) -> list[Scalar]:
-    """Strings, as text where they are UTF-8; the separator is in none of them."""
+    """Return Strings, as text where they are UTF-8; the separator is in none of them."""
     if not values:
         return []
     try:

@@ -87,7 +87,7 @@ class TagValueType:
         return extract
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """Only the size and the number of fields can be wrong."""
+        """Return refusals: only the size and the number of fields can be wrong."""
         return self._blank_large_payloads(payloads)[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:

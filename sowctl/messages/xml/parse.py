@@ -68,7 +68,7 @@ def _refuse_doctype(name: str, system: str | None, public: str | None, internal:
 
 
 def build_depth_refusal() -> PayloadRefused:
-    """Why a payload with too many elements inside one another is refused."""
+    """Return the refusal of a payload whose elements are nested too deeply."""
     return PayloadRefused(TOO_DEEP_CODE, f"more than {MAX_XML_DEPTH} elements inside one another")
 
 

@@ -64,7 +64,7 @@ class XmlPart:
         return found
 
     def iterate_bytes(self) -> Iterator[bytes]:
-        """Its bytes."""
+        """Yield the bytes of the element."""
         opening = self.opening or self._opening_tag()
         if not self.items:
             yield opening if opening.endswith(b"/>") else opening + b"</" + self.name.encode() + b">"
@@ -102,7 +102,7 @@ class XmlDocument:
 
 
 def parse_document(payload: bytes) -> XmlDocument:
-    """``payload`` taken apart. Raises PayloadRefused."""
+    """Parse ``payload`` into its parts. Raises PayloadRefused."""
     parser = build_parser()
     # The parser reports places in bytes; they are right for the payload only if it is UTF-8.
     taker = _PartBuilder(_as_utf8(payload))

@@ -1,4 +1,4 @@
-"""Message type ``xml``: the door to the XML readers and writers of this room (``sowctl-messages(7)``, xml).
+"""Message type ``xml``, with the XML readers and writers of this package (``sowctl-messages(7)``, xml).
 
 :mod:`~sowctl.messages.xml.parse` says what is accepted, :mod:`~sowctl.messages.xml.read` reads fields by path,
 :mod:`~sowctl.messages.xml.tree` takes a payload apart so that :mod:`~sowctl.messages.xml.write` can change parts of it.

@@ -98,7 +98,7 @@ class DiffText:
         yield self._paint_text("head", self._cut_text(escape_line(text)))
 
     def format_change(self, change: Change, view: View) -> Iterator[str]:
-        """One record."""
+        """Yield the lines of one record."""
         mark = _MARKS[change.kind]
         record = change.after if change.after is not None else change.before
         assert record is not None

@@ -51,7 +51,7 @@ class FindingCounter:
         self.counts: Counter[Level] = Counter()
 
     def count_findings(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass the findings on, each counted."""
+        """Yield the findings unchanged, counting them."""
         for finding in findings:
             self.counts[finding.level] += 1
             yield finding

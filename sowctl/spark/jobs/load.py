@@ -93,7 +93,7 @@ def load(
     Raises MissingError ``SOW-SPK-040`` where a path matches nothing, UsageError, and what a commit raises.
     """
     started = monotonic()
-    # What Hadoop does not know is read through the door of this program.
+    # Places that Hadoop does not support are read by :mod:`sowctl.remote`.
     ours = any(is_remote(path) and not hadoop_supports(spark, path) for path in paths)
     files = expand_paths(paths, through_door=ours)
     kind = options.format or _kind_of(files)

@@ -1,4 +1,4 @@
-"""The Java virtual machine that a session runs in: started with its environment, heard when it fails, seen to end.
+"""The Java virtual machine that a session runs in: starting it with its environment, reporting its failures, ending it.
 
 Called by :mod:`sowctl.spark.sessions` alone, for a session that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
 says what is promised: a quiet start, the caller's interrupt handler as it was, and nothing left behind.
@@ -25,7 +25,7 @@ _TAIL_CHARACTERS = 2000  # characters of its last words that an error repeats
 
 @contextmanager
 def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Variables in the environment of this process for as long as the ``with`` lasts; the former ones come back."""
+    """Set variables in the environment of this process during the block; the former ones come back."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -130,7 +130,7 @@ def end_machine(gateway: Any) -> None:
 
 @contextmanager
 def restore_interrupt_handler() -> Iterator[None]:
-    """pyspark puts its own handler in place of the caller's; give that one back."""
+    """Restore the caller's interrupt handler after the block: pyspark replaces it by its own."""
     # Python sets signal handlers in the main thread only; elsewhere pyspark has changed nothing either.
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -40,11 +40,11 @@ class ReadBounds(Struct, frozen=True):
     operations: frozenset[str] | None = None
 
     def restrict_txids(self, low: int | None, high: int | None) -> ReadBounds:
-        """With only the txids from ``low`` to ``high``."""
+        """Restrict the bounds to the txids from ``low`` to ``high``."""
         return replace(self, txids=self.txids.intersect(low, high))
 
     def restrict_names(self, name: str, words: Iterable[str]) -> ReadBounds:
-        """With only these ``topics`` or ``operations``."""
+        """Restrict the bounds to these ``topics`` or ``operations``."""
         known = getattr(self, name)
         wanted = frozenset(words)
         wanted = wanted if known is None else known & wanted

@@ -46,8 +46,8 @@ class MalformedRule(Struct, frozen=True):
 
 
 def parse_malformed_rule(options: Options) -> MalformedRule:
-    """From the options of a reading. Raises UsageError ``SOW-SPK-011``, and ``SOW-SPK-134`` for those that exclude each
-    other."""
+    """Return the rule that the options of a read name. Raises UsageError ``SOW-SPK-011``, and ``SOW-SPK-134`` for those
+    that exclude each other."""
     mode = options.read_choice("mode", MODES, "permissive") if options.read_text("mode") is not None else None
     directory = options.read_path("badRecordsPath")
     if directory is not None and mode not in (None, "dropmalformed"):

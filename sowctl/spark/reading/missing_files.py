@@ -19,7 +19,8 @@ _AT_URL = "SOW-JRN-081"
 
 @contextmanager
 def translate_missing(*, seen: bool = True) -> Iterator[None]:
-    """Around what a task opens. ``seen``: there was something to be read where the query was planned.
+    """Translate errors of missing files within the block, around what a task opens. ``seen``: there was something to be
+    read where the query was planned.
 
     Raises ConfigError ``SOW-SPK-141`` for a store or journal that is missing here and was there; everything else that
     is raised passes.

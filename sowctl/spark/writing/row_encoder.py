@@ -47,10 +47,10 @@ class EncodedRows(Struct, frozen=True):
 class RowEncoder:
     """Makes messages of one type from Arrow batches of one schema.
 
-    ``keep_stamps``: the columns ``_timestamp`` and ``_expiration`` count; else messages get new ones. ``group_by_key``:
-    rows may do without a message, their ``_parse_sow_key`` says what is meant. ``own_keys``: the publisher chooses the
-    keys. ``root`` is the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, for XML
-    ``SOW-SPK-081``, for a schema of which no message can be made.
+    ``keep_stamps``: the columns ``_timestamp`` and ``_expiration`` count; else messages get new ones. ``by_key``: rows
+    may have no message; their ``_sow_key`` names the record. ``own_keys``: the publisher chooses the keys. ``root`` is
+    the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, for XML ``SOW-SPK-081``, for
+    a schema of which no message can be made.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The environment behind the path of a store: opened, shared with other readers, and opened anew when replaced.
+"""The environment of a store's path: opened, shared with other readers, and opened again when the file is replaced.
 
 Called by :mod:`sowctl.store.env` alone. LMDB knows nothing of a file that was replaced by a rename: before each use the
 inodes are compared. Ruled by ``sow-store(5)``, "How to read" and "Replacing a store".
@@ -60,7 +60,8 @@ class CurrentHandle:
         return handle
 
     def _open_again(self, writing: bool) -> Handle:
-        """Readers of a replaced store do not wait for its writer: they open it read-only, a write opens it anew."""
+        """Open a replaced store again. Readers do not wait for its writer: they open it read-only, and a write opens it
+        again."""
         if not writing and self._mode.write:
             try:
                 # No waiting: a reader in a writing program must not stand in line behind another writer.

@@ -164,7 +164,8 @@ def read_newest_txnid(fd: int) -> int | None:
 
 
 def find_sound_meta_pages(read: Callable[[int, int], bytes]) -> tuple[MetaPage, ...]:
-    """Those of the two meta pages that may be in use, the newer one first; ``read`` gives so many bytes of a place."""
+    """Return the meta pages of the two that may be in use, the newer one first; ``read`` gives so many bytes of a
+    place."""
     pages = _read_both_metas(read)
     return () if isinstance(pages, str) else tuple(page for page in pages if not page.fault)
 

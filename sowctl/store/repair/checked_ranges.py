@@ -1,4 +1,4 @@
-"""The record of checks: which stretch of a store's keys was last read whole, and when (``sow-store(5)``).
+"""The record of checks: which range of a store's keys was last read completely, and when (``sow-store(5)``).
 
 Checks that read a part of a store begin with what was not read for longest, so that several of them read all of it.
 The file is derived: without it, nothing is known to have been read. Written by :mod:`sowctl.store.check`.

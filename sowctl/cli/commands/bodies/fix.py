@@ -1,4 +1,5 @@
-"""The bodies of ``lint --fix`` and ``lint --diff``: mended texts into their files, or as a difference to read."""
+"""The bodies of ``lint --fix`` and ``lint --diff``: corrected texts written to their files, or printed as a
+difference."""
 
 from __future__ import annotations
 

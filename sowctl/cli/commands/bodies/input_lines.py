@@ -1,4 +1,4 @@
-"""Standard input of which a command hears while something else goes on, or line by line.
+"""Standard input watched while a command does something else, or read line by line.
 
 A consumer that answers each line before it reads the next one writes while the command writes. If the command read only
 between two waits, both pipes would fill up, and each side would wait for the other for ever.

@@ -1,4 +1,5 @@
-"""The stored place of ``sowctl subscribe`` in a bookmark store: behind what was printed, or acknowledged."""
+"""The stored position of ``sowctl subscribe`` in a bookmark store: after the printed messages, or the acknowledged
+ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory of backups: its lock, what is in it, and a new one, which gets its name when it is whole."""
+"""A directory of backups: its lock, what is in it, and a new one, which gets its name when it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of a backup up to a txid, and the new history that a restore begins behind it (``sow-journal(5)``).
+"""The journal of a backup up to a txid, and the new history that a restore begins after it (``sow-journal(5)``).
 
 Files are copied as they are; only the one that the txid lies in is cut, behind a whole group. What comes behind stands
 in a file of its own, of a new lineage, whose txids are above every one that may have been given.

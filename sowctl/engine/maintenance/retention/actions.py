@@ -1,4 +1,4 @@
-"""The Actions of a configuration as what this program can do of them: which are due, and each step carried out.
+"""The Actions of a configuration that this program supports: which are due, and running their steps.
 
 An action is its steps in the order of the file; a false If and a step that fails end it. What concerns files is done;
 what has a meaning in a server alone is named, or ends the action where later steps may depend on it. Each run is noted

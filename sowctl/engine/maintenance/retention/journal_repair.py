@@ -1,4 +1,5 @@
-"""The journal of an instance mended: damage cut out with a receipt, a torn end cut off; what is sound stays as it is.
+"""Repair of an instance's journal: damage is cut out with a receipt, a torn end cut off; undamaged entries are not
+changed.
 
 Ruled by ``sow-journal(5)``, "Damage cut out" and "A torn tail".
 """

@@ -59,7 +59,7 @@ class FileStore(BookmarkStore):
         return [codec.build_stored_place(who, known) for who, known in sorted(self._state.items())]
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
-        """One place."""
+        """Return the position of one subscription."""
         self._refresh_state()
         known = self._state.get(who)
         return None if known is None else codec.build_stored_place(who, known)
@@ -95,7 +95,7 @@ class FileStore(BookmarkStore):
         return True
 
     def find_lock_file(self, who: Subscriber) -> Path | None:
-        """Beside the file."""
+        """Return the path of the lock file, beside the file."""
         return build_lock_path(self.path, who)
 
     @property

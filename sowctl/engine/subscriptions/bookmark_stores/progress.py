@@ -57,7 +57,7 @@ class SubscriptionProgress(ABC):
         self._range = wanted if wanted.end is not None else None
 
     def find_unacknowledged(self, publishers: Sequence[int], sequences: Sequence[int]) -> Sequence[int] | None:
-        """Of messages that are about to be delivered, those not acknowledged in an earlier run, as places; None: all.
+        """Return the places of the messages about to be delivered that no earlier run has acknowledged; None: all.
 
         The columns are the parts of their bookmarks, publisher and sequence number.
         """

@@ -83,7 +83,7 @@ class BookmarkStore(Protocol):
         ...
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
-        """One place; None for a subscription that the store does not know."""
+        """Return the position of one subscription; None for a subscription that the store does not know."""
         ...
 
     def read_acknowledged(self, who: Subscriber) -> AcknowledgedMessages:

@@ -78,11 +78,11 @@ class TopicStore(BookmarkStore):
         return sorted(self._read_rows(), key=lambda row: row.who)
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
-        """One place."""
+        """Return the position of one subscription."""
         return next((row for row in self._read_rows() if row.who == who), None)
 
     def read_acknowledged(self, who: Subscriber) -> AcknowledgedMessages:
-        """Nothing."""
+        """Return no messages."""
         return NOTHING_ACKNOWLEDGED
 
     def set_place(self, who: Subscriber, bookmark: str) -> None:
@@ -102,7 +102,8 @@ class TopicStore(BookmarkStore):
         return True
 
     def find_lock_file(self, who: Subscriber) -> FilePath | None:
-        """Beside the topic's store, else in the directory of the journal: one of both keeps the rows."""
+        """Return the path of the lock file, beside the topic's store, else in the directory of the journal: one of both
+        keeps the rows."""
         if self.topic.file is not None:
             return build_lock_path(self.topic.file, who)
         log = self.instance.log

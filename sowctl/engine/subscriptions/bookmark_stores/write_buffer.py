@@ -55,7 +55,7 @@ class BufferedBookmarkStore(BookmarkStore):
         return self._store.list_places()
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
-        """One place as it is stored."""
+        """Return the position of one subscription as stored."""
         return self._store.read_place(who)
 
     def read_acknowledged(self, who: Subscriber) -> AcknowledgedMessages:

@@ -125,7 +125,7 @@ class AggregatedFeed(FocusFeed):
     def _compute_contributions(
         self, keys: Sequence[bytes], values: Sequence[bytes]
     ) -> tuple[list[Digest], list[Contribution]]:
-        """Of each record its group and what it adds to it."""
+        """Return the group of each record and its contribution to it."""
         rows, refused = self._extract(extract_payloads(values))
         if refused:
             number = int.from_bytes(keys[refused[0].index], "big")

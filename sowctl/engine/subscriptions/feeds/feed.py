@@ -176,7 +176,7 @@ class Feed:
         return found if select is None else list(map(select, found))
 
     def _filter_published(self, changes: TopicChanges) -> TopicChanges:
-        """Those of the changes that bring a message, of the logical topics that are meant."""
+        """Return the changes that publish a message, of the requested logical topics."""
         if combine_flags(changes.values) & TOMBSTONE_FLAG:
             changes = changes.select([at for at, value in enumerate(changes.values) if not value[0] & TOMBSTONE_FLAG])
         if self._meant is None or not len(changes):

@@ -202,7 +202,7 @@ class FocusFeed(Feed):
         return frozenset(published[at] for at in self.wanted.matcher.find_matches(chosen.keys, chosen.values))
 
     def _group_deliveries(self, rows: Sequence[FocusEvent], changes: TopicChanges | None) -> Iterator[Delivery]:
-        """Rows as events, those of one kind in a row together."""
+        """Yield rows as events, consecutive ones of one kind together."""
         for (command, reason, _), some in groupby(rows, key=_get_event_kind):
             run = list(some)
             if command != "oof":

@@ -163,7 +163,8 @@ class PageFeed(FocusFeed):
         return rows
 
     def _expire_at(self, time: int) -> list[FocusEvent]:
-        """Lifetimes that end at one instant end together: no record enters the page that leaves it at the same time."""
+        """Expire all records whose lifetimes end at one instant in one step: no record enters the page that leaves it
+        at the same time."""
         rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
             self._step = {}

@@ -1,4 +1,4 @@
-"""journal bisect: the entry behind which a condition over the state of a topic holds, found by halves.
+"""journal bisect: the entry after which a condition over the state of a topic holds, by binary search.
 
 The condition is false behind one txid and true behind a later one. The state in the middle says in which half it
 becomes true; so a journal of a million entries takes twenty states, each folded on from the last one where it is false.
@@ -44,8 +44,9 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 class BisectOptions(Struct, frozen=True):
     """``count`` compares the number of matching records, such as ``> 0`` or ``= 12``.
 
-    ``keys`` and ``sow_keys`` leave out all other records. The condition is asked behind the txid or instant that
-    ``from`` names and at the one that ``to`` names; None each for the journal's beginning and end.
+    ``keys`` and ``sow_keys`` leave out all other records. The condition is evaluated after the txid or instant of
+    ``from_txid`` or ``from_time`` and at that of ``to_txid`` or ``to_time``; None each for the journal's beginning and
+    end.
     """
 
     filter: str | None = None

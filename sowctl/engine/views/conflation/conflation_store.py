@@ -304,7 +304,7 @@ class ConflationStore:
     def _find_due(
         self, pending: Mapping[bytes, PendingKey], snapshot: Reader | None, shown: Mapping[bytes, KeyChange]
     ) -> int:
-        """When something happens next though nothing is published."""
+        """Return the next time at which the state may change without a publish."""
         ends = [one.opened + self._entry.interval_us for one in pending.values()]
         values = [one.value for one in pending.values()] + [one.value for one in shown.values()]
         expirations = (read_expiration(value) for value in values if value is not None)
@@ -318,7 +318,7 @@ class ConflationStore:
         return min((end for end in ends if end), default=0)
 
     def _find_due_below(self, source: SowEntry) -> int:
-        """When something may happen to a source though nothing is published."""
+        """Return the next time at which a source may change without a publish."""
         if isinstance(source, TopicConfig):
             # Records that are in no message may expire, too: looked at each time.
             return self._moment.now + 1 if can_expire(source.expiration) else 0

@@ -29,7 +29,7 @@ BATCH_CHANGES = 1000
 
 
 def iterate_conflated_changes(instance: Instance, entry: ConflatedTopic, stretch: LogStretch) -> Iterator[KeyChange]:
-    """When a conflated topic showed what, from its beginning: the messages of its source, as these have them.
+    """Yield the changes of a conflated topic from its beginning: the messages of its source, as these have them.
 
     Raises what reading the journal raises, UsageError ``SOW-VIW-002`` for a source that no journal records.
     """
@@ -59,7 +59,8 @@ def iterate_source_changes(
 
 
 def filter_changes(instance: Instance, entry: ConflatedTopic, found: Iterable[KeyChange]) -> Iterator[KeyChange]:
-    """Changes as a conflated topic takes them: a message that its filter does not leave is gone (11.46)."""
+    """Yield changes in the form that a conflated topic reads: a message that its filter does not leave is gone
+    (11.46)."""
     if not entry.filter:
         yield from found
         return

@@ -1,4 +1,4 @@
-"""A source that no journal records: what is different from when it was looked at last (``sow-view(5)``).
+"""A source without a journal: its changes since it was read last, found by digests (``sow-view(5)``).
 
 Called by :mod:`sowctl.engine.views.conflation.conflation_store`. What came and went between two looks is not seen.
 """

@@ -103,7 +103,7 @@ def read_pending(reader: Reader) -> dict[bytes, PendingKey]:
 
 
 def read_ended(reader: Reader) -> dict[bytes, int]:
-    """When the last intervals of keys ended, as far as it is kept."""
+    """Return when the last intervals of keys ended, if it is stored."""
     table = reader.open_table(ENDED_TABLE)
     return {} if table is None else {key: int.from_bytes(value, "big", signed=True) for key, value in table.walk()}
 

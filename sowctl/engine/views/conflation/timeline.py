@@ -1,4 +1,4 @@
-"""Changes of a topic in the order of time: every publish, deletion and expiry that its journal tells of.
+"""Changes of a topic in the order of time: every publish, deletion and expiry in its journal.
 
 A conflated topic depends on when its source changed, and journals carry times: so its state at any instant follows from
 them. Called by :mod:`sowctl.engine.views.conflation.conflated_source`, for itself and for what lies below it. Ruled by

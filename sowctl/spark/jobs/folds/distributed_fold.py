@@ -252,7 +252,7 @@ class JournalLookup(Protocol):
     """The looks into files that a plan may take; a journal's."""
 
     def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:
-        """About where in a file a txid lies."""
+        """Return about where in a file a txid is."""
         ...
 
     def sample_header(self, segment: Segment) -> BlockHeader | None:
@@ -335,7 +335,7 @@ class _Mapper:
                 yield from self.fold_blocks(blocks)
 
     def fold_blocks(self, blocks: list[Block]) -> Iterator[tuple[int, Run]]:
-        """Every range of keys that some blocks have entries in, with the run of each topic."""
+        """Yield every range of keys that some blocks have entries in, with the run of each topic."""
         import numpy as np
         import pyarrow as pa
 

@@ -118,7 +118,7 @@ def create_mark_accumulator(spark: SparkSession) -> Accumulator[Any]:
 
 
 def select_history_txids(txids: Any) -> Any:
-    """Of the txids of a block's entries of a topic with History those that a replay notes."""
+    """Return the txids that a replay notes, of a block's entries of a topic with History."""
     return txids[:: -(-len(txids) // FOLD_LIMITS.compared_key_entries)]
 
 
@@ -130,7 +130,7 @@ def read_txids(values: Sequence[bytes]) -> Any:
 
 
 def record_txids(parts: Iterable[Pairs], file: PairFile) -> Iterator[Pairs]:
-    """Parts of records as they come; their txids go into a file, which :func:`read_winners` reads."""
+    """Yield parts of records unchanged; their txids go into a file, which :func:`read_winners` reads."""
     for keys, values in parts:
         file.add(([_ANY_KEY], [read_txids(values).astype("<u8").tobytes()]))
         yield keys, values

@@ -1,4 +1,4 @@
-"""A fold in two looks at the journal, without a shuffle: which entries count, then those alone (for the rebuild).
+"""A fold in two passes over the journal, without a shuffle: which entries count, then those alone (for the rebuild).
 
 All records of a store pass one process in the end. So where this process can hold the txids of the journal, tasks first
 read the columns of keys and leave the last txid of each key; the driver finds the last one over all stretches; tasks

@@ -143,7 +143,7 @@ def write_rows(rows: TaskRows[Any], output: Output, what: str) -> WriteTotals:
 
 
 def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) -> tuple[int, int]:
-    """Written by Spark's writers: records, and bytes of messages."""
+    """Write with Spark's writers: records, and bytes of messages."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -170,7 +170,7 @@ def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) ->
 
 
 def _write_to_url(rows: TaskRows[Any], output: Output) -> tuple[int, int]:
-    """Written by the tasks that make the rows, to a URL that Spark's writers do not reach: records, and bytes of
+    """Write in the tasks that make the rows, to a URL that Spark's writers do not reach: records, and bytes of
     messages.
 
     The rows do not pass through Spark: as Parquet that takes half to two thirds of the CPU time of Spark's writers.

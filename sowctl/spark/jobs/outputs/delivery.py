@@ -109,7 +109,7 @@ def _scratch(root: str | None) -> Iterator[Path]:
 
 
 def fetch_files(spark: SparkSession, files: Sequence[str], area: StagingArea) -> list[str]:
-    """Files at URLs as files of a staging directory, which Spark reads; in the same order, local ones as they are.
+    """Download files at URLs to a staging directory, which Spark reads; in the same order, local ones as they are.
 
     Raises UsageError ``SOW-SPK-159`` where executors share no directory.
     """

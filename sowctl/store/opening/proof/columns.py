@@ -67,7 +67,7 @@ def probe_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> dict[
 
 
 def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafColumns | None:
-    """Those of ``pages``, which lie in the file, whose nodes fill their end, with keys of one size that ascend.
+    """Return the ``pages``, which are in the file, whose nodes fill their end, with keys of one size that ascend.
 
     Keys are a multiple of 8 bytes. None where no page is proven.
     """
@@ -136,8 +136,9 @@ def read_entries(
 
 
 def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Sequence[bytes]) -> Gaps | None:
-    """Between which entries ``keys``, in order, would be; ``pages`` are leaves in order, which are proven all, with all
-    entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value lies elsewhere.
+    """Return the entries between which ``keys``, in order, would be; ``pages`` are leaves in order, which are proven
+    all, with all entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value
+    lies elsewhere.
     """
     nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD_BYTES).any():
