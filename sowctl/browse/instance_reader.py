@@ -33,6 +33,7 @@ from sowctl.values.differences import MISSING, compare_views, format_path, parse
 from sowctl.values.display import format_age, format_ago, format_bytes, format_rate
 from sowctl.values.paths import Path, parse_path
 from sowctl.values.times import format_expiry, format_time
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -306,18 +307,18 @@ class KeyNames:
 
     def __init__(self, reader: InstanceReader) -> None:
         self._reader = reader
-        self._keys: dict[tuple[str, str], Sequence[Path]] = {}
+        self._keys: dict[TopicRef, Sequence[Path]] = {}
 
     def find_name(self, topic: str, message_type: str, view: bytes) -> str | None:
         """The values of a message's key fields; None where its topic has none, or it lacks one."""
-        place = topic, message_type
-        if place not in self._keys:
+        ref = TopicRef(topic, message_type)
+        if ref not in self._keys:
             try:
-                self._keys[place] = self._reader._find_key_fields(f"[{message_type}].[{topic}]")
+                self._keys[ref] = self._reader._find_key_fields(f"[{message_type}].[{topic}]")
             except SowError:
                 # Only the journal knows it.
-                self._keys[place] = ()
-        return format_key(view, self._keys[place])
+                self._keys[ref] = ()
+        return format_key(view, self._keys[ref])
 
 
 def _build_message(view: Callable[[bytes], bytes], message: QueueMessage, names: KeyNames) -> WaitingMessage:

@@ -23,6 +23,7 @@ from sowctl.config.items import Item
 from sowctl.config.show import ValueOrigin, find_origin
 from sowctl.config.topic_patterns import compile_topic_search
 from sowctl.errors import ConfigError
+from sowctl.values.topicref import TopicRef
 
 _ORDERED_EVENT_MODULES = frozenset({"amps-action-on-startup", "amps-action-on-shutdown"})
 """Events whose actions run in the order of the file."""
@@ -191,11 +192,16 @@ def _compare_precedence(before: Item, after: Item, path: str) -> Iterator[Differ
             continue
         for other in first:
             # Only topics of both sides are compared: one that is new or gone is a difference already.
-            if other == key or other not in second or other[1] != key[1] or not _matches_pattern(pattern, other[0]):
+            if (
+                other == key
+                or other not in second
+                or other.message_type != key.message_type
+                or not _matches_pattern(pattern, other.name)
+            ):
                 continue
             was, now = (side[other].number < side[key].number for side in (first, second))
             if was != now:
-                texts = [f"{'before' if earlier else 'after'} {key[0]}" for earlier in (was, now)]
+                texts = [f"{'before' if earlier else 'after'} {key.name}" for earlier in (was, now)]
                 path_of = f"{path}/Topic[{' '.join(other)}]"
                 places = find_origin(first[other].item), find_origin(second[other].item)
                 yield Difference("moved", path_of, texts[0], texts[1], places[0], places[1])
@@ -206,9 +212,9 @@ class _Position(Struct, frozen=True):
     number: int
 
 
-def _index_positions(sow: Item) -> dict[tuple[str, str], _Position]:
+def _index_positions(sow: Item) -> dict[TopicRef, _Position]:
     return {
-        (item.find_text("Name"), item.find_text("MessageType")): _Position(item, number)
+        TopicRef(item.find_text("Name"), item.find_text("MessageType")): _Position(item, number)
         for number, item in enumerate(sow.children)
         if item.tag == "Topic"
     }

@@ -346,7 +346,7 @@ class _JournalCheck:
             before = self.times.get(topic)
             if before is not None and at < before:
                 txid = block.first_txid + index
-                text = f"the time of txid {txid} is earlier than that of a previous entry of topic {topic[0]}"
+                text = f"the time of txid {txid} is earlier than that of a previous entry of topic {topic.name}"
                 yield self._block_problem(block, "SOW-JRN-042", text)
             self.times[topic] = at
 

@@ -10,6 +10,7 @@ from sowctl.config.document import ElementNode
 from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.sources import find_sources
 from sowctl.config.rules.survey import Survey
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Call, Field
@@ -149,17 +150,18 @@ def fast_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a View over ``quotes`` without Conflation, beside a ConflatedTopic over ``quotes``.
     Instead: write ``<Conflation>inline</Conflation>``, or read the ConflatedTopic.
     """
-    conflated: dict[tuple[str, str], str] = {}
+    conflated: dict[TopicRef, str] = {}
     for entry in survey.entries:
         if entry.kind == "ConflatedTopic":
-            conflated.setdefault((entry.node.find_text("UnderlyingTopic") or "", entry.type), entry.name)
+            ref = TopicRef(entry.node.find_text("UnderlyingTopic") or "", entry.type)
+            conflated.setdefault(ref, entry.name)
     if not conflated:
         return
     for entry in survey.entries:
         if entry.kind != "View" or (entry.node.find_text("Conflation") or "none").lower() == "inline":
             continue
         for source in find_sources(entry.node):
-            other = conflated.get((source.name, source.type or entry.type))
+            other = conflated.get(TopicRef(source.name, source.type or entry.type))
             if other is not None:
                 message = (
                     f"View '{entry.name}' is computed on every update of '{source.name}', which '{other}' conflates"

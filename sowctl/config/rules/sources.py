@@ -18,6 +18,7 @@ from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.subjects import SubjectEntry, is_transient
 from sowctl.config.rules.survey import Survey
 from sowctl.config.suggestions import find_nearest
+from sowctl.values.topicref import TopicRef
 
 _MAX_CYCLE_NAMES = 10
 """So many names of a cycle are shown."""
@@ -116,7 +117,7 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     # Where one Join does not parse, which topics are attached is not known.
     if underlying is None or len(found) != 2 * len(list(underlying.find_all("Join"))):
         return
-    attached: set[tuple[str, str]] = set()
+    attached: set[TopicRef] = set()
     for left, right in zip(found[::2], found[1::2], strict=True):
         first, second = _resolve_reference(left, entry, survey), _resolve_reference(right, entry, survey)
         if first == second:
@@ -127,13 +128,13 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         attached |= {first, second}
 
 
-def _resolve_reference(source: ViewSource, entry: SubjectEntry, survey: Survey) -> tuple[str, str]:
-    """Message type and name of a source, also where its type is not written and is not the view's."""
+def _resolve_reference(source: ViewSource, entry: SubjectEntry, survey: Survey) -> TopicRef:
+    """The topic of a source, also where its type is not written and is not the view's."""
     found = resolve_source(source, entry, survey)
     others = [] if source.type else [other for other in survey.find_entries(source.name) if other is not entry]
     if found is None and len(others) == 1:
         found = others[0]
-    return (source.type or entry.type, source.name) if found is None else (found.type, found.name)
+    return TopicRef(source.name, source.type or entry.type) if found is None else found.ref
 
 
 def defined_later(node: ElementNode, survey: Survey) -> Iterator[Problem]:

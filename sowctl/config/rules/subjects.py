@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from sowctl.config.document import ElementNode
 from sowctl.messages.types import DEFINED_TYPES, MESSAGE_TYPES
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
@@ -53,6 +54,10 @@ class SubjectEntry(Struct, frozen=True):
     type: str
     node: ElementNode
     number: int
+
+    @property
+    def ref(self) -> TopicRef:
+        return TopicRef(self.name, self.type)
 
     @property
     def label(self) -> str:

@@ -21,6 +21,7 @@ from sowctl.config.rules.subjects import (
 from sowctl.config.suggestions import has_misspelled_child
 from sowctl.config.topic_patterns import compile_any_search, is_pattern, topic_matches
 from sowctl.errors import ConfigError
+from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.rules.facts import Facts
@@ -115,10 +116,10 @@ class Survey:
         return (self.top.find_text("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
 
     @cached_property
-    def journal_topics(self) -> tuple[tuple[str, str], ...]:
-        """Names and message types of the transaction log's topics."""
+    def journal_topics(self) -> tuple[TopicRef, ...]:
+        """The transaction log's topics, names and patterns."""
         topics = self.find_children("TransactionLog", "Topic")
-        return tuple((node.find_text("Name") or "", node.find_text("MessageType") or "") for node in topics)
+        return tuple(TopicRef(node.find_text("Name") or "", node.find_text("MessageType") or "") for node in topics)
 
     def is_journaled(self, name: str, type_: str | None) -> bool:
         """Return True if the transaction log records this topic; with type None, under any message type."""
@@ -137,11 +138,11 @@ class Survey:
         return {type_: compile_any_search(patterns) for type_, patterns in by_type.items()}
 
     @cached_property
-    def _journal_index(self) -> tuple[frozenset[tuple[str, str | None]], tuple[tuple[str, str], ...]]:
+    def _journal_index(self) -> tuple[frozenset[tuple[str, str | None]], tuple[TopicRef, ...]]:
         """The topics that the log records by name, with their type and with any, and those by pattern."""
         # With None for any type beside the type itself, so that both questions are one look-up.
         exact = frozenset(key for name, type_ in self.journal_topics for key in ((name, type_), (name, None)))
-        return exact, tuple(row for row in self.journal_topics if self.has_regex_topics and is_pattern(row[0]))
+        return exact, tuple(ref for ref in self.journal_topics if self.has_regex_topics and is_pattern(ref.name))
 
     def matches_topic(self, pattern: str, name: str) -> bool:
         """Return True if a topic pattern of this file matches; False for one that is no pattern (S063 tells)."""

@@ -17,6 +17,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.config.suggestions import has_misspelled_child
 from sowctl.journal.format import build_own_files_pattern
 from sowctl.remote.place import is_url, parse_local_path
+from sowctl.values.topicref import TopicRef
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
@@ -150,13 +151,13 @@ def defined_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: two Topics ``orders`` of type json.
     Instead: rename one; another message type makes another topic.
     """
-    seen: dict[tuple[str, str], dict[str, SubjectEntry]] = {}
+    seen: dict[TopicRef, dict[str, SubjectEntry]] = {}
     for entry in survey.entries:
         if not entry.name or not entry.type or survey.is_repeated(entry.node):
             continue
         # A queue with the name of a Topic is what R029 tells.
         kind = "queue" if entry.kind in QUEUE_KINDS else entry.kind
-        kinds = seen.setdefault((entry.name, entry.type), {})
+        kinds = seen.setdefault(entry.ref, {})
         other = next((kinds[had] for had in kinds if {had, kind} != {"queue", "Topic"}), None)
         kinds.setdefault(kind, entry)
         if other is not None:
@@ -179,7 +180,7 @@ def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         path = os.path.normpath(survey.root / format_file_name(file.text, entry.name, entry.type))
         other = first.setdefault(path, entry)
         # One topic that is defined twice (R020) has one file.
-        if (other.name, other.type) != (entry.name, entry.type):
+        if other.ref != entry.ref:
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
             yield Problem(file, message, "use %n in FileName, or use different files")
 

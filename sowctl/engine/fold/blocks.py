@@ -97,7 +97,7 @@ def find_entry_places(
 
 def build_entry_mask(
     block: Block,
-    topics: Collection[TopicRef],
+    refs: Collection[TopicRef],
     *,
     after: int = 0,
     until: int | None = None,
@@ -105,7 +105,7 @@ def build_entry_mask(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> Any:
-    """:func:`find_entry_places` as a numpy array of truth values, for the entries of any of ``topics``; None for all
+    """:func:`find_entry_places` as a numpy array of truth values, for the entries of any of ``refs``; None for all
     entries.
 
     ``since``: only entries of that time or later.
@@ -120,7 +120,7 @@ def build_entry_mask(
         within = np.zeros(len(block), dtype=bool)
         within[start:stop] = True
         tests.append(within)
-    wanted = [index for index, topic in enumerate(block.topics) if topic in topics]
+    wanted = [index for index, topic in enumerate(block.topics) if topic in refs]
     if len(wanted) < len(block.topics):
         tests.append(columns.topics == wanted[0] if len(wanted) == 1 else np.isin(columns.topics, wanted))
     if since is not None and block.header.earliest < since:

@@ -24,6 +24,5 @@ In the order of processing:
 * ``spool``: events that are produced and not consumed yet.
 * ``limits``: pauses, and sizes of what is held.
 * ``subscription``: the whole subscription: start, run, end.
-* ``iteration``: a subscription as an iterator.
 * ``bookmark_stores``: stored positions of subscriptions.
 """

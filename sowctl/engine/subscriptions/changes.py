@@ -55,16 +55,16 @@ class TopicChanges(DescribedStruct):
 
 
 def iterate_block_changes(
-    block: Block, topics: Mapping[TopicRef, Interest], owner: int, after: int, until: int | None
+    block: Block, interests: Mapping[TopicRef, Interest], owner: int, after: int, until: int | None
 ) -> Iterator[TopicChanges]:
-    """The entries of ``topics`` in a block with ``after < txid <= until``, in txid order, cut where the topic changes.
+    """The followed entries of a block with ``after < txid <= until``, in txid order, cut where the topic changes.
 
     ``owner``: the publisher id in bookmarks of entries that have no publisher. Entries of other SOW keys than those
     that are followed are left out before any message is read.
     """
-    wanted = [topic for topic in block.topics if topic in topics]
+    wanted = [topic for topic in block.topics if topic in interests]
     if len(wanted) == 1:
-        places = _find_entry_places(block, topics[wanted[0]], after, until)
+        places = _find_entry_places(block, interests[wanted[0]], after, until)
         if places:
             yield _build_changes(block, wanted[0], places, owner)
         return
@@ -72,7 +72,7 @@ def iterate_block_changes(
     rows = sorted(
         (place, number)
         for number, topic in enumerate(wanted)
-        for place in _find_entry_places(block, topics[topic], after, until)
+        for place in _find_entry_places(block, interests[topic], after, until)
     )
     for number, run in groupby(rows, key=lambda row: row[1]):
         yield _build_changes(block, wanted[number], [place for place, _ in run], owner)

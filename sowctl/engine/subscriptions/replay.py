@@ -109,13 +109,13 @@ class Replay:
         times = [at for _, at in read_all_stamps(changes.values)]
         return changes if min(times) >= since else changes.select([at for at, one in enumerate(times) if one >= since])
 
-    def find_end_txid(self, block: Block, topics: Collection[TopicRef]) -> int | None:
+    def find_end_txid(self, block: Block, refs: Collection[TopicRef]) -> int | None:
         """The txid with which the replay ends, if it does within a block, because it ends at a time."""
         before = self.past.span.before
         if before is None or block.header.latest < before:
             return None
         for entry in block.iter_entries():
-            if entry.time >= before and entry.topic in topics:
+            if entry.time >= before and entry.topic in refs:
                 return entry.txid - 1
         return None
 

@@ -91,10 +91,10 @@ def resolve_bookmark_range(
     instance: Instance,
     log: Journal,
     wanted: BookmarkRange,
-    topics: frozenset[TopicRef] | None = None,
+    refs: frozenset[TopicRef] | None = None,
     not_found: NotFoundPolicy | None = None,
 ) -> TxidSpan:
-    """The entries of ``log`` that ``wanted`` means; None for ``topics`` stands for all of them.
+    """The entries of ``log`` that ``wanted`` means; None for ``refs`` stands for all of them.
 
     A start that the journals do not hold follows ``not_found``. Without one, what was never there begins now, and
     ``instance.notify`` is told; what was there and is gone with older files is an error, because going on from
@@ -106,7 +106,7 @@ def resolve_bookmark_range(
     """
     if wanted.is_recent:
         raise ValueError("'recent' must be resolved in a bookmark store first")
-    places = _MarkResolver(instance, log, topics)
+    places = _MarkResolver(instance, log, refs)
     start = places.resolve_start(wanted.start, not_found)
     return start if wanted.end is None else places.resolve_end(start, wanted.end)
 
@@ -134,9 +134,9 @@ def resolve_without_journal(
     raise _make_no_journal_error(wanted.end)
 
 
-def find_last_txid_at(instance: Instance, log: Journal, time: Micros, topics: frozenset[TopicRef]) -> int:
-    """The txid behind which the first entry of ``topics`` stands that is newer than ``time``; the last if none is."""
-    return _MarkResolver(instance, log, topics).find_txid_before(time + 1)
+def find_last_txid_at(instance: Instance, log: Journal, time: Micros, refs: frozenset[TopicRef]) -> int:
+    """The txid behind which the first entry of ``refs`` stands that is newer than ``time``; the last if none is."""
+    return _MarkResolver(instance, log, refs).find_txid_before(time + 1)
 
 
 def _make_no_journal_error(side: RangeBound) -> MissingError:
@@ -147,10 +147,10 @@ def _make_no_journal_error(side: RangeBound) -> MissingError:
 class _MarkResolver:
     """Looks places up in one journal as it is now."""
 
-    def __init__(self, instance: Instance, log: Journal, topics: frozenset[TopicRef] | None) -> None:
+    def __init__(self, instance: Instance, log: Journal, refs: frozenset[TopicRef] | None) -> None:
         self._instance = instance
         self._log = log
-        self._topics = topics
+        self._refs = refs
         self._last = log.read_last_txid()
         self._first = log.first_txid
 
@@ -281,25 +281,23 @@ class _MarkResolver:
         if isinstance(mark, Bookmark) and self._is_instance_mark(mark):
             txid = mark.sequence
         gone = self._log.read_beginning_state().topics
-        return all(gone[ref].last_txid <= txid for ref in gone if self._topics is None or ref in self._topics)
+        return all(gone[ref].last_txid <= txid for ref in gone if self._refs is None or ref in self._refs)
 
     def find_txid_before(self, time: Micros) -> int:
         """The txid behind which the first wanted entry stands that is not older than ``time``; the last if none is."""
-        topics = self._topics
+        refs = self._refs
 
         # Times do not go back within a topic, so its last entry before a file tells of all of them.
         def reached(state: JournalState) -> bool:
-            return any(
-                known.last_time >= time for ref, known in state.topics.items() if topics is None or ref in topics
-            )
+            return any(known.last_time >= time for ref, known in state.topics.items() if refs is None or ref in refs)
 
         for ref in self._log.iter_block_refs(after=self._log.find_txid_before_file(reached)):
-            if ref.header.latest < time or not (topics is None or any(map(ref.read_map().has_topic, topics))):
+            if ref.header.latest < time or not (refs is None or any(map(ref.read_map().has_topic, refs))):
                 continue
             block = ref.load()
             columns, names = block.decode_columns(), block.topics
             for place, (at, topic) in enumerate(zip(columns.times, columns.topics, strict=True)):
-                if at >= time and (topics is None or names[topic] in topics):
+                if at >= time and (refs is None or names[topic] in refs):
                     return block.first_txid + place - 1
         return self._last
 

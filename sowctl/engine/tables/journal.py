@@ -105,7 +105,7 @@ def read_history_table(
 
 def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]:
     """The messages of a topic, its name and message type, as JSON objects, some at a time."""
-    kind = instance.find_message_type(ref[1])
+    kind = instance.find_message_type(ref.message_type)
     for entries in _batches(instance, None):
         topics, places = entries.topics
         if ref not in topics:

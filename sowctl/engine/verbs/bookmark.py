@@ -194,9 +194,7 @@ def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> It
             yield from list_topic_refs(instance, topic.derived)
 
 
-def _compute_lags(
-    log: Journal, places: Iterable[int], now: Micros, topics: frozenset[TopicRef] | None
-) -> dict[int, Lag]:
+def _compute_lags(log: Journal, places: Iterable[int], now: Micros, refs: frozenset[TopicRef] | None) -> dict[int, Lag]:
     """Compute the lag behind each of the places: one walk over the headers behind the first of them.
 
     Blocks are read where a place lies within, or where they hold entries of other topics than those asked for, too.
@@ -211,17 +209,17 @@ def _compute_lags(
         inner = []
         while waiting and waiting[-1] < header.last_txid:
             inner.append(waiting.pop())
-        named = [row.topic for row in ref.read_map().topics] if topics is not None else []
-        if topics is not None and topics.isdisjoint(named):
+        named = [row.topic for row in ref.read_map().topics] if refs is not None else []
+        if refs is not None and refs.isdisjoint(named):
             before.update((place, (entries, size, 0)) for place in inner)
             untimed += inner
             continue
-        mixed = topics is not None and not topics.issuperset(named)
+        mixed = refs is not None and not refs.issuperset(named)
         if not (inner or untimed or mixed):
             entries, size = entries + header.count, size + header.payloads_raw
             continue
         columns = ref.load().decode_columns()
-        own = [at for at in range(header.count) if topics is None or named[columns.topics[at]] in topics]
+        own = [at for at in range(header.count) if refs is None or named[columns.topics[at]] in refs]
         for place in inner:
             # A place before the block stands behind the last one, as there are no entries between.
             passed = [at for at in own if header.first_txid + at <= place]

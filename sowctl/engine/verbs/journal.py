@@ -111,8 +111,8 @@ def _may_have_topic(block: Block, topic: str) -> bool:
 
 def _passes_filter(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:
     return (
-        (wanted.topic is None or entry.topic[0] == wanted.topic or decode_logical_topic(entry) == wanted.topic)
-        and (wanted.message_type is None or entry.topic[1] == wanted.message_type)
+        (wanted.topic is None or entry.topic.name == wanted.topic or decode_logical_topic(entry) == wanted.topic)
+        and (wanted.message_type is None or entry.topic.message_type == wanted.message_type)
         and (
             wanted.keys is None or (int.from_bytes(entry.key, "big") in wanted.keys and not entry.flags & UNKEYED_FLAG)
         )

@@ -472,7 +472,7 @@ class _PublishRun:
         """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
         if part.times and is_ahead_of_clock(part.times[-1], now):
             if self.report.ahead is None:
-                self.instance.notify(format_clock_warning(part.writer.ref[0], part.times[-1]))
+                self.instance.notify(format_clock_warning(part.writer.ref.name, part.times[-1]))
             self.report.ahead = max(self.report.ahead or 0, part.times[-1])
 
     def note_ignored_lifetimes(self, part: TopicEntries) -> None:

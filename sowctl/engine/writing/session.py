@@ -39,9 +39,9 @@ class WriteSession:
         self.instance = replace(instance, opened=self._get_open_writer)
         self.volatile = volatile
         self.dry_run = dry_run
-        self.topics: dict[TopicRef, TopicWriter] = {}
+        self.writers: dict[TopicRef, TopicWriter] = {}
         self.stores: dict[TopicRef, StoreWriter] = {}
-        """Those of ``topics`` that have a store of their own; none in a dry run."""
+        """Those of ``writers`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
         self._journal: JournalWriter | None = None
         # Whether every memtable has all entries of the journal that were read: only then may a store take its position.
@@ -67,7 +67,7 @@ class WriteSession:
         # A logical topic is written through its Pattern topic, whose store has it.
         ref = config.ref
         # One writer for each topic of a session: two would have two memtables, each with half of the entries.
-        found = self.topics.get(ref)
+        found = self.writers.get(ref)
         if found is None:
             if config.key_mode == "none":
                 found = self._open_journal_only(config)
@@ -81,7 +81,7 @@ class WriteSession:
                     found = self.stores[ref] = open_writer(self.instance, config, self.journal)
             else:
                 found = self.stores[ref] = open_writer(self.instance, config, None, volatile=self.volatile)
-            self.topics[ref] = found
+            self.writers[ref] = found
         return found
 
     def open_store(self, config: TopicConfig) -> StoreWriter:
@@ -92,34 +92,34 @@ class WriteSession:
         return self.stores[config.ref]
 
     @contextmanager
-    def hold_batch_locks(self, topics: Sequence[TopicWriter]) -> Iterator[None]:
-        """Hold the locks for one batch on ``topics``; on entry every one of them is up to date."""
+    def hold_batch_locks(self, writers: Sequence[TopicWriter]) -> Iterator[None]:
+        """Hold the locks for one batch on ``writers``; on entry every one of them is up to date."""
         if self.dry_run:
             yield
             return
         self._run_due_merges(ending=False)
         with ExitStack() as locks:
-            if any(topic.journalled for topic in topics):
+            if any(topic.journalled for topic in writers):
                 locks.enter_context(self.journal.hold_lock())
                 self._refresh_writers()
-                for topic in topics:
+                for topic in writers:
                     if topic.journalled:
                         topic.refresh(self.instance, self.journal)
             # Always the journal first, then stores in the order of their paths: two sessions that want some of the
             # same locks wait for each other in one direction only.
-            alone = (self.stores[topic.ref] for topic in topics if not topic.journalled)
+            alone = (self.stores[topic.ref] for topic in writers if not topic.journalled)
             for writer in sorted(alone, key=lambda one: one.store.path):
                 locks.enter_context(writer.store.hold_writer_lock(self.instance.lock_wait))
                 # Another process may have written this store since: its last txid is where this batch's txids begin.
                 writer.reload()
             yield
 
-    def find_highest_sequence(self, publisher: int, topics: Iterable[TopicWriter] | None = None) -> int:
-        """The highest sequence number of a publisher where ``topics`` (default: all of the session) keep it.
+    def find_highest_sequence(self, publisher: int, writers: Iterable[TopicWriter] | None = None) -> int:
+        """The highest sequence number of a publisher where ``writers`` (default: all of the session) keep it.
 
         That is the journal, or the store of a topic without one.
         """
-        chosen = list(self.topics.values() if topics is None else topics)
+        chosen = list(self.writers.values() if writers is None else writers)
         journalled = any(topic.journalled for topic in chosen)
         if self.dry_run:
             return read_recorded_sequence(self.instance, publisher) if journalled else 0
@@ -217,7 +217,7 @@ class WriteSession:
 
     def close(self) -> None:
         """Close stores and journal; what was acknowledged stays in the journal."""
-        for topic in self.topics.values():
+        for topic in self.writers.values():
             topic.close()
         if self._journal is not None:
             self._journal.close()
@@ -231,7 +231,7 @@ class WriteSession:
             return LogWriter(config, self.journal.find_topic_state(ref))
 
     def _get_open_writer(self, config: TopicConfig) -> TopicWriter | None:
-        return self.topics.get(config.ref)
+        return self.writers.get(config.ref)
 
     def _refresh_writers(self) -> None:
         report_torn_tails(self.instance, self.journal, self.torn)
@@ -239,7 +239,7 @@ class WriteSession:
             # Other processes may have appended while this session held no lock: their entries belong into the memtables
             # before any decision is made about a record.
             for block in self.journal.read_new_blocks():
-                for ref, topic in self.topics.items():
+                for ref, topic in self.writers.items():
                     if topic.journalled and block.map.has_topic(ref):
                         topic.memtable.fold_block(block, ref)
 

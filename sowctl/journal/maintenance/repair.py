@@ -283,7 +283,7 @@ def _find_displaced_txid(file: JournalFile, start: int, txid: int) -> int:
 def list_repaired_gaps(path: Path, cuts: Sequence[Cut], receipts: Sequence[Path | None]) -> Iterator[RepairedGap]:
     """The cuts of a file, for people."""
     for cut, receipt in zip(cuts, receipts, strict=True):
-        names = None if cut.names is None else tuple(row.topic[0] for row in cut.names.topics)
+        names = None if cut.names is None else tuple(row.topic.name for row in cut.names.topics)
         yield RepairedGap(path, cut.offset, cut.size, cut.first_txid, cut.last_txid, names, cut.reason, receipt)
 
 

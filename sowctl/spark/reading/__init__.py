@@ -3,7 +3,6 @@
 Stores:
 
 * ``positions``: one state of a topic, the same for all tasks.
-* ``storeplan``: the number of partitions, and what each opens.
 * ``storereader``: ranges of keys, read by tasks.
 * ``pinned_state``: the option ``pin``: a copy of a state that many reads share.
 

@@ -159,7 +159,7 @@ class BatchBuilder:
     def wants_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are asked for."""
         names, kind = self._bounds.topics, self._query.message_type
-        return (names is None or topic[0] in names) and (kind is None or topic[1] == kind)
+        return (names is None or topic.name in names) and (kind is None or topic.message_type == kind)
 
     def _may_match(self, block: Block) -> bool:
         """Return whether any message of a block may match the filter, by its bytes: no column is read."""
@@ -222,8 +222,8 @@ class BatchBuilder:
             instance = self._instance
             known = self._matchers[topic, seen] = Matcher(
                 self._query.filter,
-                self.find_message_type(topic[1]),
-                topic[0],
+                self.find_message_type(topic.message_type),
+                topic.name,
                 build_environment(instance),
                 seen=seen,
                 functions=load_functions(instance),

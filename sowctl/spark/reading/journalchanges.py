@@ -98,7 +98,7 @@ class ChangePlan:
         if known.lacks_keys:
             raise UsageError(
                 "SOW-SPK-131",
-                f"topic {ref[0]!r} has no records, so it has no change feed",
+                f"topic {ref.name!r} has no records, so it has no change feed",
                 hint="remove option changes to read its entries",
             )
         return _stretches(log, made)
@@ -174,7 +174,7 @@ def find_topic(log: Journal, query: JournalQuery) -> TopicRef | None:
     assert query.topic is not None
     if query.message_type is not None:
         return query.ref
-    found = [topic for topic in log.read_topic_states() if topic[0] == query.topic]
+    found = [topic for topic in log.read_topic_states() if topic.name == query.topic]
     if len(found) > 1:
         raise UsageError(
             "SOW-SPK-132",

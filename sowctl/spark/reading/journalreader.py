@@ -155,7 +155,7 @@ def _views(query: JournalQuery) -> Iterator[bytes]:
         for block in log.iter_blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
             for entry in block.iter_entries():
                 if entry.operation == PUBLISH and made.wants_topic(entry.topic):
-                    yield made.find_message_type(entry.topic[1]).view(entry.payload)
+                    yield made.find_message_type(entry.topic.message_type).view(entry.payload)
 
 
 def _build_empty_schema() -> pyarrow.Schema:

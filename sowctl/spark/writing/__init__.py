@@ -3,5 +3,4 @@
 * ``row_encoder``: rows to messages.
 * ``writers``: staging messages in tasks; committing those of the successful attempts.
 * ``staging``: the staging directory of a write, and its owner.
-* ``outcome``: the rejected rows of a write, and the counts of each outcome.
 """

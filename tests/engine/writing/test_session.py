@@ -28,7 +28,7 @@ def test_a_topic_is_opened_once(lab: Lab) -> None:
         writer = session.open_topic(_topic(lab))
         assert session.open_topic(_topic(lab)) is writer
         assert session.open_store(_topic(lab)) is writer
-        assert list(session.topics) == list(session.stores) == [("t", "json")]
+        assert list(session.writers) == list(session.stores) == [("t", "json")]
 
 
 def test_a_batch_sees_what_others_published_before_it(lab: Lab) -> None:

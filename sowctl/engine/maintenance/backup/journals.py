@@ -144,13 +144,13 @@ def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
     return Counter({topics[index]: count for index, count in indexes.items()})
 
 
-def _find_topics_before(log: Journal, end: Position, topics: set[TopicRef]) -> set[TopicRef]:
-    """Return the ``topics`` that have an entry before ``end``, in the files or before the oldest one."""
-    found = {topic for topic in topics if log.find_prior_state(topic).last_txid}
-    for ref in log.iter_block_refs() if topics - found else ():
-        if ref.header.first_txid > end.txid or found == topics:
+def _find_topics_before(log: Journal, end: Position, refs: set[TopicRef]) -> set[TopicRef]:
+    """Return the ``refs`` that have an entry before ``end``, in the files or before the oldest one."""
+    found = {topic for topic in refs if log.find_prior_state(topic).last_txid}
+    for ref in log.iter_block_refs() if refs - found else ():
+        if ref.header.first_txid > end.txid or found == refs:
             break
-        found.update(row.topic for row in ref.read_map().topics if row.topic in topics)
+        found.update(row.topic for row in ref.read_map().topics if row.topic in refs)
     return found
 
 

@@ -59,7 +59,7 @@ class Criteria(DescribedStruct, frozen=True):
         # Logical topics stand in the entries, not in the map.
         if self.names is not None and not header.flags & LOGICAL_TOPICS_FLAG:
             return any(self._matches_topic(row.topic) for row in names.topics)
-        return self.message_type is None or any(row.topic[1] == self.message_type for row in names.topics)
+        return self.message_type is None or any(row.topic.message_type == self.message_type for row in names.topics)
 
     @property
     def needs_columns(self) -> bool:
@@ -77,7 +77,7 @@ class Criteria(DescribedStruct, frozen=True):
             raise ref.damage_error() from error
 
     def _matches_topic(self, topic: TopicRef) -> bool:
-        return topic[0] in (self.names or ()) and self.message_type in (None, topic[1])
+        return topic.name in (self.names or ()) and self.message_type in (None, topic.message_type)
 
     def find_places(self, block: Block) -> list[int]:
         """The places of the entries of a block that are meant, ascending."""

@@ -166,7 +166,7 @@ def require_logical_topic(instance: Instance, log: Journal, name: str, message_t
         # What the journal knows at its end are physical topics; logical ones stand in the entries.
         for block in log.iter_blocks():
             if block.header.flags & LOGICAL_TOPICS_FLAG and any(
-                decode_logical_topic(entry) == name and message_type in (None, entry.topic[1])
+                decode_logical_topic(entry) == name and message_type in (None, entry.topic.message_type)
                 for entry in block.iter_entries()
             ):
                 return

@@ -108,7 +108,7 @@ class PayloadTest:
             rows = [row for at, row in enumerate(rows) if at not in bad]
         headers = None
         if wanted.uses_header and readable:
-            headers = build_headers(*read_values_at(block, readable), topic[0])
+            headers = build_headers(*read_values_at(block, readable), topic.name)
 
         def matches(part: slice) -> list[int]:
             return wanted.find_matches(rows[part], self._environment, headers and headers[part])  # type: ignore[arg-type]
@@ -134,8 +134,8 @@ class PayloadTest:
         return self._matchers[topic]
 
     def _build_matcher(self, topic: TopicRef) -> Matcher:
-        kind = self._instance.find_message_type(topic[1])
-        return Matcher(self._filter, kind, topic[0], self._environment, seen=True, functions=self._functions)
+        kind = self._instance.find_message_type(topic.message_type)
+        return Matcher(self._filter, kind, topic.name, self._environment, seen=True, functions=self._functions)
 
 
 def _compile_pattern(text: str | None) -> PlainPattern | RegexPattern | None:

@@ -99,7 +99,7 @@ def build_record_rows(
     paths = tuple(parse_path(text) for text in output.partition_by)
     form = "lines" if output.kind == "ndjson" else "columns"
     shape = DatasetLayout(
-        ref[0], ref[1], freeze_instance(instance), form, output.meta, paths, inferred=not output.fields
+        ref.name, ref.message_type, freeze_instance(instance), form, output.meta, paths, inferred=not output.fields
     )
     columns = "_payload_bytes BIGINT, " + ("value BINARY" if form == "lines" else f"payload BINARY, {METADATA_DDL}")
     if form == "columns" and (output.fields is not None or output.kind == "csv"):
