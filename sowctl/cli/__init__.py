@@ -3,7 +3,7 @@
 In the order of a run:
 
 * ``main``: the entry point, with the only error boundary.
-* ``boundary``: an exception to a message on standard error and an exit status.
+* ``boundary``: an exception to a message on standard error.
 * ``crash``: handlers of fatal signals, which damaged pages of a mapped file can raise.
 * ``parsing``: finding the command in the table, and reading its options.
 * ``context``: what a command gets besides its options: streams, environment, clock, seam, global settings.

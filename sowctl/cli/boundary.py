@@ -1,4 +1,4 @@
-"""Turns what ended a run into words on standard error and an exit status. ``main.py`` is the only caller.
+"""The message of an error on standard error. ``main.py`` is the only caller; the error itself has the exit status.
 
 Text: ``error[SOW-XXX-NNN]: place: what``, then the excerpt, what is durable, how to resume, and a hint. With
 ``--error-format json`` the same as one object in one line. Every datum passes through ``escape_line``.

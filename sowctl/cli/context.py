@@ -30,7 +30,7 @@ SELF_REPORTING_COMMANDS = frozenset(
 
 
 class Settings(Struct, frozen=True):
-    """The global options as given; ``options.GLOBALS`` has one line for each field."""
+    """The global options as given; ``cli/parsing`` declares an option for each field."""
 
     config: str | None = None
     root: str | None = None

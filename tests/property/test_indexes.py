@@ -219,13 +219,13 @@ def test_indexes_are_built_and_used(tmp_path: Path) -> None:
     _outcome(lab, _options("/n > 45 AND /s = 'x'", None, (None, None), 0))
     assert len(_memo_files(tmp_path)) == 4
     from sowctl.engine.search.matcher import Matcher, build_environment
-    from sowctl.engine.search.scan import choose_access
+    from sowctl.engine.search.scan import open_access
     from sowctl.engine.sources.opener import open_present_source
 
     instance = lab.open()
     source = open_present_source(instance, resolve_targets(instance, "t")[0])
     matcher = Matcher("/n > 45 AND /s = 'x'", instance.find_message_type("json"), "t", build_environment(instance))
-    found = choose_access(instance, source, matcher, index_from=0)
+    found = open_access(instance, source, matcher, index_from=0)
     assert isinstance(found, index_access.IndexAccess)
     assert [step.records for step in found.plan.steps] == [4, 50]
     assert (found.plan.estimated, found.count_matching(), found.plan.residual) == (4, 4, ())

@@ -22,7 +22,7 @@ from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
 from sowctl.engine.fold.apply import apply_to_transaction
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.fold.removal import remove_expired
+from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import format_clock_warning, is_ahead_of_clock, is_duplicate
@@ -295,7 +295,7 @@ class _StagedCommit:
                 # In the transaction of the records, so that a repeated run finds either both or neither.
                 txn.set_sequence(self.identity[0], self.sequence)
             if expired_at is not None:
-                remove_expired(txn, expired_at)
+                remove_expired_batch(txn, expired_at)
             return last, written
 
         last, written = writer.store.write(run, pending=size)

@@ -30,7 +30,7 @@ from sowctl.engine.bulk.segments import (
 )
 from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.writing.delta_merge import finish_messages
+from sowctl.engine.writing.delta_merge import enrich_and_merge
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, Reason, compute_expiration, describe_too_old
 from sowctl.engine.writing.prepare import PreparedMessages
 from sowctl.identity.keyspace import find_part
@@ -117,7 +117,7 @@ class RunFinisher:
         stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
         times = [row.time for row in rows]
         # The function of publishing: a bulk load merges and enriches as single messages do.
-        gone = finish_messages(
+        gone = enrich_and_merge(
             self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now, self._over
         )
         for refusal in gone:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.fold.removal import remove_expired
+from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
 from sowctl.store.changes import MIN_LISTED_KEYS
 from sowctl.store.codec import build_history_key, read_stamps
@@ -73,7 +73,7 @@ def apply_memtable(
                 txn.set_sequence(publisher, sequence)
         else:
             changes = 0
-        expired = 0 if remove_expired_at is None else remove_expired(txn, remove_expired_at)
+        expired = 0 if remove_expired_at is None else remove_expired_batch(txn, remove_expired_at)
         return AppliedChanges(changes, expired)
 
     done = store.write(run, pending=memtable.held_bytes)

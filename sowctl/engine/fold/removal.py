@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 
-def remove_expired(txn: WriteTxn, now: int) -> int:
+def remove_expired_batch(txn: WriteTxn, now: int) -> int:
     """Remove records whose stamp is not after ``now``, the oldest ``max_piggyback_expired_records`` at most;
     returns how many."""
     # In key order: neighbours lie on one page.

@@ -165,7 +165,7 @@ def extend_memtable(
             let_go(block.last_txid, block.identity)
 
 
-def flush_memtable(
+def flush_to_run(
     instance: Instance,
     topic: TopicConfig,
     store: Store,
@@ -193,7 +193,7 @@ def flush_unnamed_run(
     upto: int,
     block: AppliedBlock,
 ) -> None:
-    """As :func:`flush_memtable`, for a reader, which writes nothing beside the store with ``meta``: the run has no
+    """As :func:`flush_to_run`, for a reader, which writes nothing beside the store with ``meta``: the run has no
     name.
     """
     import tempfile  # with shutil and random; most readers have no such tail

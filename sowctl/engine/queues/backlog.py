@@ -18,7 +18,7 @@ from sowctl.engine.queues.settlement import (
     choose_earlier,
     count_settled,
     find_pending,
-    finish_message,
+    settle_message,
 )
 from sowctl.engine.search.matcher import evaluate_places, name_entry
 from sowctl.journal.block import Position
@@ -252,7 +252,7 @@ class Backlog:
             spot = find_pending(rows, txid)
             # One that came too late is delivered like any other (DeferredAckExpiration).
             if spot is not None and until > times[txid - first]:
-                finish_message(rows, spot)
+                settle_message(rows, spot)
                 count_settled(rows, QueueEntry(ACK, name), now)
 
     def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:

@@ -28,10 +28,10 @@ from sowctl.engine.queues.settlement import (
     count_settled,
     find_pending,
     find_txid,
-    finish_message,
     read_bookmark,
     remove_dead,
     revive_dead,
+    settle_message,
 )
 from sowctl.journal.format import ACK, EXPIRE, REQUEUE
 from sowctl.store.queue.page import DELAYED, LEASED, MAX_COUNTER, NEVER_MICROS, READY, Page
@@ -221,7 +221,7 @@ class Barriers:
                 return (page, index, name) if delivered else None
             entry = QueueEntry(ACK, name)
             turn.add_entry(entry)
-            finish_message(rows, spot)
+            settle_message(rows, spot)
             count_settled(rows, entry, turn.now)
             if delivered:
                 page.deliveries[index] += 1

@@ -20,9 +20,9 @@ from sowctl.engine.queues.settlement import (
     QueueEntry,
     count_settled,
     find_pending,
-    finish_message,
     read_bookmark,
     remove_dead,
+    settle_message,
 )
 from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
@@ -265,7 +265,7 @@ class OpenQueue:
                     if state in (READY, DELAYED, BARRIER):
                         entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), FORCED_REASON)
                         turn.add_entry(entry)
-                        finish_message(turn.rows, (first, page, index))
+                        settle_message(turn.rows, (first, page, index))
                         count_settled(turn.rows, entry, turn.now)
                         gone += 1
             return gone
@@ -421,7 +421,7 @@ def _drop_pruned(turn: QueueChange, gone: Iterable[Lease]) -> None:
     for one in gone:
         spot = find_pending(turn.rows, one.txid)
         if spot is not None:
-            finish_message(turn.rows, spot)
+            settle_message(turn.rows, spot)
             count_settled(turn.rows, QueueEntry(EXPIRE, one.name, GONE_REASON), turn.now)
 
 

@@ -12,10 +12,10 @@ from sowctl.engine.queues.settlement import (
     QueueEntry,
     choose_earlier,
     count_settled,
-    finish_message,
     mark_dead,
     read_bookmark,
     release_lease,
+    settle_message,
 )
 from sowctl.journal.format import EXPIRE
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
@@ -28,10 +28,10 @@ MAX_CHANGE_PAGES = 256
 
 
 def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
-    """See to everything that fell due; an instant that is now counts as over."""
+    """Return messages of expired leases, end expired ones and release delayed ones; an instant that is now is past."""
     rows, now = turn.rows, turn.now
     rows.drop_expired_deferrals(now)
-    for first in rows.list_due_pages(now, most):
+    for first in rows.list_alarm_pages(now, most):
         page = rows.load_page(first)
         for index, state in enumerate(page.states):
             if state == DONE:
@@ -40,7 +40,7 @@ def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
             if 0 < page.expirations[index] <= now:
                 # Stamp and clock say so again after a rebuild: nothing is journalled.
                 entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), TIME_LIMIT_REASON)
-                finish_message(rows, spot)
+                settle_message(rows, spot)
                 count_settled(rows, entry, now)
             elif 0 < page.until[index] <= now:
                 if state == LEASED:

@@ -65,7 +65,7 @@ def read_bookmark(page: Page, index: int, owner: int) -> BookmarkName:
     return (page.publishers[index], sequence) if sequence else (owner, page.txids[index])
 
 
-def finish_message(rows: StateRows, spot: PageMessage, *, keep_name: bool = False) -> None:
+def settle_message(rows: StateRows, spot: PageMessage, *, keep_name: bool = False) -> None:
     """The message leaves the queue."""
     _, page, index = spot
     release_lease(rows, spot)
@@ -151,7 +151,7 @@ class SettlementBatch:
         else:
             if page.holders[index]:
                 self._credit_holder(page.holders[index], 1)
-            finish_message(self._rows, spot)
+            settle_message(self._rows, spot)
 
     def update_counters(self, now: int) -> None:
         """Count them all, once nothing more is added."""
@@ -188,7 +188,7 @@ def mark_dead(rows: StateRows, spot: PageMessage, reason: str, now: int) -> None
         page.expirations[index],
         page.priorities[index],
     )
-    finish_message(rows, spot, keep_name=True)
+    settle_message(rows, spot, keep_name=True)
     rows.put_dead(page.txids[index], dead)
 
 
@@ -284,5 +284,5 @@ def apply_entry(rows: StateRows, owner: int, entry: QueueEntry, time: int, defer
     if entry.operation == EXPIRE and entry.reason in DEAD_REASONS:
         mark_dead(rows, spot, entry.reason, time)
     else:
-        finish_message(rows, spot)
+        settle_message(rows, spot)
     count_settled(rows, entry, time)

@@ -164,7 +164,7 @@ def _check_pages(rows: StateRows) -> Iterator[str]:
     ready: set[tuple[int, int]] = set()
     barriers: set[int] = set()
     behind = 0
-    alarms = set(rows.list_due_pages(1 << 63))
+    alarms = set(rows.list_alarm_pages(1 << 63))
     for first in list(rows.iter_first_txids()):
         page = rows.load_page(first)
         txids = list(page.txids)

@@ -204,7 +204,7 @@ class TopicQuery:
 
 
 def draft_plan(question: TopicQuery, statistics: TopicStatistics) -> Plan:
-    """The plan as far as the store's meta record tells; that of indexes is to be :func:`refine_plan`."""
+    """Build the plan as far as the store's meta record tells; :func:`refine_plan` completes one that uses indexes."""
     plan = _build_base_plan(question, statistics)
     # Keys that were given are looked up, whatever the filter: it is asked of the few records that are found.
     if question.given is not None:

@@ -309,7 +309,7 @@ def read_statistics(
     )
 
 
-def choose_access(
+def open_access(
     instance: Instance, source: StoredSource, matcher: Matcher, index_from: int | None = QUERY_LIMITS.index_min_records
 ) -> IndexAccess | KeyAccess | None:
     """The way to the records that a filter can match: by keys, by memo indexes; None for a scan by the caller."""

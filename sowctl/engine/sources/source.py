@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
 MatchedPairs = tuple[list[bytes], Sequence[bytes]]
-"""Keys and stored values; these may be cut out of larger pieces only when they are asked for (``codec.Uncut``)."""
+"""Keys and stored values; these may be cut out of larger pieces only when they are asked for (``codec.LazyValues``)."""
 
 
 class Source(Protocol):

@@ -23,7 +23,7 @@ from sowctl.engine.records import StoredRecord
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.matcher import Matcher, build_environment
-from sowctl.engine.search.scan import choose_access, filter_runs
+from sowctl.engine.search.scan import filter_runs, open_access
 from sowctl.engine.tables.index_columns import read_indexed_table
 from sowctl.engine.tables.types import (
     BATCH_RECORDS,
@@ -103,7 +103,7 @@ class _FilteredRead:
         self._kind = kind
         stored = source.stored_source
         # Keys or indexes that lead to the records that match; without them all are read, and few decoded.
-        self.way = None if stored is None else choose_access(instance, stored, self._matcher)
+        self.way = None if stored is None else open_access(instance, stored, self._matcher)
 
     @classmethod
     def from_statement(

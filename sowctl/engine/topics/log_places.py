@@ -1,7 +1,7 @@
 """Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``behaviour`` 3.6, 4.6).
 
 The command line and the data sources of Spark ask here what a past instant is called; times are read in
-``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``engine.asof``); NOW is no
+``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``sources.past``); NOW is no
 instant at all but the present state. What a plain time does not need is imported where it is needed.
 """
 

@@ -17,13 +17,13 @@ from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.fold.apply import apply_to_transaction
 from sowctl.engine.fold.blocks import Deletions, build_deletion_group, encode_tombstones
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.fold.removal import remove_expired
+from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
 from sowctl.engine.search.keytext import parse_keys
 from sowctl.engine.search.matcher import Matcher, build_environment
-from sowctl.engine.search.scan import choose_access
+from sowctl.engine.search.scan import open_access
 from sowctl.engine.sources.logical_topics import build_logical_filter, narrow_source
 from sowctl.engine.sources.opener import open_present_source
 from sowctl.engine.topics.positions import add_replay_hint
@@ -121,7 +121,7 @@ def _iterate_matching(
 ) -> Iterator[MatchedPairs]:
     """The records that the filter selects, by the way that a query would take."""
     # Indexes know no logical topics, so a part of a Pattern topic is read whole.
-    way = choose_access(instance, source, matcher) if topic.logical is None else None
+    way = open_access(instance, source, matcher) if topic.logical is None else None
     if way is not None:
         report.examined += source.count_visible()
         yield from way.read_matching(DELETE_LIMITS.scan_batch_records)
@@ -239,7 +239,7 @@ def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
         txn.set_applied_position(NO_LINEAGE, txid)
         txn.raise_last_time(at)
         if expired_at is not None:
-            remove_expired(txn, expired_at)
+            remove_expired_batch(txn, expired_at)
 
     with add_replay_hint(writer.config):
         writer.store.write(run)

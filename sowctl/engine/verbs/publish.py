@@ -3,10 +3,10 @@
 A topic without a journal acknowledges with its store's synced transaction. What is refused is reported and counted;
 what was acknowledged before an error stays, and the report says where the input stood.
 
-A message passes through four carriers, each made by one function: a batch of the input (``batching.batches``), the
-prepared messages of one topic (``Preparer.prepare``, without locks), the entries of one topic (``entries.entries_of``,
-under the locks), and the journal's group of them all (``commit.group_of``). :meth:`_PublishRun.run_group` has the order
-of locks, sync and acknowledgement.
+A message passes through four structures, each built by one function: a batch of the input
+(``batches.iterate_batches``), the prepared messages of one topic (``Preparer.prepare``, without locks), the entries of
+one topic (``entries.build_topic_entries``, under the locks), and the journal's group of them all
+(``commit.build_group``). :meth:`_PublishRun.run_group` has the order of locks, sync and acknowledgement.
 """
 
 from __future__ import annotations

@@ -223,5 +223,5 @@ def read_state(reader: Reader) -> CacheState | None:
 
 
 def write_state(txn: WriteTxn, state: CacheState) -> None:
-    """Say it, in the transaction that makes it true."""
+    """Write the state of a cache, in the transaction that makes it true."""
     txn.open_table(STATE_TABLE).put([(_KEY, msgspec.json.encode(state))])

@@ -79,7 +79,7 @@ class RefreshPlan(Struct, frozen=True):
 
 
 def build_plan(instance: Instance, path: Path, way: str, why: str) -> RefreshPlan:
-    """An outlook with what a cache says of itself, if there is one."""
+    """Build the plan of a refresh from the stored state of a cache, if there is one."""
     try:
         with Store.open(path, write=False, seam=instance.seam) as store, store.open_snapshot() as snapshot:
             state, meta = read_state(snapshot), snapshot.meta

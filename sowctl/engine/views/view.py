@@ -58,7 +58,7 @@ def plan_refresh(instance: Instance, entry: OtherEntry) -> RefreshPlan:
     these raises.
     """
     assert isinstance(entry, View)
-    # Nothing is opened through the door of readers here, which would bring caches up to date.
+    # Nothing is opened by ``openers`` here, which would bring caches up to date.
     return run_at_instant(instance, entry, None, _open_current, lambda moment: plan_refresh_at(moment, entry))
 
 

@@ -36,7 +36,7 @@ class PreviousRecord(Struct, frozen=True):
     gone: bool = False
 
 
-def finish_messages(
+def enrich_and_merge(
     writer: TopicWriter,
     preparer: Preparer,
     ready: PreparedMessages,
@@ -80,7 +80,7 @@ class _MessageFinisher:
         self.correlations = list(ready.correlation_ids or [None] * len(ready.places))
 
     def run(self, keep: Sequence[int]) -> list[Refusal]:
-        """Merge deltas round by round; returns the refusals."""
+        """Enrich messages and merge deltas, round by round; returns the refusals."""
         # Within a round no key comes twice, so all of its messages can be enriched together: a batch costs as many
         # passes as its most frequent key has messages, and mostly that is one.
         deletes = self.ready.deletes

@@ -199,9 +199,9 @@ class _EntryBuilder:
         stored = writer.read_live_values(keys, self.now)
         # Most batches have neither: they pass by without their records being taken apart.
         if ready.deltas is not None or preparer.enrichment is not None:
-            from sowctl.engine.writing.delta_merge import finish_messages
+            from sowctl.engine.writing.delta_merge import enrich_and_merge
 
-            self._remove_refused(finish_messages(writer, preparer, ready, self.keep, self.times, stored, self.now))
+            self._remove_refused(enrich_and_merge(writer, preparer, ready, self.keep, self.times, stored, self.now))
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses, missing = self._decide_outcomes(keys, checks, stored)
         pick = self._pick_remaining

@@ -15,7 +15,7 @@ from sowctl.engine.fold.apply import apply_memtable
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.merge_layers import merge_changes
-from sowctl.engine.fold.runs import build_refold, compact_runs, flush_memtable, remove_runs, replace_runs
+from sowctl.engine.fold.runs import build_refold, compact_runs, flush_to_run, remove_runs, replace_runs
 from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import can_expire, find_unexpired, is_expired
 from sowctl.engine.topics.positions import add_replay_hint
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class TopicWriter(Protocol):
     """One topic of a writing session, as publishing sees it.
 
-    There are three kinds: :class:`StoreWriter`, for a topic without records ``logonly.LogWriter``, and in a dry run
+    There are three kinds: :class:`StoreWriter`, for a topic without records ``session.LogWriter``, and in a dry run
     ``dryrun.DryRunWriter``. ``last_txid`` and ``last_time`` are those of the topic's last entry; ``memtable`` has what
     is written and not in the store yet.
     """
@@ -328,7 +328,7 @@ class StoreWriter:
     def _flush_memtable(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
         if self._known is not None:
             self._known.add_keys(self.memtable.list_memory_keys())
-        flush_memtable(self._instance, self.config, self.store, self.memtable, lineage, upto, block)
+        flush_to_run(self._instance, self.config, self.store, self.memtable, lineage, upto, block)
 
     def apply(
         self,

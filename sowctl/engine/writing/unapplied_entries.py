@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.fold.runs import build_refold, extend_memtable, find_runs, flush_memtable, remove_runs
+from sowctl.engine.fold.runs import build_refold, extend_memtable, find_runs, flush_to_run, remove_runs
 from sowctl.engine.topics.positions import check_position, open_log, refuse_other_history
 from sowctl.errors import MissingError
 from sowctl.journal.fileset import REMOVED_FILE_CODE
@@ -65,7 +65,7 @@ def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journ
 
         def let_go(upto: int, block: AppliedBlock) -> None:
             if mergeable:
-                flush_memtable(instance, config, store, memtable, log.lineage, upto, block)
+                flush_to_run(instance, config, store, memtable, log.lineage, upto, block)
 
         extend_memtable(memtable, log, ref, let_go)
     return memtable

@@ -179,7 +179,7 @@ class StateRows:
             inverted, first = self._decode_numbers(_PAIR, key)
             yield MAX_TXID - inverted, first
 
-    def list_due_pages(self, until: int, most: int | None = None) -> list[int]:
+    def list_alarm_pages(self, until: int, most: int | None = None) -> list[int]:
         """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
         found: list[int] = []
         for key in self._iterate_row_keys("alarms"):

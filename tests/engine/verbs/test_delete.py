@@ -180,14 +180,14 @@ def test_a_delete_at_an_earlier_clock_gets_the_topics_last_time(lab: Lab) -> Non
 
 def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     from sowctl.engine.search import index_access
-    from sowctl.engine.search.scan import choose_access
+    from sowctl.engine.search.scan import open_access
 
     used: list[object] = []
     found = index_access.open_index_access
     monkeypatch.setattr(
         index_access, "open_index_access", lambda *given, **more: used.append(found(*given, **more)) or used[-1]
     )
-    monkeypatch.setattr("sowctl.engine.verbs.delete.choose_access", partial(choose_access, index_from=0))
+    monkeypatch.setattr("sowctl.engine.verbs.delete.open_access", partial(open_access, index_from=0))
     lab.publish("t", *(message(id=n, v=n % 10) for n in range(200)))
     for dry in (True, False):
         report = lab.open().topic("t").delete(filter="/v = 3 AND /id > 100", dry_run=dry)

@@ -67,7 +67,7 @@ def everything(rows: StateRows) -> dict[str, object]:
         "dead": {str(number): to_builtins(row) for number, row in rows.list_dead_messages().items()},
         "named": [rows.find_named_txid((5, 6)), rows.find_deferral((5, 99))],
         "ready": list(rows.iter_ready_pages()),
-        "alarms": [rows.list_due_pages(1 << 62), rows.find_next_alarm()],
+        "alarms": [rows.list_alarm_pages(1 << 62), rows.find_next_alarm()],
         "held": rows.list_lease_pages(1),
     }
     for first in list(rows.iter_first_txids()):

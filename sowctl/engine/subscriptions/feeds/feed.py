@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.scan import choose_access, filter_runs
+from sowctl.engine.search.scan import filter_runs, open_access
 from sowctl.engine.sources.logical_topics import build_logical_filter
 from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, build_bare_runs
 from sowctl.engine.subscriptions.events import (
@@ -196,7 +196,7 @@ class Feed:
         if self.wanted.sow_keys is not None:
             found = source.find_records(sorted(self.wanted.sow_keys))
             return filter_runs(build_bare_runs((found,)), matcher, QueryStatistics(source.topic, source.message_type))
-        way = choose_access(self._instance, stored, matcher) if stored is not None and matcher.is_selective else None
+        way = open_access(self._instance, stored, matcher) if stored is not None and matcher.is_selective else None
         if way is not None:
             return way.read_matching(QUERY_LIMITS.decode_batch_records)
         counts = QueryStatistics(source.topic, source.message_type)

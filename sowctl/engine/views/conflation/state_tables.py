@@ -124,6 +124,6 @@ def write_pending(txn: WriteTxn, before: Mapping[bytes, PendingKey], after: Mapp
 
 
 def write_state(txn: WriteTxn, kept: ConflationState) -> None:
-    """Say it, in the transaction that makes it true."""
+    """Write the state of a conflated topic, in the transaction that makes it true."""
     txn.open_table(STATE_TABLE).put([(_KEY, msgspec.json.encode(kept))])
     txn.raise_last_time(kept.clock)

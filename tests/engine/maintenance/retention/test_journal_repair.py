@@ -10,7 +10,7 @@ import pytest
 
 from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 from sowctl.engine.options import ReplayOptions, SubscribeOptions
-from sowctl.engine.queues.settlement import find_pending, finish_message
+from sowctl.engine.queues.settlement import find_pending, settle_message
 from sowctl.engine.reports import ReplayReport
 from sowctl.engine.topics.queuestates import read_boot_id
 from sowctl.engine.topics.targets import find_topic
@@ -156,7 +156,7 @@ def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
     with closing(file), file.begin_change() as rows:
         spot = find_pending(rows, ack + 1)
         assert spot is not None
-        finish_message(rows, spot)
+        settle_message(rows, spot)
         rows.flush()
     wrong, kept = [one for one in check_instance(lab.open()) if one.id == "SOW-QUE-020"]
     assert (wrong.level, kept.level) == (Level.ERROR, Level.WARNING)
