@@ -131,7 +131,7 @@ def test_signals_after_all_is_done(number: int, status: int) -> None:
     program = (
         "import os, sys; from sowctl.cli import main\n"
         f"def end(status): os.kill(os.getpid(), {int(number)})\n"
-        "main._end = end; sys.argv = ['sowctl', '--version']; main.run()"
+        "main._end_process = end; sys.argv = ['sowctl', '--version']; main.run()"
     )
     done = subprocess.run([sys.executable, "-c", program], env=BASE, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (status, b"")
