@@ -75,7 +75,10 @@ def iterate_topic_changes(
                 gone = bool(value[0] & TOMBSTONE_FLAG)
                 if lifetimes is not None:
                     yield from lifetimes.expire_until(time)
-                    lifetimes.put(key, 0 if gone else read_expiration(value))
+                    expiration = 0 if gone else read_expiration(value)
+                    # A message may come with an expiration that is over: it is there for the instant of its entry, and
+                    # times of changes never decrease.
+                    lifetimes.put(key, expiration and max(expiration, time))
                 yield KeyChange(time, key, None if gone else value)
     if lifetimes is not None:
         yield from lifetimes.expire_until(stretch.at)

@@ -12,6 +12,7 @@ from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.conflate import ConflateReport, advance_conflated, follow_conflated
 from sowctl.engine.verbs.info import list_topic_info
 from sowctl.errors import MissingError, UsageError
+from sowctl.values.times import format_time
 from tests.cli.conftest import Cli, cli
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
@@ -290,3 +291,23 @@ def test_the_state_of_another_copy_is_made_anew(tmp_path: Path) -> None:
     assert values(other) == {1: 2}
     assert tick(other).way in ("computed", "as it was")
     assert values(other) == {1: 2}
+
+
+def test_messages_that_come_with_an_expiration_that_is_over(tmp_path: Path, cli: Cli) -> None:
+    lab = lab_of(tmp_path, logged=True, parts="<Expiration>enabled</Expiration>")
+    over = format_time(lab.clock() - SECOND)
+    lines = [
+        {"topic": "t", "expiration": over, "data": {"id": 1, "v": 1}},
+        {"topic": "t", "data": {"id": 2, "v": 1}},
+        {"topic": "t", "expiration": over, "data": {"id": 2, "v": 2}},
+        {"topic": "t", "expiration": over, "data": {"id": 3, "v": 1}},
+        {"topic": "t", "data": {"id": 3, "v": 2}},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    now = format_time(lab.clock())
+    assert cli("publish", "-c", str(lab.config), "--framing", "envelope", "--now", now, stdin=text).status == 0
+    assert (tick(lab).way, values(lab)) == ("computed", {})
+    lab.clock.tick(5)
+    assert (tick(lab).way, values(lab)) == ("advanced", {3: 2})
+    kept(lab).unlink()
+    assert (tick(lab).way, values(lab)) == ("computed", {3: 2})
