@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -243,3 +244,15 @@ def test_links_that_lead_nowhere_are_refused(shop: Cli) -> None:
     Path("z.csv").symlink_to("absent/z.csv")
     done = shop("query", "t", "--output", "z.csv")
     assert done.status not in (0, 70) and Path("z.csv").is_symlink()
+
+
+def test_a_link_to_a_pipe_is_written_to(shop: Cli) -> None:
+    # As /dev/stdout and >(command) are: the link leads to no name.
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as rest:
+        try:
+            done = shop("query", "t", "--output", f"/dev/fd/{writing}")
+        finally:
+            os.close(writing)
+        assert (done.status, done.err) == (0, "")
+        assert rest.read().decode() == shop("query", "t").out

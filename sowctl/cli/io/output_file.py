@@ -30,14 +30,14 @@ def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO
     :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
     """
     refuse_existing(path, force=force)
-    # Renaming would put a file in the place of the link, whether its target exists or not.
-    if path.is_symlink():
-        path = _find_target(path)
-    # The same of a pipe or device.
+    # Renaming would put a file in the place of a pipe or device. Asked before links: /dev/stdout leads to no name.
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
         return
+    # The same of a link, whether its target exists or not.
+    if path.is_symlink():
+        path = _find_target(path)
     # In the directory of the file, because a rename cannot go from one file system to another.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with _name_errors(path, temporary):
