@@ -32,5 +32,5 @@ Reading:
 Maintenance:
 
 * ``maintenance``: moving, compressing, removing and repairing files.
-* ``limits``: Sizes of blocks, frames and stretches of a journal.
+* ``limits``: sizes of blocks, frames and stretches of a journal.
 """

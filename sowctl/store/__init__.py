@@ -21,5 +21,5 @@ The only package that imports lmdb. In the order of processing:
 * ``check``: the check of a store, in a child process.
 * ``examine``: the code of that process.
 * ``repair``: free space, partial checks, compaction and salvage of stores.
-* ``limits``: Sizes of what is read and verified together, and bounds of what is kept.
+* ``limits``: sizes of what is read and verified together, and bounds of what is kept.
 """

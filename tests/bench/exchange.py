@@ -67,7 +67,7 @@ def _sql(instance: Instance, parquet: str, rounds: int) -> None:
 
     def asked() -> Any:
         with Database(opened) as database:
-            return [reader.read_all().to_pylist() for reader in database.run_statements(ASKED.format("orders"))]
+            return [one.open_reader().read_all().to_pylist() for one in database.run_statements(ASKED.format("orders"))]
 
     def duckdb() -> Any:
         import duckdb

@@ -156,13 +156,13 @@ class Scan:
             return None
         from sowctl.engine.search.top_k import TopKFilter
 
-        candidates_filter = TopKFilter(self.matcher.type, question.order, question.wanted, question.narrowing)
+        top_k = TopKFilter(self.matcher.type, question.order, question.wanted, question.narrowing)
 
         def rest(start: bytes) -> Iterator[MatchedPairs]:
             yield from filter_runs(source.read_runs(QUERY_LIMITS.read_batch_records, start), self.matcher, counts)
             _verify_count(source)
 
-        return _rescan_on_damage(source, candidates_filter.read_candidates(source.snapshot, parts, rest))
+        return _rescan_on_damage(source, top_k.read_candidates(source.snapshot, parts, rest))
 
     def read_lines(self, counts: QueryStatistics) -> Iterator[LineBatch] | None:
         """All records, as lines of text wherever the store's file shows them so; None where :meth:`read_matching` is to

@@ -1,4 +1,4 @@
-"""Sizes from which on JSON messages are read by their shapes, or looked through in pieces.
+"""Sizes from which on JSON messages are read by templates, or looked through in pieces.
 
 The figures, each with its reason or what was measured, are fields of :class:`JsonLimits`; tests set other ones.
 """
@@ -13,9 +13,9 @@ class JsonLimits(Struct):
 
     min_template_messages: int = 256
     """Messages below which decoding them takes less time. Three fields of orders of 220 bytes, CPU, decoded and by
-    shapes: 64: 0.08 and 0.21 ms; 256: 0.27 and 0.31; 1,024: 1.1 and 0.6; 16,384: 26 and 8."""
+    templates: 64: 0.08 and 0.21 ms; 256: 0.27 and 0.31; 1,024: 1.1 and 0.6; 16,384: 26 and 8."""
     max_template_attempts: int = 3
-    """Messages of a text of which a shape is made, if those that are known leave any."""
+    """Messages of a text of which a template is made, if those that are known leave any."""
     depth_scan_piece_bytes: int = 1 << 18
     """Bytes of a payload whose depth is looked for in pieces."""
 

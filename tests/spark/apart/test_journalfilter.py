@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import pyarrow as pa
 
 from sowctl.engine.search.figures import QUERY_LIMITS
+from sowctl.engine.search.matcher import Matcher
 from sowctl.errors import InputError
 from sowctl.journal.block import Block
 from sowctl.spark.options import Options
@@ -32,14 +33,11 @@ FILTERS = (
 )
 
 
-def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True) -> list[int]:
-    """The txids of the entries that match; ``alone``: messages may be judged by themselves."""
+def chosen(lab: Lab, text: str, *, topic: str | None = None) -> list[int]:
+    """The txids of the entries that match."""
     options = Options("sow-journal", {"config": str(lab.config)}, ("config",))
     query = JournalQuery(find_journal(options), topic=topic, filter=text)
     made = BatchBuilder(query, query.build_bounds() if topic else ReadBounds(), pa.schema([]))
-    if not alone:
-        known = made.build_matcher
-        made.build_matcher = lambda of, *, seen=False: _Records(known(of, seen=False))  # type: ignore[method-assign,assignment,return-value]
     found = []
     with open_journal(query.origin) as log:
         for block in log.iter_blocks():
@@ -47,19 +45,6 @@ def chosen(lab: Lab, text: str, *, topic: str | None = None, alone: bool = True)
             places = range(len(block)) if mask is None else mask.nonzero()[0].tolist()
             found += [block.first_txid + place for place in places]
     return found
-
-
-class _Records:
-    """A matcher that says nothing of messages by themselves."""
-
-    def __init__(self, matcher: object) -> None:
-        self._matcher = matcher
-
-    def among(self, messages: object) -> None:
-        return None
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._matcher, name)
 
 
 @pytest.mark.parametrize("looking", [1, 10**9])
@@ -70,7 +55,10 @@ def test_messages_by_themselves_match_as_their_records(
     monkeypatch.setattr(QUERY_LIMITS, "prefilter_min_records", looking)
     for topic in (None, "orders"):
         found = chosen(stocked, text, topic=topic)
-        assert found == chosen(stocked, text, topic=topic, alone=False)
+        with monkeypatch.context() as patch:
+            # Nothing is said of messages by themselves, so each is made a record.
+            patch.setattr(Matcher, "find_matching_messages", lambda *_: None)
+            assert found == chosen(stocked, text, topic=topic)
         assert found
 
 

@@ -316,5 +316,5 @@ class Trial:
         """What a check finds, and which store is not the fold of the journal."""
         found = [finding for finding in check_instance(self.stage.open()) if finding.level > Level.INFO]
         if found:
-            return f"check: {found[0].code} {found[0].message}"
+            return f"check: {found[0].id} {found[0].message}"
         return None if "prune" in self.verbs else rebuilt_is_live(self.stage.lab)
