@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Columns, Format, Summary
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 _NICENESS = 10
@@ -19,30 +21,33 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "Directory of backups; created if missing.")],
-    listing: Annotated[bool, declare_option("--list", help="List the backups in DIR, oldest first.")] = False,
-    verify: Annotated[
-        bool, declare_option("--verify", help="Read an existing backup completely and compare it.")
-    ] = False,
+class BackupArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl backup``."""
+
+    directory: Annotated[str, Argument("DIR", "Directory of backups; created if missing.")]
+    listing: Annotated[bool, declare_option("--list", help="List the backups in DIR, oldest first.")] = False
+    verify: Annotated[bool, declare_option("--verify", help="Read an existing backup completely and compare it.")] = (
+        False
+    )
     name: Annotated[
         str | None,
         declare_option("--name", help="Backup to verify, as shown by --list. Default: the newest.", metavar="NAME"),
-    ] = None,
+    ] = None
     full: Annotated[
         bool, declare_option("--full", help="Make a full backup: copy files that could be linked to an earlier backup.")
-    ] = False,
+    ] = False
     bookmarks: Annotated[
         list[str] | None,
         declare_option(
             "--bookmarks", help="Bookmark store file outside the directory of the instance.", metavar="FILE"
         ),
-    ] = None,
-    format: Format = None,
-    columns: Columns = None,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    format: Format = None
+    columns: Columns = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: BackupArguments) -> int:
     """Back up stores, journals, queue states, bookmark files and the configuration, all as of one instant.
 
     Publishing continues: locks are held only for the moment in which the instant is chosen. A backup is a directory in
@@ -62,25 +67,27 @@ def run(
     from sowctl.engine.verbs.upkeep.backup import create_backup, list_backups, verify_backup
     from sowctl.output.reports import as_dict
 
-    place = Path(directory)
-    if listing and verify:
+    place = Path(arguments.directory)
+    if arguments.listing and arguments.verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
-    if listing:
-        sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-        if sink.is_for_person and columns is None:
+    if arguments.listing:
+        sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+        if sink.is_for_person and arguments.columns is None:
             sink.write_rows(
                 (build_person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT
             )
         else:
             sink.write_rows(as_dict(row) for row in list_backups(place))
         return 0
-    if verify:
+    if arguments.verify:
         seam, wait, watch = invocation.seam, invocation.lock_wait, invocation.make_watch()
-        report = verify_backup(place, name, invocation.open_other_instance, seam=seam, wait=wait, watch=watch)
+        report = verify_backup(place, arguments.name, invocation.open_other_instance, seam=seam, wait=wait, watch=watch)
     else:
         if invocation.own_process:
             os.nice(_NICENESS)
         with invocation.open_instance() as instance:
-            report = create_backup(instance, place, bookmarks=[Path(one) for one in bookmarks or ()], full=full)
-    show_report(invocation, report, summary)
+            report = create_backup(
+                instance, place, bookmarks=[Path(one) for one in arguments.bookmarks or ()], full=arguments.full
+            )
+    show_report(invocation, report, arguments.summary)
     return 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import At, Columns, FixNames, Force, Format, MessageType, NoHeaders, Output, Target
+from sowctl.declarations import Argument, declare_option
 from sowctl.output.display import escape_line
 from sowctl.values.times import format_time
 
@@ -20,22 +22,25 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+class BlameArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl blame``."""
+
+    target: Target
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")]
     fields: Annotated[
         bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
-    ] = False,
-    at: At = None,
-    message_type: MessageType = None,
-    format: Format = None,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    no_headers: NoHeaders = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = False
+    at: At = None
+    message_type: MessageType = None
+    format: Format = None
+    columns: Columns = None
+    fix_names: FixNames = False
+    no_headers: NoHeaders = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: BlameArguments) -> int:
     """Print the entry that last changed each field of a record: its time, txid and publisher.
 
     Each leaf field is a row; items of an array of objects are separate rows, other arrays are one value. An entry that
@@ -51,22 +56,30 @@ def run(
     from sowctl.engine.verbs.inspect.blame import find_origins
 
     sink = Sink(
-        invocation, OutputChoice(format, columns=columns, output=output, force=force, no_headers=no_headers, facts=True)
+        invocation,
+        OutputChoice(
+            arguments.format,
+            columns=arguments.columns,
+            output=arguments.output,
+            force=arguments.force,
+            no_headers=arguments.no_headers,
+            facts=True,
+        ),
     )
-    when = parse_at_option(invocation, at)
-    with invocation.open_instance(target, fix_names=fix_names) as instance:
+    when = parse_at_option(invocation, arguments.at)
+    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
         found = find_origins(
             instance,
-            resolve_one_target(instance, target, message_type),
-            keys,
-            fields=fields,
+            resolve_one_target(instance, arguments.target, arguments.message_type),
+            arguments.keys,
+            fields=arguments.fields,
             at=when.resolve_time(instance),
         )
-    brief = sink.format == "table" and columns is None
+    brief = sink.format == "table" and arguments.columns is None
     rows = (row for record in found for row in _build_rows(record, brief=brief, several=len(found) > 1))
     sink.write_rows(rows, together=MAX_ROWS_TOGETHER)
     for record in found:
-        _note_missing(invocation, target, record)
+        _note_missing(invocation, arguments.target, record)
     return 1 if any(not record.fields for record in found) else 0
 
 

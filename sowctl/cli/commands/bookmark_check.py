@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format
@@ -9,15 +11,18 @@ from sowctl.cli.parsing.options import Columns, Format
 EXAMPLES = ("sowctl bookmark check shop.bookmarks",)
 
 
-def run(
-    invocation: Invocation,
-    store: Store,
-    client: Client = None,
-    sub_id: SubId = None,
-    store_config: StoreConfig = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class BookmarkCheckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl bookmark check``."""
+
+    store: Store
+    client: Client = None
+    sub_id: SubId = None
+    store_config: StoreConfig = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: BookmarkCheckArguments) -> int:
     """Check for every stored position whether the journals still contain it, and what its subscription would do.
 
     The states are: ready, it continues after txid; partly, it continues with the available members of a list, and the
@@ -28,8 +33,8 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with open_bookmarks(invocation, store, store_config) as (instance, found):
-        places = list_standings(instance, found, SubscriptionSelection(client, sub_id))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
+        places = list_standings(instance, found, SubscriptionSelection(arguments.client, arguments.sub_id))
         sink.write_rows(map(build_check_row, places))
     return 1 if any(place.problem is not None for place in places) else 0

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, Store, StoreConfig
 from sowctl.cli.context import Invocation
 
 EXAMPLES = ("sowctl bookmark get shop.bookmarks --client billing --sub-id 1",)
 
 
-def run(
-    invocation: Invocation, store: Store, client: OneClient, sub_id: OneSubId, store_config: StoreConfig = None
-) -> int:
+class BookmarkGetArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl bookmark get``."""
+
+    store: Store
+    client: OneClient
+    sub_id: OneSubId
+    store_config: StoreConfig = None
+
+
+def run(invocation: Invocation, arguments: BookmarkGetArguments) -> int:
     """Print the stored position of a subscription: a bookmark, a list, a range or a time.
 
     For an unknown subscription, and before the bookmark store exists, it is 0, the beginning of the journal; a program
@@ -19,7 +28,7 @@ def run(
     from sowctl.cli.commands.bodies.bookmark import open_bookmarks
     from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
 
-    with open_bookmarks(invocation, store, store_config, begun=False) as (_, found):
-        row = found.read_place(Subscriber(client, sub_id))
+    with open_bookmarks(invocation, arguments.store, arguments.store_config, begun=False) as (_, found):
+        row = found.read_place(Subscriber(arguments.client, arguments.sub_id))
     invocation.streams.stdout.write(f"{'0' if row is None else row.bookmark}\n".encode())
     return 0

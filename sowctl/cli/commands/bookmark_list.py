@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, Format
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl bookmark list shop.bookmarks",
@@ -16,21 +18,24 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    store: Store,
-    client: Client = None,
-    sub_id: SubId = None,
-    store_config: StoreConfig = None,
+class BookmarkListArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl bookmark list``."""
+
+    store: Store
+    client: Client = None
+    sub_id: SubId = None
+    store_config: StoreConfig = None
     topic: Annotated[
         str | None,
         declare_option(
             "--topic", help="Count only entries of this topic, or of topics that match a pattern.", metavar="TARGET"
         ),
-    ] = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: BookmarkListArguments) -> int:
     """List the subscriptions of a bookmark store with their positions and their lag behind the journal.
 
     A subscription continues after txid; publisher is the client of that message, logged its time. The lag is given as
@@ -43,11 +48,11 @@ def run(
     from sowctl.engine.topics.targets import resolve_followed_topics
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with open_bookmarks(invocation, store, store_config) as (instance, found):
-        topics = None if topic is None else resolve_followed_topics(instance, topic)
-        rows = list_standings(instance, found, SubscriptionSelection(client, sub_id), topics)
-        if sink.is_for_person and columns is None:
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
+        topics = None if arguments.topic is None else resolve_followed_topics(instance, arguments.topic)
+        rows = list_standings(instance, found, SubscriptionSelection(arguments.client, arguments.sub_id), topics)
+        if sink.is_for_person and arguments.columns is None:
             sink.write_rows((build_person_row(row, instance.now) for row in rows), STANDINGS_FIT)
         else:
             sink.write_rows(map(build_standing_row, rows))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -16,18 +18,21 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    store: Store,
-    client: Client = None,
-    sub_id: SubId = None,
-    all: Annotated[bool, declare_option("--all", help="Remove all subscriptions of the store.")] = False,
-    store_config: StoreConfig = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class BookmarkPurgeArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl bookmark purge``."""
+
+    store: Store
+    client: Client = None
+    sub_id: SubId = None
+    all: Annotated[bool, declare_option("--all", help="Remove all subscriptions of the store.")] = False
+    store_config: StoreConfig = None
+    dry_run: DryRun = False
+    yes: Yes = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: BookmarkPurgeArguments) -> int:
     """Remove subscriptions from a bookmark store, and list them. A removed subscription that returns starts at the
     beginning of the journal.
     """
@@ -35,18 +40,18 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, purge_subscriptions
 
-    if all == (client is not None or sub_id is not None):
+    if arguments.all == (arguments.client is not None or arguments.sub_id is not None):
         raise UsageError(
             "SOW-CLI-032",
             "exactly one selection of subscriptions is required",
             hint="give --client, --sub-id or both, or --all",
         )
-    chosen = SubscriptionSelection(client, sub_id)
-    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with open_bookmarks(invocation, store, store_config) as (instance, found):
+    chosen = SubscriptionSelection(arguments.client, arguments.sub_id)
+    ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         if ask:
             count = len(purge_subscriptions(instance, found, chosen, dry_run=True))
             invocation.streams.confirm(f"remove {count:,} subscriptions")
-        sink.write_rows(map(build_place_row, purge_subscriptions(instance, found, chosen, dry_run=dry_run)))
+        sink.write_rows(map(build_place_row, purge_subscriptions(instance, found, chosen, dry_run=arguments.dry_run)))
     return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, Format
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl bookmark rewind shop.bookmarks --to -1h",
@@ -15,16 +17,19 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    store: Store,
-    to: Annotated[str, declare_option("--to", help="Time, bookmark or txid; 0 is the beginning.", metavar="WHEN")],
-    client: Client = None,
-    sub_id: SubId = None,
-    store_config: StoreConfig = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class BookmarkRewindArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl bookmark rewind``."""
+
+    store: Store
+    to: Annotated[str, declare_option("--to", help="Time, bookmark or txid; 0 is the beginning.", metavar="WHEN")]
+    client: Client = None
+    sub_id: SubId = None
+    store_config: StoreConfig = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: BookmarkRewindArguments) -> int:
     """Move subscriptions back to an earlier position, so that later messages are delivered again, and list them.
 
     Without --client and --sub-id, all subscriptions of the store are moved. If one of them has not reached the position
@@ -34,7 +39,12 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, rewind_places
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with open_bookmarks(invocation, store, store_config) as (instance, found):
-        sink.write_rows(map(build_place_row, rewind_places(instance, found, SubscriptionSelection(client, sub_id), to)))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
+        sink.write_rows(
+            map(
+                build_place_row,
+                rewind_places(instance, found, SubscriptionSelection(arguments.client, arguments.sub_id), arguments.to),
+            )
+        )
     return 0

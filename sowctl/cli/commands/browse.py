@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument
 from sowctl.cli.parsing.options import FixNames, LiteralTopic, MessageType
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import Argument
 from sowctl.errors import UsageError
 from sowctl.extras import build_missing_package_error
 
@@ -17,13 +19,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Annotated[str | None, Argument("TARGET", "Topic or view to open first.", complete="target")] = None,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
-    fix_names: FixNames = False,
-) -> int:
+class BrowseArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl browse``."""
+
+    target: Annotated[str | None, Argument("TARGET", "Topic or view to open first.", complete="target")] = None
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
+    fix_names: FixNames = False
+
+
+def run(invocation: Invocation, arguments: BrowseArguments) -> int:
     """Browse topics, their records, the history of a record, queues and the journal on a terminal.
 
     The bottom line shows the keys of each screen, ? explains them. The arrows, j, k, PageUp and PageDown move; beyond
@@ -50,14 +55,20 @@ def run(
             raise
         words = "the browser requires the package textual, which is not installed"
         raise build_missing_package_error("SOW-TUI-001", words, "tui") from None
-    with invocation.open_instance(*([target] if target else []), fix_names=fix_names) as instance:
-        if target is None:
+    with invocation.open_instance(
+        *([arguments.target] if arguments.target else []), fix_names=arguments.fix_names
+    ) as instance:
+        if arguments.target is None:
             return run_browser(instance, None, "")
         from sowctl.engine.topics.targets import resolve_targets
 
-        (first, *others) = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+        (first, *others) = resolve_targets(
+            instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, derived=True
+        )
         if others or first.topic is None:
             raise UsageError(
-                "SOW-TUI-003", f"{target!r} is not a single topic", hint="name one topic, or none for the list"
+                "SOW-TUI-003",
+                f"{arguments.target!r} is not a single topic",
+                hint="name one topic, or none for the list",
             )
         return run_browser(instance, f"[{first.topic.message_type}].[{first.topic.label}]", first.topic.label)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Coverage, FindingsFormat, Targets
 
@@ -11,12 +13,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    targets: Targets = None,
-    format: FindingsFormat = "text",
-    summary: Coverage = None,
-) -> int:
+class CheckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl check``."""
+
+    targets: Targets = None
+    format: FindingsFormat = "text"
+    summary: Coverage = None
+
+
+def run(invocation: Invocation, arguments: CheckArguments) -> int:
     """Read every byte of the stores and journals and report damaged, missing or inconsistent data.
 
     The summary at the end has the amount of data read and what was not verified. The exit status is 5 if damage was
@@ -28,8 +33,8 @@ def run(
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.check import check_instance
 
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        examination = check_instance(instance, chosen if targets else None)
-        show_examination(invocation, examination, as_json=format == "json", summary=summary)
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        examination = check_instance(instance, chosen if arguments.targets else None)
+        show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)
     return examination.status

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl config diff sowctl.xml amps.xml",
@@ -15,16 +17,19 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    before: Annotated[str, Argument("A", "Configuration file.", complete="file")],
-    after: Annotated[str, Argument("B", "Configuration file to compare A with.", complete="file")],
-    define: Define = None,
-    fragment: Fragment = False,
+class ConfigDiffArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl config diff``."""
+
+    before: Annotated[str, Argument("A", "Configuration file.", complete="file")]
+    after: Annotated[str, Argument("B", "Configuration file to compare A with.", complete="file")]
+    define: Define = None
+    fragment: Fragment = False
     format: Annotated[
         str, declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json"))
-    ] = "text",
-) -> int:
+    ] = "text"
+
+
+def run(invocation: Invocation, arguments: ConfigDiffArguments) -> int:
     """Compare two configurations by their meaning.
 
     Units, old and current names, defaults, includes, comments, white space, and order where it is insignificant make no
@@ -39,7 +44,8 @@ def run(
     from sowctl.output.differences import changes
 
     first, second = (
-        build_typed_items(load_document(invocation, file, define, fragment=fragment)) for file in (before, after)
+        build_typed_items(load_document(invocation, file, arguments.define, fragment=arguments.fragment))
+        for file in (arguments.before, arguments.after)
     )
     streams = invocation.streams
     columns = streams.measure_columns() if is_terminal(streams.stdout) else None
@@ -54,7 +60,9 @@ def run(
             str(found.before_origin) if found.before_origin is not None else None,
             str(found.after_origin) if found.after_origin is not None else None,
         )
-        lines = [changes.encode_change(change)] if format == "json" else changes.format_change(change, columns)
+        lines = (
+            [changes.encode_change(change)] if arguments.format == "json" else changes.format_change(change, columns)
+        )
         streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
     streams.stdout.flush()
     invocation.note(f"{count} difference{'s' if count != 1 else ''}" if count else "no differences")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -19,33 +21,36 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ConfigInitArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl config init``."""
+
     file: Annotated[
         str, Argument("CONFIG", "File to create; - for standard output. Default: sowctl.xml.", complete="file")
-    ] = "sowctl.xml",
+    ] = "sowctl.xml"
     topic: Annotated[
         list[str] | None,
         declare_option(
             "--topic", help="Topic: NAME, NAME=/key,/key or [type].[name]=/key. May be repeated.", metavar="TOPIC"
         ),
-    ] = None,
+    ] = None
     key: Annotated[
         list[str] | None,
         declare_option("--key", help="Key field of topics without their own. May be repeated.", metavar="PATH"),
-    ] = None,
+    ] = None
     message_type: Annotated[
         str, declare_option("--message-type", help="Message type of topics without their own.", metavar="TYPE")
-    ] = "json",
+    ] = "json"
     name: Annotated[
         str | None,
         declare_option("--name", help="Name of the instance. Default: the name of the directory.", metavar="NAME"),
-    ] = None,
+    ] = None
     journal: Annotated[
         str, declare_option("--journal", help="Journal directory.", metavar="DIR", complete="directory")
-    ] = "./journals",
-    no_journal: Annotated[bool, declare_option("--no-journal", help="Configure no transaction log.")] = False,
-) -> int:
+    ] = "./journals"
+    no_journal: Annotated[bool, declare_option("--no-journal", help="Configure no transaction log.")] = False
+
+
+def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
     """Create a small commented configuration that passes validate and lint.
 
     Without --topic, the command asks for the settings on a terminal. An existing file is never replaced (exit status
@@ -54,19 +59,28 @@ def run(
     from sowctl.config.initial_config import Answers, compose_config, parse_topics
     from sowctl.output.display import escape_line
 
-    path = Path(file)
+    path = Path(arguments.file)
     # A link that leads nowhere does not exist for the first question, and must not be replaced either.
-    if file != "-" and (path.exists() or path.is_symlink()):
+    if arguments.file != "-" and (path.exists() or path.is_symlink()):
         raise RefusedError(
-            "SOW-CLI-035", "the file exists", place=file, hint="name another file; existing files are never replaced"
+            "SOW-CLI-035",
+            "the file exists",
+            place=arguments.file,
+            hint="name another file; existing files are never replaced",
         )
-    chosen = name or _choose_name(path if file != "-" else Path("-"))
-    if topic:
-        answers = Answers(chosen, parse_topics(topic, message_type, key or ()), None if no_journal else journal)
+    chosen = arguments.name or _choose_name(path if arguments.file != "-" else Path("-"))
+    if arguments.topic:
+        answers = Answers(
+            chosen,
+            parse_topics(arguments.topic, arguments.message_type, arguments.key or ()),
+            None if arguments.no_journal else arguments.journal,
+        )
     else:
-        answers = _ask_answers(invocation, chosen, message_type, None if no_journal else journal)
+        answers = _ask_answers(
+            invocation, chosen, arguments.message_type, None if arguments.no_journal else arguments.journal
+        )
     text = compose_config(answers)
-    if file == "-":
+    if arguments.file == "-":
         invocation.streams.stdout.write(text.encode())
         return 0
     from sowctl.cli.io.output_file import open_whole_file
@@ -74,7 +88,9 @@ def run(
     with open_whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
     told = "; ".join(f"{one.name} with key {', '.join(one.keys) or 'of its publishers'}" for one in answers.topics)
-    invocation.note(f"created {escape_line(file)}: {escape_line(told)}; try: sowctl -c {escape_line(file)} info")
+    invocation.note(
+        f"created {escape_line(arguments.file)}: {escape_line(told)}; try: sowctl -c {escape_line(arguments.file)} info"
+    )
     return 0
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -16,13 +18,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    element: Annotated[str | None, Argument("ELEMENT", "Name, or the end of a path. Default: all.")] = None,
+class ConfigSchemaArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl config schema``."""
+
+    element: Annotated[str | None, Argument("ELEMENT", "Name, or the end of a path. Default: all.")] = None
     format: Annotated[
         str, declare_option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"))
-    ] = "text",
-) -> int:
+    ] = "text"
+
+
+def run(invocation: Invocation, arguments: ConfigSchemaArguments) -> int:
     """List the elements of a configuration, or describe one: value, default, unit, range, effect, other names.
 
     With --format json, each line is an object. --format relaxng always prints a complete grammar for editors, which
@@ -31,19 +36,21 @@ def run(
     """
     from sowctl.config import schema
 
-    if format == "relaxng":
+    if arguments.format == "relaxng":
         from sowctl.config.relaxng import format_grammar
 
         lines = list(format_grammar())
     else:
-        found = list(schema.iterate_rows(element))
+        found = list(schema.iterate_rows(arguments.element))
         if not found:
-            raise NegativeError("SOW-CLI-034", f"unknown element {element!r}", hint=_build_hint(element or ""))
-        if format == "json":
+            raise NegativeError(
+                "SOW-CLI-034", f"unknown element {arguments.element!r}", hint=_build_hint(arguments.element or "")
+            )
+        if arguments.format == "json":
             import json
 
             lines = [json.dumps(row.build_facts()) for row in found]
-        elif element is None:
+        elif arguments.element is None:
             lines = list(schema.format_row_list(found))
         else:
             lines = [line for row in found for line in schema.format_row_facts(row)]

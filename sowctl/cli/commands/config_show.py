@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.configuration import ConfigFile, Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl config show",
@@ -16,18 +18,19 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    file: ConfigFile = None,
-    define: Define = None,
-    fragment: Fragment = False,
+class ConfigShowArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl config show``."""
+
+    file: ConfigFile = None
+    define: Define = None
+    fragment: Fragment = False
     expanded: Annotated[
         bool,
         declare_option("--expanded", help="Only resolve includes and variables; keep names and values as written."),
-    ] = False,
-    origin: Annotated[
-        bool, declare_option("--origin", help="Print the file and line of each value, or default.")
-    ] = False,
+    ] = False
+    origin: Annotated[bool, declare_option("--origin", help="Print the file and line of each value, or default.")] = (
+        False
+    )
     format: Annotated[
         str | None,
         declare_option(
@@ -36,8 +39,10 @@ def run(
             help="Output format. Default: table on a terminal, otherwise xml.",
             choices=("xml", "json", "table"),
         ),
-    ] = None,
-) -> int:
+    ] = None
+
+
+def run(invocation: Invocation, arguments: ConfigShowArguments) -> int:
     """Print a configuration with current names, normalized values and defaults.
 
     Includes and variables are resolved. XML and table use the shortest unit; in JSON, sizes are in bytes and intervals
@@ -48,17 +53,17 @@ def run(
     from sowctl.cli.streams import is_terminal
     from sowctl.config import show
 
-    document = load_document(invocation, file, define, fragment=fragment)
-    item = show.build_expanded_items(document) if expanded else show.build_typed_items(document)
+    document = load_document(invocation, arguments.file, arguments.define, fragment=arguments.fragment)
+    item = show.build_expanded_items(document) if arguments.expanded else show.build_typed_items(document)
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
-    chosen = format or ("table" if shown else "xml")
+    chosen = arguments.format or ("table" if shown else "xml")
     if chosen == "json":
         import json
 
         from sowctl.output.display import escape_json
 
-        data = json.dumps(show.build_values(item, origins=origin), indent=2, ensure_ascii=False).encode(
+        data = json.dumps(show.build_values(item, origins=arguments.origin), indent=2, ensure_ascii=False).encode(
             "utf-8", "replace"
         )
         stdout.write((escape_json(data) if shown else data) + b"\n")
@@ -66,14 +71,14 @@ def run(
     if chosen == "xml":
         from sowctl.output.display import escape_lines
 
-        lines = list(show.format_xml(item, origins=origin))
+        lines = list(show.format_xml(item, origins=arguments.origin))
         if shown:
             lines = [escape_lines(line) for line in lines]
     else:
         from sowctl.output.outline import OutlineEntry, format_outline
 
         entries = [
-            OutlineEntry(line.depth, line.name, line.value, str(line.origin) if origin else "")
+            OutlineEntry(line.depth, line.name, line.value, str(line.origin) if arguments.origin else "")
             for line in show.format_outline(item)
         ]
         lines = list(format_outline(entries, invocation.streams.measure_columns() if shown else None))

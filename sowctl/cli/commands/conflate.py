@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Columns, Format
+from sowctl.declarations import Argument, declare_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,17 +20,20 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ConflateArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl conflate``."""
+
     names: Annotated[
         list[str] | None, Argument("NAME", "Names of conflated topics. Default: all.", complete="conflated")
-    ] = None,
-    follow: Annotated[
-        bool, declare_option("--follow", help="Keep running until interrupted; print only changes.")
-    ] = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = None
+    follow: Annotated[bool, declare_option("--follow", help="Keep running until interrupted; print only changes.")] = (
+        False
+    )
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: ConflateArguments) -> int:
     """Bring conflated topics up to the current time, and store the result beside the store of their source.
 
     If the source is recorded in the transaction log, the state at any instant follows from the journal, so this command
@@ -44,15 +49,15 @@ def run(
     from sowctl.engine.verbs.conflate import advance_conflated, follow_conflated
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
-        if not follow:
-            sink.write_rows(as_dict(report) for report in advance_conflated(instance, names or ()))
+        if not arguments.follow:
+            sink.write_rows(as_dict(report) for report in advance_conflated(instance, arguments.names or ()))
             return 0
         import time
 
         def rows() -> Iterator[dict[str, Any]]:
-            for reports in follow_conflated(instance, names or (), time.sleep):
+            for reports in follow_conflated(instance, arguments.names or (), time.sleep):
                 yield from _iterate_changed(reports)
                 invocation.streams.stdout.flush()
 

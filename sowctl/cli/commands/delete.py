@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 
@@ -19,11 +21,12 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    filter: Filter = None,
-    sow_key: SowKeys = None,
+class DeleteArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl delete``."""
+
+    target: Target
+    filter: Filter = None
+    sow_key: SowKeys = None
     data: Annotated[
         str | None,
         declare_option(
@@ -31,15 +34,17 @@ def run(
             help="Delete the records with the keys of the messages in this file; - reads standard input.",
             metavar="FILE",
         ),
-    ] = None,
-    regex: Regex = False,
-    message_type: MessageType = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    strict: asking.Strict = False,
-    summary: Summary = None,
-    format: Numbers = None,
-) -> int:
+    ] = None
+    regex: Regex = False
+    message_type: MessageType = None
+    dry_run: DryRun = False
+    yes: Yes = False
+    strict: asking.Strict = False
+    summary: Summary = None
+    format: Numbers = None
+
+
+def run(invocation: Invocation, arguments: DeleteArguments) -> int:
     """Delete the records selected by --filter, --sow-key or --data. Exactly one of them is required.
 
     The deletions are written to the journal in one group: all of them or none. On a terminal, the command shows the
@@ -51,7 +56,8 @@ def run(
     --regex, also the total. A regular expression selects the logical topics of a Pattern topic whose names match, or
     all of them if it matches the Name of the Pattern topic.
     """
-    if sum(given is not None for given in (filter, sow_key, data)) != 1:
+    dry_run = arguments.dry_run
+    if sum(given is not None for given in (arguments.filter, arguments.sow_key, arguments.data)) != 1:
         raise UsageError(
             "SOW-CLI-014",
             "give exactly one of --filter, --sow-key and --data",
@@ -65,30 +71,32 @@ def run(
     from sowctl.engine.verbs.delete import delete_records
     from sowctl.engine.verbs.query import report_unknown_fields
 
-    check_report_options(summary, format)
+    check_report_options(arguments.summary, arguments.format)
     # Before anything is opened: where no answer can come, the command ends at once.
-    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
+    ask = not dry_run and invocation.streams.must_confirm(yes=arguments.yes)
     messages: tuple[bytes, ...] | None = None
 
     def options(dry: bool) -> DeleteOptions:
         return DeleteOptions(
-            filter=filter,
-            sow_keys=parse_sow_keys(sow_key) or None,
+            filter=arguments.filter,
+            sow_keys=parse_sow_keys(arguments.sow_key) or None,
             data=messages,
             dry_run=dry,
         )
 
     with invocation.open_instance() as instance:
-        targets = resolve_named_targets(instance, target, message_type, regex=regex)
-        if data is not None:
+        targets = resolve_named_targets(instance, arguments.target, arguments.message_type, regex=arguments.regex)
+        if arguments.data is not None:
             messages = read_messages(
                 invocation,
-                data,
-                find_framing(instance, target, message_type),
-                find_kind(instance, target, message_type),
+                arguments.data,
+                find_framing(instance, arguments.target, arguments.message_type),
+                find_kind(instance, arguments.target, arguments.message_type),
             )
-        if filter is not None and filter.strip():
-            named = asking.apply_unknown(invocation, QueryOptions(filter=filter), None, strict=strict)
+        if arguments.filter is not None and arguments.filter.strip():
+            named = asking.apply_unknown(
+                invocation, QueryOptions(filter=arguments.filter), None, strict=arguments.strict
+            )
             report_unknown_fields(instance, targets, named)
         if ask:
             # A count for the question only; the deletion itself looks again.
@@ -101,5 +109,5 @@ def run(
                 invocation.note("no record matches: nothing was deleted")
                 dry_run = True
         reports = delete_records(instance, targets, options(dry_run))
-    show_reports(invocation, reports, summary, format)
+    show_reports(invocation, reports, arguments.summary, arguments.format)
     return 0

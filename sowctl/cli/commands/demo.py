@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument
+from sowctl.declarations import Argument
 from sowctl.errors import RefusedError
 from sowctl.output.display import escape_line
 
@@ -18,10 +20,13 @@ NEXT_COMMANDS = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "Directory to create. Default: demo.", complete="directory")] = "demo",
-) -> int:
+class DemoArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl demo``."""
+
+    directory: Annotated[str, Argument("DIR", "Directory to create. Default: demo.", complete="directory")] = "demo"
+
+
+def run(invocation: Invocation, arguments: DemoArguments) -> int:
     """Create a directory with a configuration and the published orders, customers and quotes of a trading morning.
 
     Data and timestamps are the same every time, so digests can be compared. Quotes expire after ten minutes: to see
@@ -37,9 +42,9 @@ def run(
     from sowctl.messages.framing.frames import FrameReader
     from sowctl.values.times import build_fixed_clock
 
-    place = Path(directory)
+    place = Path(arguments.directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=directory)
+        raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=arguments.directory)
     demo.write_demo(place)
     # The clock of that morning, so that every demo has the same stamps and digests.
     morning = build_fixed_clock(int(demo.START_TIME.timestamp()) * 1_000_000)
@@ -49,7 +54,7 @@ def run(
                 source = topic + ".ndjson", FrameReader(stream, "lines")
                 report = publish_messages(instance, topic, [source], PublishOptions(timestamp_field="/time"))
             show_report(invocation, report, None)
-    invocation.note(f"try in {escape_line(directory)}:")
+    invocation.note(f"try in {escape_line(arguments.directory)}:")
     for line in NEXT_COMMANDS:
         invocation.note(f"  {line}")
     return 0

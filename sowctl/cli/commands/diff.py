@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Filter, MessageType
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,50 +24,51 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class DiffArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl diff``."""
+
     before: Annotated[
         str, Argument("A", "TARGET, TARGET@WHEN, TARGET@WHEN..WHEN, INSTANCE or INSTANCE:TARGET.", complete="target")
-    ],
+    ]
     after: Annotated[
         str | None, Argument("B", "What to compare A with. Default: the current state of A.", complete="target")
-    ] = None,
+    ] = None
     topic: Annotated[
         list[str] | None,
         declare_option(
             "--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"
         ),
-    ] = None,
-    filter: Filter = None,
+    ] = None
+    filter: Filter = None
     key: Annotated[
         list[str] | None,
         declare_option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY"),
-    ] = None,
+    ] = None
     only: Annotated[
         str | None,
         declare_option("--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS"),
-    ] = None,
+    ] = None
     ignore: Annotated[
         str | None, declare_option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS")
-    ] = None,
+    ] = None
     on: Annotated[
         str | None,
         declare_option("--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS"),
-    ] = None,
+    ] = None
     loose: Annotated[
         bool,
         declare_option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0."),
-    ] = False,
+    ] = False
     meta: Annotated[
         bool,
         declare_option(
             "--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys."
         ),
-    ] = False,
+    ] = False
     stat: Annotated[
         bool, declare_option("--stat", help="Print the number of differing records and fields per topic.")
-    ] = False,
-    summary: Annotated[bool, declare_option("--summary", help="Print one line per topic.")] = False,
+    ] = False
+    summary: Annotated[bool, declare_option("--summary", help="Print one line per topic.")] = False
     top_n: Annotated[
         int | None,
         declare_option(
@@ -75,14 +78,16 @@ def run(
             metavar="COUNT",
             minimum=0,
         ),
-    ] = None,
+    ] = None
     format: Annotated[
         str,
         declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes")),
-    ] = "text",
-    strict: asking.Strict = False,
-    message_type: MessageType = None,
-) -> int:
+    ] = "text"
+    strict: asking.Strict = False
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: DiffArguments) -> int:
     """Compare two states by key and field: topics, views or .sow files, each now or at an instant, or whole instances.
 
     WHEN is a time, a bookmark or a txid, as for query --at. A single TARGET@WHEN..WHEN compares the two ends of the
@@ -111,7 +116,15 @@ def run(
     from sowctl.engine.search.unknown_fields import UnknownFieldCheck
     from sowctl.engine.verbs.inspect.diff import compare_sides
 
-    if format == "envelopes" and (only or ignore or loose or on or stat or summary or top_n is not None):
+    if arguments.format == "envelopes" and (
+        arguments.only
+        or arguments.ignore
+        or arguments.loose
+        or arguments.on
+        or arguments.stat
+        or arguments.summary
+        or arguments.top_n is not None
+    ):
         raise UsageError(
             "SOW-DIF-006",
             "--format envelopes requires complete records and all differences, so it cannot be "
@@ -119,22 +132,25 @@ def run(
             hint="remove these options; --filter and --key select records",
         )
     options = DiffOptions(
-        filter=filter,
-        keys=tuple(key) if key else None,
-        fields=_parse_paths(only),
-        ignored=_parse_paths(ignore),
-        on=_parse_paths(on),
-        loose=loose,
-        stamps=meta,
-        records=format == "envelopes" or (summary and not stat and format == "text"),
+        filter=arguments.filter,
+        keys=tuple(arguments.key) if arguments.key else None,
+        fields=_parse_paths(arguments.only),
+        ignored=_parse_paths(arguments.ignore),
+        on=_parse_paths(arguments.on),
+        loose=arguments.loose,
+        stamps=arguments.meta,
+        records=arguments.format == "envelopes"
+        or (arguments.summary and not arguments.stat and arguments.format == "text"),
     )
-    showing = DiffPrinter(invocation, format, stat=stat, summary=summary, most=top_n)
+    showing = DiffPrinter(
+        invocation, arguments.format, stat=arguments.stat, summary=arguments.summary, most=arguments.top_n
+    )
     with ExitStack() as stack:
-        words = [before] if after is None else [before, after]
-        sides = pair_sides(invocation, words, topic or (), message_type, stack)
+        words = [arguments.before] if arguments.after is None else [arguments.before, arguments.after]
+        sides = pair_sides(invocation, words, arguments.topic or (), arguments.message_type, stack)
         # A field that one of several topics has is known, so all of them are looked at before one is refused.
-        unknown = asking.choose_unknown(invocation, strict=strict)
-        named = filter or only or ignore or on
+        unknown = asking.choose_unknown(invocation, strict=arguments.strict)
+        named = arguments.filter or arguments.only or arguments.ignore or arguments.on
         lacking = UnknownFieldCheck(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
         if lacking is not None and lacking.refuses:
             for one, other in sides:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl doctor",
@@ -17,13 +18,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
+class DoctorArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl doctor``."""
+
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
     java_home: Annotated[
         bool, declare_option("--java-home", help="Print only the directory that Spark needs as JAVA_HOME.")
-    ] = False,
-) -> int:
+    ] = False
+
+
+def run(invocation: Invocation, arguments: DoctorArguments) -> int:
     """Report versions, extras, Java and configuration of this environment, and potential problems of the instance.
 
     A missing extra or configuration is not a problem. Java is searched for as the pipeline does: JAVA_HOME, then PATH,
@@ -41,7 +45,7 @@ def run(
     With --java-home, nothing is examined: the output is the directory to set as JAVA_HOME for spark-submit, and for
     sessions not created by sowctl. Without a suitable Java, the command fails with SOW-SPK-002 and status 4.
     """
-    if java_home:
+    if arguments.java_home:
         from sowctl.spark.jvm.java import find_java
 
         invocation.streams.stdout.write(bytes(find_java(invocation.environ).home) + b"\n")
@@ -51,7 +55,7 @@ def run(
 
     checks = list(examine_environment(invocation))
     healthy = all(check.state != "problem" for check in checks)
-    if format == "json":
+    if arguments.format == "json":
         from json import dumps
 
         text = dumps({"ok": healthy, "checks": [asdict(check) for check in checks]})

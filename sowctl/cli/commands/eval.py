@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Framing, NullFraming
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",
@@ -17,27 +19,30 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    expression: Annotated[str, Argument("EXPR", "Expression; see sowctl-expressions(7).")],
+class EvalArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl eval``."""
+
+    expression: Annotated[str, Argument("EXPR", "Expression; see sowctl-expressions(7).")]
     files: Annotated[
         list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
-    ] = None,
+    ] = None
     filter: Annotated[
         bool, declare_option("--filter", "-f", help="Print the messages for which the expression is true, unchanged.")
-    ] = False,
+    ] = False
     message_type: Annotated[
         str, declare_option("--message-type", help="Type of the messages; see sowctl-messages(7).", metavar="TYPE")
-    ] = "json",
-    framing: Framing = None,
-    null: NullFraming = False,
+    ] = "json"
+    framing: Framing = None
+    null: NullFraming = False
     on_error: Annotated[
         str, declare_option("--on-error", help="On an invalid message: stop, or skip it.", choices=("stop", "skip"))
-    ] = "stop",
+    ] = "stop"
     explain: Annotated[
         bool, declare_option("--explain", help="Print how the expression is evaluated; read no messages.")
-    ] = False,
-) -> int:
+    ] = False
+
+
+def run(invocation: Invocation, arguments: EvalArguments) -> int:
     """Evaluate an expression for each message, without a store.
 
     A configuration is read only if it is named by --config or if TYPE is not built in; a configuration named by
@@ -48,15 +53,15 @@ def run(
     """
     from sowctl.cli.commands.bodies.eval import evaluate_inputs, show_plan
 
-    if explain:
-        show_plan(invocation, expression, as_filter=filter)
+    if arguments.explain:
+        show_plan(invocation, arguments.expression, as_filter=arguments.filter)
         return 0
     return evaluate_inputs(
         invocation,
-        expression,
-        files or ["-"],
-        matches=filter,
-        message_type=message_type,
-        framing="nul" if null else framing,
-        skips=on_error == "skip",
+        arguments.expression,
+        arguments.files or ["-"],
+        matches=arguments.filter,
+        message_type=arguments.message_type,
+        framing="nul" if arguments.null else arguments.framing,
+        skips=arguments.on_error == "skip",
     )

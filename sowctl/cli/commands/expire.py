@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import DryRun, Numbers, Regex, Summary, Topics
 
@@ -13,14 +15,17 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topics: Topics = None,
-    regex: Regex = False,
-    dry_run: DryRun = False,
-    summary: Summary = None,
-    format: Numbers = None,
-) -> int:
+class ExpireArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl expire``."""
+
+    topics: Topics = None
+    regex: Regex = False
+    dry_run: DryRun = False
+    summary: Summary = None
+    format: Numbers = None
+
+
+def run(invocation: Invocation, arguments: ExpireArguments) -> int:
     """Remove expired records, as of the current time (--now).
 
     Expired records are already invisible; this command frees their space. It also removes versions of topics with
@@ -32,8 +37,10 @@ def run(
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.engine.verbs.expire import expire_records
 
-    check_report_options(summary, format)
+    check_report_options(arguments.summary, arguments.format)
     with invocation.open_instance() as instance:
-        reports = expire_records(instance, topics_of(instance, topics or [], regex=regex), dry_run=dry_run)
-    show_reports(invocation, reports, summary, format)
+        reports = expire_records(
+            instance, topics_of(instance, arguments.topics or [], regex=arguments.regex), dry_run=arguments.dry_run
+        )
+    show_reports(invocation, reports, arguments.summary, arguments.format)
     return 0

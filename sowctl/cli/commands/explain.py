@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ExplainArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl explain``."""
+
     codes: Annotated[
         list[str] | None,
         Argument(
@@ -30,9 +33,11 @@ def run(
             "Codes, code prefixes such as SOW-STO, exit statuses, or words to search for. Default: list the areas.",
             complete="code",
         ),
-    ] = None,
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
-) -> int:
+    ] = None
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
+
+
+def run(invocation: Invocation, arguments: ExplainArguments) -> int:
     """Explain error codes: the cause, the remedy, and the exit status of the command.
 
     A prefix such as SOW-STO lists the codes of an area, one per line. An exit status such as 11 is explained, followed
@@ -46,23 +51,23 @@ def run(
     from sowctl.cli.parsing.codes import explain_code, find_codes, parse_status, search_codes
     from sowctl.cli.parsing.helptext import choose_columns
 
-    statuses = [parse_status(word) for word in codes or ()]
+    statuses = [parse_status(word) for word in arguments.codes or ()]
     try:
-        wanted = [find_codes(word) for word in codes or ()]
+        wanted = [find_codes(word) for word in arguments.codes or ()]
     except UsageError:
-        if not (found := search_codes(codes or ())):
+        if not (found := search_codes(arguments.codes or ())):
             raise
         statuses, wanted = [None], [found]
     lines: list[str] = []
-    if format == "json":
+    if arguments.format == "json":
         from sowctl.cli.parsing.codes import list_codes
 
-        chosen = [code for found in wanted for code in found] if codes else list_codes()
+        chosen = [code for found in wanted for code in found] if arguments.codes else list_codes()
         for code, rule in map(explain_code, chosen):
             parts = {"code": code.code, "exit": code.status, "title": code.title, "why": code.why}
             parts |= {"action": code.action, "page": code.page, "rule": rule.id if rule is not None else None}
             lines.append(json.dumps({name: _strip_quotes(value) for name, value in parts.items()}))
-    elif not codes:
+    elif not arguments.codes:
         lines += _list_areas()
     else:
         for status, found in zip(statuses, wanted, strict=True):

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import At, Filter, LiteralTopic, MessageType, Meta, SowKeys, Target
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 
@@ -22,25 +23,28 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")],
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
-    filter: Filter = None,
-    order_by: asking.OrderBy = None,
-    top_n: asking.TopN = None,
-    skip_n: asking.SkipN = None,
-    sow_key: SowKeys = None,
-    at: At = None,
-    select: asking.Select = None,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
-    meta: Meta = False,
-    fresh: asking.Fresh = False,
-    strict: asking.Strict = False,
-    overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False,
-) -> int:
+class ExportArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl export``."""
+
+    target: Target
+    file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")]
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
+    filter: Filter = None
+    order_by: asking.OrderBy = None
+    top_n: asking.TopN = None
+    skip_n: asking.SkipN = None
+    sow_key: SowKeys = None
+    at: At = None
+    select: asking.Select = None
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
+    meta: Meta = False
+    fresh: asking.Fresh = False
+    strict: asking.Strict = False
+    overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False
+
+
+def run(invocation: Invocation, arguments: ExportArguments) -> int:
     """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to one file.
 
     The extension of FILE selects the format: .parquet, .arrow (or .feather; .arrows is the stream format), .csv, .tsv,
@@ -70,40 +74,42 @@ def run(
     from sowctl.output.exports import Export, refuse_mixed_topics
     from sowctl.values.display import format_bytes, format_duration
 
-    if filter is not None and expression is not None:
+    if arguments.filter is not None and arguments.expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
-    path = Path(file)
-    refuse_existing(path, force=overwrite)
-    when = parse_at_option(invocation, at)
+    path = Path(arguments.file)
+    refuse_existing(path, force=arguments.overwrite)
+    when = parse_at_option(invocation, arguments.at)
     asked = QueryOptions(
-        filter=filter if filter is not None else expression,
-        order_by=order_by,
-        top_n=top_n,
-        skip_n=skip_n,
-        sow_keys=parse_sow_keys(sow_key) or None,
+        filter=arguments.filter if arguments.filter is not None else arguments.expression,
+        order_by=arguments.order_by,
+        top_n=arguments.top_n,
+        skip_n=arguments.skip_n,
+        sow_keys=parse_sow_keys(arguments.sow_key) or None,
         at=when.time,
-        select=select,
-        by_time=meta,
+        select=arguments.select,
+        by_time=arguments.meta,
         counted=False,
-        fresh=fresh,
+        fresh=arguments.fresh,
     )
-    asked = asking.apply_unknown(invocation, asked, None, strict=strict)
+    asked = asking.apply_unknown(invocation, asked, None, strict=arguments.strict)
     started = time.monotonic()
-    with invocation.open_instance(target) as instance:
-        targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+    with invocation.open_instance(arguments.target) as instance:
+        targets = resolve_targets(
+            instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, derived=True
+        )
         topics = [one.topic.label for one in targets if one.topic is not None]
-        writer = Export(file, topics[0] if len(topics) == 1 else "records", meta=meta)
-        if writer.is_table and not meta:
-            refuse_mixed_topics(targets, file)
+        writer = Export(arguments.file, topics[0] if len(topics) == 1 else "records", meta=arguments.meta)
+        if writer.is_table and not arguments.meta:
+            refuse_mixed_topics(targets, arguments.file)
         asked = replace(asked, at=when.resolve_time(instance))
         with (
             closing(start_query(instance, targets, asked)) as result,
-            open_whole_file(path, force=overwrite, seam=invocation.seam) as stream,
+            open_whole_file(path, force=arguments.overwrite, seam=invocation.seam) as stream,
         ):
             written = writer.write(result, stream)
     for note in written.notes:
         invocation.note(note)
     seconds = time.monotonic() - started
     size = format_bytes(path.stat().st_size)
-    invocation.note(f"{escape_line(file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
+    invocation.note(f"{escape_line(arguments.file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
     return 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -16,13 +18,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class FunctionsArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl functions``."""
+
     name: Annotated[
         str | None, Argument("NAME", "Name of a function; not case-sensitive. Default: all.", complete="function")
-    ] = None,
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
-) -> int:
+    ] = None
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
+
+
+def run(invocation: Invocation, arguments: FunctionsArguments) -> int:
     """List the functions of the expression language by group, or describe one of them.
 
     The description of a function has its arguments, its result, its handling of NULL, and where it cannot be used. For
@@ -35,19 +40,19 @@ def run(
 
     table = (*FUNCTION_TABLE, *list_added_functions(invocation))
     chosen = table
-    if name is not None:
-        wanted = name.upper().removesuffix("()")
+    if arguments.name is not None:
+        wanted = arguments.name.upper().removesuffix("()")
         chosen = tuple(entry for entry in table if entry.name == wanted)
         if not chosen:
             near = find_near_names(wanted, [entry.name for entry in table])
             hint = f"did you mean {' or '.join(near)}?" if near else "sowctl functions lists them all"
             raise NegativeError("SOW-CLI-027", f"unknown function {wanted}", hint=hint)
-    if format == "json":
+    if arguments.format == "json":
         import json
 
         lines = [json.dumps(entry.build_facts()) for entry in chosen]
     else:
-        lines = format_entry_list(chosen) if name is None else format_entry(chosen[0])
+        lines = format_entry_list(chosen) if arguments.name is None else format_entry(chosen[0])
     from sowctl.cli.io.output_sink import show_list
 
     show_list(invocation, lines)

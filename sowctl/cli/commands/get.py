@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import (
     At,
     Columns,
@@ -22,6 +23,7 @@ from sowctl.cli.parsing.options import (
     Target,
     Template,
 )
+from sowctl.declarations import Argument, declare_option
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
@@ -32,27 +34,30 @@ EXAMPLES = (
 COMMON_OPTIONS = ("at", "fields", "format", "columns", "meta", "message_type", "output")
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+class GetArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl get``."""
+
+    target: Target
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")]
     fields: Annotated[
         bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
-    ] = False,
-    at: At = None,
-    message_type: MessageType = None,
-    format: Format = None,
-    meta: Meta = False,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    delimiter: Delimiter = None,
-    null: Null = False,
-    length_prefix: Lengths = False,
-    template: Template = None,
-    no_headers: NoHeaders = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = False
+    at: At = None
+    message_type: MessageType = None
+    format: Format = None
+    meta: Meta = False
+    columns: Columns = None
+    fix_names: FixNames = False
+    delimiter: Delimiter = None
+    null: Null = False
+    length_prefix: Lengths = False
+    template: Template = None
+    no_headers: NoHeaders = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: GetArguments) -> int:
     """Print records by SOW key or by the values of their key fields, in the order of the KEYs.
 
     Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
@@ -63,25 +68,40 @@ def run(
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.verbs.get import get_records
 
-    when = parse_at_option(invocation, at)
+    when = parse_at_option(invocation, arguments.at)
     sink = Sink(
         invocation,
-        OutputChoice(format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers),
+        OutputChoice(
+            arguments.format,
+            arguments.meta,
+            arguments.columns,
+            arguments.delimiter,
+            arguments.null,
+            arguments.length_prefix,
+            arguments.template,
+            arguments.output,
+            arguments.force,
+            arguments.no_headers,
+        ),
     )
-    with invocation.open_instance(target, fix_names=fix_names) as instance:
-        where = resolve_one_target(instance, target, message_type)
-        batch, missing = get_records(instance, where, keys, fields=fields, at=when.resolve_time(instance))
+    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
+        where = resolve_one_target(instance, arguments.target, arguments.message_type)
+        batch, missing = get_records(
+            instance, where, arguments.keys, fields=arguments.fields, at=when.resolve_time(instance)
+        )
         sink.write_single_batch(batch)
         # A view is not computed once more for this.
-        if columns is not None and (where.topic is None or where.topic.derived is None):
+        if arguments.columns is not None and (where.topic is None or where.topic.derived is None):
             from sowctl.cli.parsing.queryoptions import apply_unknown
             from sowctl.engine.options import QueryOptions
             from sowctl.engine.verbs.query import report_unknown_fields
 
             named = QueryOptions(at=when.resolve_time(instance))
-            report_unknown_fields(instance, [where], apply_unknown(invocation, named, columns, strict=False))
+            report_unknown_fields(instance, [where], apply_unknown(invocation, named, arguments.columns, strict=False))
     for key in missing:
-        invocation.note(f"{escape_line(target)}: no record with key {escape_line(key)}")
+        invocation.note(f"{escape_line(arguments.target)}: no record with key {escape_line(key)}")
     if missing and where.topic is not None and where.topic.key_generator is not None:
-        invocation.note(f"SOW keys of {escape_line(target)} come from a key generator; query --meta prints them")
+        invocation.note(
+            f"SOW keys of {escape_line(arguments.target)} come from a key generator; query --meta prints them"
+        )
     return 1 if missing else 0

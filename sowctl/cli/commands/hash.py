@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import At, MessageType, Target
+from sowctl.declarations import declare_option
 from sowctl.errors import NegativeError, UsageError
 from sowctl.output.display import escape_line
 
@@ -17,23 +19,26 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    at: At = None,
+class HashArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl hash``."""
+
+    target: Target
+    at: At = None
     expect: Annotated[
         str | None,
         declare_option("--expect", help="Expected digest; the exit status is 1 if it differs.", metavar="HEX"),
-    ] = None,
+    ] = None
     payloads: Annotated[
         bool,
         declare_option(
             "--payloads", help="Digest of keys and payloads only, without timestamps, txids, expirations and versions."
         ),
-    ] = False,
-    message_type: MessageType = None,
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text",
-) -> int:
+    ] = False
+    message_type: MessageType = None
+    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
+
+
+def run(invocation: Invocation, arguments: HashArguments) -> int:
     """Print the digest of all records that have not expired.
 
     The digest does not depend on the order of the records or on how the store was built: a replay, a copy and the
@@ -41,31 +46,31 @@ def run(
     the same messages at different times have the same digest, and diff finds no differences between them.
     """
     # Judged before the digest is computed, which may take long.
-    wanted = _parse_expected(expect) if expect is not None else None
+    wanted = _parse_expected(arguments.expect) if arguments.expect is not None else None
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.sources.digest import compute_digest
     from sowctl.engine.views.openers import open_target
 
-    when = parse_at_option(invocation, at)
-    with invocation.open_instance(target) as instance:
+    when = parse_at_option(invocation, arguments.at)
+    with invocation.open_instance(arguments.target) as instance:
         found = compute_digest(
             instance,
-            resolve_one_target(instance, target, message_type),
+            resolve_one_target(instance, arguments.target, arguments.message_type),
             when.resolve_time(instance),
             open_target,
-            payloads=payloads,
+            payloads=arguments.payloads,
         )
-    if format == "json":
+    if arguments.format == "json":
         from sowctl.output.reports import encode_report
 
         invocation.streams.stdout.write(encode_report(found).encode() + b"\n")
     else:
-        invocation.streams.stdout.write(f"{found.digest}  {escape_line(target)}\n".encode())
+        invocation.streams.stdout.write(f"{found.digest}  {escape_line(arguments.target)}\n".encode())
     if found.note is not None:
-        invocation.note(f"{escape_line(target)}: {found.note}")
+        invocation.note(f"{escape_line(arguments.target)}: {found.note}")
     if wanted is not None and wanted != found.digest:
-        raise NegativeError("SOW-CLI-017", f"the digest is {found.digest}, expected {wanted}", place=target)
+        raise NegativeError("SOW-CLI-017", f"the digest is {found.digest}, expected {wanted}", place=arguments.target)
     return 0
 
 

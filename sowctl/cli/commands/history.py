@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import (
     Columns,
     Delimiter,
@@ -21,6 +22,7 @@ from sowctl.cli.parsing.options import (
     Target,
     Template,
 )
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
@@ -34,33 +36,36 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")],
+class HistoryArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl history``."""
+
+    target: Target
+    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")]
     fields: Annotated[
         bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
-    ] = False,
+    ] = False
     journal: Annotated[
         bool, declare_option("--journal", help="Print every entry in the journals, also for topics without History.")
-    ] = False,
+    ] = False
     diff: Annotated[
         bool,
         declare_option("--diff", help="Print only the fields in which each version differs from the previous one."),
-    ] = False,
-    message_type: MessageType = None,
-    format: Format = None,
-    meta: Meta = False,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    delimiter: Delimiter = None,
-    null: Null = False,
-    length_prefix: Lengths = False,
-    template: Template = None,
-    no_headers: NoHeaders = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = False
+    message_type: MessageType = None
+    format: Format = None
+    meta: Meta = False
+    columns: Columns = None
+    fix_names: FixNames = False
+    delimiter: Delimiter = None
+    null: Null = False
+    length_prefix: Lengths = False
+    template: Template = None
+    no_headers: NoHeaders = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     """Print the versions of records, oldest first, in the order of the KEYs.
 
     Each version has its time of publication, the time until which it was current (empty if it still is), its txid, and
@@ -80,30 +85,55 @@ def run(
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, read_key_versions
 
-    choice = OutputChoice(format, True, columns, delimiter, null, length_prefix, template, output, force, no_headers)
-    if diff and (
-        format not in (None, "ndjson", "json")
-        or any((columns, delimiter, null, length_prefix, template, output, no_headers))
+    choice = OutputChoice(
+        arguments.format,
+        True,
+        arguments.columns,
+        arguments.delimiter,
+        arguments.null,
+        arguments.length_prefix,
+        arguments.template,
+        arguments.output,
+        arguments.force,
+        arguments.no_headers,
+    )
+    if arguments.diff and (
+        arguments.format not in (None, "ndjson", "json")
+        or any(
+            (
+                arguments.columns,
+                arguments.delimiter,
+                arguments.null,
+                arguments.length_prefix,
+                arguments.template,
+                arguments.output,
+                arguments.no_headers,
+            )
+        )
     ):
         raise UsageError(
             "SOW-CLI-012",
             "--diff supports only the formats ndjson and json, and no options that change records",
             hint="remove these options, or --diff",
         )
-    sink = None if diff else Sink(invocation, choice, front=None if meta else SHORT_METADATA_FIELDS)
-    with invocation.open_instance(target, fix_names=fix_names) as instance:
+    sink = None if arguments.diff else Sink(invocation, choice, front=None if arguments.meta else SHORT_METADATA_FIELDS)
+    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
         batch, missing = read_key_versions(
-            instance, resolve_one_target(instance, target, message_type), keys, fields=fields, journal=journal
+            instance,
+            resolve_one_target(instance, arguments.target, arguments.message_type),
+            arguments.keys,
+            fields=arguments.fields,
+            journal=arguments.journal,
         )
-        if not (meta or columns or template):
+        if not (arguments.meta or arguments.columns or arguments.template):
             # A person who asked for one record knows its key.
             several = len({record.key for record in batch.records}) > 1
             known = sink is not None and sink.is_for_person and not several
             batch = replace(batch, shown=SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS)
         if sink is None:
-            show_versions(invocation, batch, format)
+            show_versions(invocation, batch, arguments.format)
         else:
             sink.write([batch], fit=_TABLE_FIT)
     for key in missing:
-        invocation.note(f"{escape_line(target)}: key {escape_line(key)} is unknown")
+        invocation.note(f"{escape_line(arguments.target)}: key {escape_line(key)} is unknown")
     return 1 if missing else 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument
 from sowctl.cli.parsing.options import Columns, Format
+from sowctl.declarations import Argument
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -16,14 +18,17 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class InfoArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl info``."""
+
     targets: Annotated[
         list[str] | None, Argument("TARGET", "Topics, views, .sow files or patterns. Default: all.", complete="target")
-    ] = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: InfoArguments) -> int:
     """List topics with type, number of records, size, free pages, position, lag behind the journal and last update.
 
     The formats for programs also have the size of the memory map of a store, its readers and which of them holds the
@@ -41,20 +46,22 @@ def run(
     from sowctl.cli.io.rows import INFO_FIT, build_person_rows, build_topic_row
     from sowctl.engine.verbs.info import find_topic_info, list_topic_info
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with invocation.open_instance(*(targets or ())) as instance:
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
         problems: list[SowError] = []
         found = (
-            [find_topic_info(instance, text, problems) for text in targets]
-            if targets
+            [find_topic_info(instance, text, problems) for text in arguments.targets]
+            if arguments.targets
             else [list_topic_info(instance, None, problems)]
         )
         now = instance.now
     rows = [row for some in found for row in some]
-    if sink.is_for_person and columns is None:
+    if sink.is_for_person and arguments.columns is None:
         sink.write_rows(build_person_rows(rows, now), INFO_FIT)
     else:
-        sink.write_rows(build_topic_row(row, brief=sink.format == "table" and columns is None) for row in rows)
+        sink.write_rows(
+            build_topic_row(row, brief=sink.format == "table" and arguments.columns is None) for row in rows
+        )
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

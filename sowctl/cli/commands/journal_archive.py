@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl journal archive --older-than 1d --dry-run",
@@ -15,12 +17,13 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    older_than: OlderThan = None,
+class JournalArchiveArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal archive``."""
+
+    older_than: OlderThan = None
     keep: Annotated[
         int, declare_option("--keep", help="Keep the COUNT newest finished files in place.", metavar="N", minimum=0)
-    ] = 0,
+    ] = 0
     to: Annotated[
         str | None,
         declare_option(
@@ -28,17 +31,19 @@ def run(
             help="Upload to this URL, with a manifest, and keep the local files: s3, gs, abfs, hdfs, file.",
             metavar="URL",
         ),
-    ] = None,
+    ] = None
     verify: Annotated[
         bool,
         declare_option(
             "--verify", help="With --to: also read the uploaded files, and upload those again whose digests differ."
         ),
-    ] = False,
-    dry_run: DryRun = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = False
+    dry_run: DryRun = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: JournalArchiveArguments) -> int:
     """Move finished journal files to the JournalArchiveDirectory, and list them. The active file stays.
 
     Archived files remain part of the journal: all commands read them in place, compressed or not, and current readers
@@ -56,17 +61,30 @@ def run(
     from sowctl.errors import UsageError
     from sowctl.remote.place import RemotePath, parse_url
 
-    age = parse_interval("--older-than", older_than)
+    age = parse_interval("--older-than", arguments.older_than)
     least = None if age is None else int(age * 1_000_000)
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
         configured = None if instance.log is None else instance.log.archive_directory
-        there = parse_url(to) if to is not None else configured if isinstance(configured, RemotePath) else None
-        if verify and there is None:
+        there = (
+            parse_url(arguments.to)
+            if arguments.to is not None
+            else configured
+            if isinstance(configured, RemotePath)
+            else None
+        )
+        if arguments.verify and there is None:
             raise UsageError("SOW-CLI-037", "--verify requires --to", hint="sowctl journal check reads the files here")
         if there is None:
-            moved = archive_files(instance, older_than=least, keep=keep, dry_run=dry_run)
+            moved = archive_files(instance, older_than=least, keep=arguments.keep, dry_run=arguments.dry_run)
         else:
-            moved = archive_to_url(instance, there, older_than=least, keep=keep, dry_run=dry_run, verify=verify)
+            moved = archive_to_url(
+                instance,
+                there,
+                older_than=least,
+                keep=arguments.keep,
+                dry_run=arguments.dry_run,
+                verify=arguments.verify,
+            )
         list_files(invocation, sink, instance, moved, "moved" if there is None else "sent")
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, FixNames, Format, SowKeys, Summary
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl journal bisect --topic orders --filter \"/status = 'cancelled'\"",
@@ -15,17 +17,18 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class JournalBisectArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal bisect``."""
+
     topic: Annotated[
         str | None, declare_option("--topic", help="Topic. Optional if there is only one.", metavar="NAME")
-    ] = None,
+    ] = None
     filter: Annotated[
         str | None,
         declare_option(
             "--filter", "-f", help="Count only records that match the expression. Default: all.", metavar="EXPR"
         ),
-    ] = None,
+    ] = None
     count: Annotated[
         str,
         declare_option(
@@ -33,29 +36,31 @@ def run(
             help="Condition on the number of records: one of > >= = != <= <, and a number.",
             metavar="CONDITION",
         ),
-    ] = "> 0",
+    ] = "> 0"
     key: Annotated[
         list[str] | None,
         declare_option("--key", help="Count only the record with this key. May be repeated.", metavar="KEY"),
-    ] = None,
-    sow_key: SowKeys = None,
+    ] = None
+    sow_key: SowKeys = None
     since: Annotated[
         str | None,
         declare_option(
             "--since", help="Position at which the condition is false: a time, txid or bookmark.", metavar="WHEN"
         ),
-    ] = None,
+    ] = None
     until: Annotated[
         str | None,
         declare_option(
             "--until", help="Position at which the condition is true: a time, txid or bookmark.", metavar="WHEN"
         ),
-    ] = None,
-    format: Format = None,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    format: Format = None
+    columns: Columns = None
+    fix_names: FixNames = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
     """Find and print the journal entry after which a condition on the state of a topic holds.
 
     The condition is on the number of records that match --filter at a position of the journal. It must be false at
@@ -72,21 +77,21 @@ def run(
     from sowctl.cli.parsing.option_values import parse_position, parse_sow_keys
     from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 
-    opening, closing = parse_position(invocation, since), parse_position(invocation, until)
-    sink = Sink(invocation, OutputChoice(format, meta=True, columns=columns))
-    with invocation.open_instance(fix_names=fix_names) as instance:
+    opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
+    sink = Sink(invocation, OutputChoice(arguments.format, meta=True, columns=arguments.columns))
+    with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         begin, end = opening.resolve(instance), closing.resolve(instance)
         options = BisectOptions(
-            filter=filter,
-            count=count,
-            keys=tuple(key or ()),
-            sow_keys=parse_sow_keys(sow_key),
+            filter=arguments.filter,
+            count=arguments.count,
+            keys=tuple(arguments.key or ()),
+            sow_keys=parse_sow_keys(arguments.sow_key),
             from_txid=begin.txid,
             from_time=begin.time,
             to_txid=end.txid,
             to_time=end.time,
         )
-        found = bisect_journal(instance, topic, options)
+        found = bisect_journal(instance, arguments.topic, options)
         sink.write([found.entry])
-    show_words(invocation, found.summary, found.values, summary)
+    show_words(invocation, found.summary, found.values, arguments.summary)
     return 0

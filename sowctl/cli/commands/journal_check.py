@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Coverage, FindingsFormat, JournalPlace
 
@@ -11,12 +13,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: JournalPlace = None,
-    format: FindingsFormat = "text",
-    summary: Coverage = None,
-) -> int:
+class JournalCheckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal check``."""
+
+    directory: JournalPlace = None
+    format: FindingsFormat = "text"
+    summary: Coverage = None
+
+
+def run(invocation: Invocation, arguments: JournalCheckArguments) -> int:
     """Read every byte of all journal files, including compressed and archived ones, and report damage.
 
     The command verifies the checksums of headers, topic lists, columns and payloads, the consistency of each block with
@@ -30,5 +35,5 @@ def run(
     from sowctl.engine.verbs.upkeep.journal_check import check_journal
 
     with invocation.open_instance() as instance:
-        examination = check_journal(instance, Path(directory) if directory is not None else None)
-        return show_examination(invocation, examination, as_json=format == "json", summary=summary)
+        examination = check_journal(instance, Path(arguments.directory) if arguments.directory is not None else None)
+        return show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl journal compress --older-than 1h --dry-run",
@@ -15,18 +17,21 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    to: Annotated[str, declare_option("--to", help="Compression format.", choices=("zst", "gz"))] = "zst",
-    older_than: OlderThan = None,
+class JournalCompressArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal compress``."""
+
+    to: Annotated[str, declare_option("--to", help="Compression format.", choices=("zst", "gz"))] = "zst"
+    older_than: OlderThan = None
     keep: Annotated[
         int,
         declare_option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0),
-    ] = 0,
-    dry_run: DryRun = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = 0
+    dry_run: DryRun = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: JournalCompressArguments) -> int:
     """Compress finished journal files, including archived ones, and list them. The active file is not compressed.
 
     Compressed files remain part of the journal: all commands read them, decompressing to TMPDIR as needed. A file is
@@ -42,15 +47,15 @@ def run(
     from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.maintenance.retention.compression import compress_files
 
-    age = parse_interval("--older-than", older_than)
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    age = parse_interval("--older-than", arguments.older_than)
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
         done = compress_files(
             instance,
-            kind=f".{to}",
+            kind=f".{arguments.to}",
             older_than=None if age is None else int(age * 1_000_000),
-            keep=keep,
-            dry_run=dry_run,
+            keep=arguments.keep,
+            dry_run=arguments.dry_run,
         )
         list_files(invocation, sink, instance, done, "compressed")
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, JournalPlace, NoHeaders, Output
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -16,38 +18,41 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: JournalPlace = None,
-    topic: Annotated[str | None, declare_option("--topic", help="Only entries of this topic.", metavar="NAME")] = None,
+class JournalDumpArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal dump``."""
+
+    directory: JournalPlace = None
+    topic: Annotated[str | None, declare_option("--topic", help="Only entries of this topic.", metavar="NAME")] = None
     keys: Annotated[
         list[str] | None,
         declare_option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY"),
-    ] = None,
+    ] = None
     client: Annotated[
         str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None,
+    ] = None
     first: Annotated[
         str | None, declare_option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
-    last: Annotated[
-        str | None, declare_option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    ] = None
+    last: Annotated[str | None, declare_option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")] = (
+        None
+    )
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
     limit: Annotated[
         str | None,
         declare_option(
             "--limit", "-l", help="Print the first M entries, or entries N to M, counted from 1.", metavar="N:M"
         ),
-    ] = None,
-    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    fix_names: FixNames = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = None
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    fix_names: FixNames = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
     """Print journal entries in the order in which they were written, as envelopes.
 
     The command ends at the position that is the end of the journal when it starts, even if others keep writing. Every
@@ -58,33 +63,41 @@ def run(
     """
     from sowctl.cli.parsing.option_values import parse_position, parse_range
 
-    txids, entries = parse_range("--txid", txid), parse_range("--limit", limit, only="last")
+    txids, entries = parse_range("--txid", arguments.txid), parse_range("--limit", arguments.limit, only="last")
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.cli.io.rows import skip_entries
     from sowctl.engine.topics.targets import split_target
     from sowctl.engine.verbs.journal import EntryFilter, dump_entries
     from sowctl.remote.place import parse_place
 
-    opening, closing = parse_position(invocation, first), parse_position(invocation, last)
+    opening, closing = parse_position(invocation, arguments.first), parse_position(invocation, arguments.last)
     sink = Sink(
-        invocation, OutputChoice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+        invocation,
+        OutputChoice(
+            arguments.format,
+            meta=True,
+            columns=arguments.columns,
+            output=arguments.output,
+            force=arguments.force,
+            no_headers=arguments.no_headers,
+        ),
     )
-    name, message_type = split_target(topic) if topic is not None else (None, None)
-    where = None if directory is None else parse_place(directory)
-    with invocation.open_instance(fix_names=fix_names) as instance:
-        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
+    name, message_type = split_target(arguments.topic) if arguments.topic is not None else (None, None)
+    where = None if arguments.directory is None else parse_place(arguments.directory)
+    with invocation.open_instance(fix_names=arguments.fix_names) as instance:
+        begin, end = opening.resolve(instance, arguments.directory), closing.resolve(instance, arguments.directory)
         wanted = EntryFilter(
             topic=name,
             message_type=message_type,
-            keys=frozenset(map(_parse_key, keys)) if keys else None,
-            client=client,
+            keys=frozenset(map(_parse_key, arguments.keys)) if arguments.keys else None,
+            client=arguments.client,
             from_time=begin.time,
             to_time=end.time,
             from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
             limit=entries[1] if entries else None,
         )
-        batches = dump_entries(instance, wanted, data=not no_data, directory=where)
+        batches = dump_entries(instance, wanted, data=not arguments.no_data, directory=where)
         sink.write(skip_entries(batches, skip=entries[0] - 1 if entries else 0))
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format, JournalPlace
 
@@ -11,12 +13,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: JournalPlace = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class JournalListArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal list``."""
+
+    directory: JournalPlace = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: JournalListArguments) -> int:
     """List journal files with number, size, first and last txid and creation time.
 
     The list includes files in the JournalArchiveDirectory and compressed files, with their size on disk. A torn end of
@@ -27,10 +32,10 @@ def run(
     from sowctl.engine.verbs.journal import list_files
     from sowctl.remote.place import parse_place
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
-        files = list_files(instance, None if directory is None else parse_place(directory))
-        if sink.is_for_person and columns is None:
+        files = list_files(instance, None if arguments.directory is None else parse_place(arguments.directory))
+        if sink.is_for_person and arguments.columns is None:
             sink.write_rows(map(build_person_file_row, files), FILES_FIT)
         else:
             sink.write_rows(map(build_file_row, files))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, DryRun, Format, Summary, Yes
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -16,34 +18,37 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class JournalPruneArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal prune``."""
+
     keep_for: Annotated[
         str | None,
         declare_option("--keep-for", help="Keep files with entries newer than TIME, for example 7d.", metavar="TIME"),
-    ] = None,
+    ] = None
     keep_size: Annotated[
         str | None,
         declare_option(
             "--keep-size", help="Keep the newest files up to a total SIZE, for example 10GB.", metavar="SIZE"
         ),
-    ] = None,
+    ] = None
     before: Annotated[
         str | None,
         declare_option("--before", help="Remove only entries before this txid, time or bookmark.", metavar="WHEN"),
-    ] = None,
+    ] = None
     bookmarks: Annotated[
         list[str] | None,
         declare_option(
             "--bookmarks", help="Additional bookmark store file to consider. May be repeated.", metavar="FILE"
         ),
-    ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    summary: Summary = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+    ] = None
+    dry_run: DryRun = False
+    yes: Yes = False
+    summary: Summary = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: JournalPruneArguments) -> int:
     """Remove the oldest journal files, including archived ones. This cannot be undone.
 
     --keep-for, --keep-size or --before selects the files to remove, which are listed. They are removed from the oldest
@@ -68,24 +73,24 @@ def run(
     from sowctl.output.reports import as_dict
     from sowctl.values.display import format_bytes, format_count
 
-    if sum(given is not None for given in (keep_for, keep_size, before)) != 1:
+    if sum(given is not None for given in (arguments.keep_for, arguments.keep_size, arguments.before)) != 1:
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
-    check_report_options(summary, format)
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    check_report_options(arguments.summary, arguments.format)
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
         # What was written wrongly is said before anybody is asked for a yes.
-        rule = build_prune_rule(invocation, instance, keep_for, keep_size, before)
-        ask = not dry_run and invocation.streams.must_confirm(yes=yes)
+        rule = build_prune_rule(invocation, instance, arguments.keep_for, arguments.keep_size, arguments.before)
+        ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
         if ask:
-            plan = prune_files(instance, rule, bookmarks=bookmarks or (), dry_run=True)
+            plan = prune_files(instance, rule, bookmarks=arguments.bookmarks or (), dry_run=True)
             if plan.removed:
                 gone = f"txids up to {plan.first_txid - 1}"
                 invocation.streams.confirm(
                     f"remove {format_count(plan.removed, 'journal file')} ({format_bytes(plan.bytes)}, {gone}) for good"
                 )
-        report = prune_files(instance, rule, bookmarks=bookmarks or (), dry_run=dry_run)
-        if summary != "json":
+        report = prune_files(instance, rule, bookmarks=arguments.bookmarks or (), dry_run=arguments.dry_run)
+        if arguments.summary != "json":
             sink.write_rows(map(as_dict, report.files))
         has_finished = bool(report.files) or has_finished_files(instance)
-    report_pruned(invocation, report, summary, has_finished=has_finished)
+    report_pruned(invocation, report, arguments.summary, has_finished=has_finished)
     return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
 
@@ -16,13 +18,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class JournalRepairArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal repair``."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: JournalRepairArguments) -> int:
     """Cut unreadable parts out of the journal, and list them. Intact data is not changed.
 
     A torn end, as left by an interrupted append, is copied to FILE.torn-N and cut off. A damaged range, or a lost end,
@@ -38,15 +43,15 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    ask = not dry_run and invocation.streams.must_confirm(yes=yes)
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
     with invocation.open_instance() as instance:
         if ask:
             found = repair_journal(instance, dry_run=True)
             if found.gaps or found.tail is not None:
                 torn = f", and {found.tail.size:,} torn bytes at the end" if found.tail is not None else ""
                 invocation.streams.confirm(f"cut {len(found.gaps):,} damaged parts out of the journal{torn}")
-        done = repair_journal(instance, dry_run=dry_run)
+        done = repair_journal(instance, dry_run=arguments.dry_run)
     sink.write_rows(_build_rows(done))
     for finding in done.left:
         invocation.warn(finding.message, code=finding.id, place=str(finding.place), hint=finding.hint)

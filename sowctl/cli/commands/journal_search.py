@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import (
     Columns,
     Filter,
@@ -19,6 +20,7 @@ from sowctl.cli.parsing.options import (
     SowKeys,
     Summary,
 )
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl journal search --key 10417",
@@ -28,56 +30,59 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: JournalPlace = None,
+class JournalSearchArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal search``."""
+
+    directory: JournalPlace = None
     topic: Annotated[
         list[str] | None, declare_option("--topic", help="Only entries of this topic. May be repeated.", metavar="NAME")
-    ] = None,
+    ] = None
     key: Annotated[
         list[str] | None,
         declare_option(
             "--key", help="Only entries with this key: the text of the key field, or a publisher's key.", metavar="KEY"
         ),
-    ] = None,
-    sow_key: SowKeys = None,
+    ] = None
+    sow_key: SowKeys = None
     client: Annotated[
         str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None,
+    ] = None
     operation: Annotated[
         list[str] | None,
         declare_option(
             "--operation", help="Only entries with this operation: publish, delete, ack, ...", metavar="WORD"
         ),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
+    ] = None
     until: Annotated[
         str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
-    filter: Filter = None,
+    ] = None
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
+    filter: Filter = None
     regex: Annotated[
         str | None,
         declare_option(
             "--regex", help="Only entries whose payload contains a match of this pattern.", metavar="PATTERN"
         ),
-    ] = None,
+    ] = None
     limit: Annotated[
         int | None, declare_option("--limit", "-l", help="Print only the first N entries.", metavar="N", minimum=1)
-    ] = None,
-    count: Annotated[bool, declare_option("--count", help="Print only the number of entries.")] = False,
-    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
-    strict: asking.Strict = False,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    fix_names: FixNames = False,
-    output: Output = None,
-    force: Force = False,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    count: Annotated[bool, declare_option("--count", help="Print only the number of entries.")] = False
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
+    strict: asking.Strict = False
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    fix_names: FixNames = False
+    output: Output = None
+    force: Force = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     """Search the journal for entries without reading all of it.
 
     All conditions must hold; of repeated keys, topics or operations, any one. Blocks are skipped by their times,
@@ -104,50 +109,65 @@ def run(
     from sowctl.remote.place import parse_place
     from sowctl.values.display import format_count
 
-    where = None if directory is None else parse_place(directory)
+    where = None if arguments.directory is None else parse_place(arguments.directory)
     if isinstance(where, Path) and not where.is_dir():
         raise MissingError(
             "SOW-JRN-001",
             "not a directory, so it has no journal",
-            place=directory,
+            place=arguments.directory,
             hint="--regex PATTERN searches messages for text, --filter EXPR compares fields, --key KEY finds a record",
         )
-    txids = parse_range("--txid", txid)
-    opening, closing = parse_position(invocation, since), parse_position(invocation, until)
+    txids = parse_range("--txid", arguments.txid)
+    opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(
-        invocation, OutputChoice(format, meta=True, columns=columns, output=output, force=force, no_headers=no_headers)
+        invocation,
+        OutputChoice(
+            arguments.format,
+            meta=True,
+            columns=arguments.columns,
+            output=arguments.output,
+            force=arguments.force,
+            no_headers=arguments.no_headers,
+        ),
     )
-    with invocation.open_instance(fix_names=fix_names) as instance:
-        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
+    with invocation.open_instance(fix_names=arguments.fix_names) as instance:
+        begin, end = opening.resolve(instance, arguments.directory), closing.resolve(instance, arguments.directory)
         options = SearchOptions(
-            topics=tuple(topic or ()),
-            keys=tuple(key or ()),
-            sow_keys=parse_sow_keys(sow_key),
-            client=client,
-            operations=tuple(operation or ()),
+            topics=tuple(arguments.topic or ()),
+            keys=tuple(arguments.key or ()),
+            sow_keys=parse_sow_keys(arguments.sow_key),
+            client=arguments.client,
+            operations=tuple(arguments.operation or ()),
             from_time=begin.time,
             to_time=end.time,
             from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
-            filter=filter,
-            pattern=regex,
-            limit=limit,
+            filter=arguments.filter,
+            pattern=arguments.regex,
+            limit=arguments.limit,
         )
-        found = search_journal(instance, options, data=not (no_data or count), directory=where)
-        if count:
+        found = search_journal(instance, options, data=not (arguments.no_data or arguments.count), directory=where)
+        if arguments.count:
             number = sum(len(batch.records) for batch in found)
             invocation.streams.stdout.write(b"%d\n" % number)
         else:
             sink.write(found)
         # Entries may have fields that no record has any more, so it is told only where none was found.
-        if filter is not None and filter.strip() and not found.report.matched and directory is None:
-            names = {split_target(text)[0] for text in topic or ()}
+        if (
+            arguments.filter is not None
+            and arguments.filter.strip()
+            and not found.report.matched
+            and arguments.directory is None
+        ):
+            names = {split_target(text)[0] for text in arguments.topic or ()}
             stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]
             targets = [Target(topic=one) for one in stored if not names or one.name in names]
             if targets:
-                fields = QueryOptions(filter=filter)
-                report_unknown_fields(instance, targets, asking.apply_unknown(invocation, fields, None, strict=strict))
+                fields = QueryOptions(filter=arguments.filter)
+                report_unknown_fields(
+                    instance, targets, asking.apply_unknown(invocation, fields, None, strict=arguments.strict)
+                )
     if found.report.unreadable:
         invocation.warn(f"{format_count(found.report.unreadable, 'invalid message')} cannot match the filter")
-    show_words(invocation, found.coverage, as_dict(found.report), summary)
+    show_words(invocation, found.coverage, as_dict(found.report), arguments.summary)
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, FixNames, Format, NoHeaders, Topics
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -18,48 +20,60 @@ _COLLECTING_FORMATS = ("table", "json")
 """Formats that are written when all records are known."""
 
 
-def run(
-    invocation: Invocation,
-    topics: Topics = None,
+class JournalTailArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl journal tail``."""
+
+    topics: Topics = None
     number: Annotated[
         int,
         declare_option(
             "--number", "-n", help="Number of entries to print, counted from the end.", metavar="N", minimum=0
         ),
-    ] = 10,
-    follow: Annotated[
-        bool, declare_option("--follow", "-f", help="Keep printing new entries as they are written.")
-    ] = False,
-    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    fix_names: FixNames = False,
-) -> int:
+    ] = 10
+    follow: Annotated[bool, declare_option("--follow", "-f", help="Keep printing new entries as they are written.")] = (
+        False
+    )
+    no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    fix_names: FixNames = False
+
+
+def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
     """Print the last entries of the journal, of all topics or of some, as envelopes in journal order.
 
     With --follow, the command keeps printing entries as they are acknowledged, until it is interrupted; journal files
     may be rotated or moved meanwhile. The entries of a group are printed once the group is complete.
     """
-    if follow and format in _COLLECTING_FORMATS:
+    if arguments.follow and arguments.format in _COLLECTING_FORMATS:
         raise UsageError(
-            "SOW-CLI-012", f"--follow and --format {format} exclude each other", hint="use for example --format ndjson"
+            "SOW-CLI-012",
+            f"--follow and --format {arguments.format} exclude each other",
+            hint="use for example --format ndjson",
         )
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 
     streams = invocation.streams
-    chosen = (format or "ndjson") if follow else format
-    sink = Sink(invocation, OutputChoice(chosen, meta=True, columns=columns, no_headers=no_headers))
-    with invocation.open_instance(fix_names=fix_names) as instance:
-        if follow:
+    chosen = (arguments.format or "ndjson") if arguments.follow else arguments.format
+    sink = Sink(invocation, OutputChoice(chosen, meta=True, columns=arguments.columns, no_headers=arguments.no_headers))
+    with invocation.open_instance(fix_names=arguments.fix_names) as instance:
+        if arguments.follow:
             # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
             output = streams.stdout.fileno() if invocation.own_process else None
             sink.write(
                 follow_journal(
-                    instance, topics or (), number, data=not no_data, output=output, waiting=streams.stdout.flush
+                    instance,
+                    arguments.topics or (),
+                    arguments.number,
+                    data=not arguments.no_data,
+                    output=output,
+                    waiting=streams.stdout.flush,
                 )
             )
         else:
-            sink.write(read_journal_tail(instance, topics or (), number, data=not no_data))
+            sink.write(
+                read_journal_tail(instance, arguments.topics or (), arguments.number, data=not arguments.no_data)
+            )
     return 0

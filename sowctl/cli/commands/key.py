@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Columns, Format, Framing, MessageType, NoHeaders, NullFraming
+from sowctl.declarations import Argument, declare_option
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.key import KeyFinder
@@ -18,26 +20,29 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topic: Annotated[str, Argument("TOPIC", "Topic for which the keys are computed.", complete="topic")],
+class KeyArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl key``."""
+
+    topic: Annotated[str, Argument("TOPIC", "Topic for which the keys are computed.", complete="topic")]
     files: Annotated[
         list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
-    ] = None,
-    message_type: MessageType = None,
-    framing: Framing = None,
-    null: NullFraming = False,
+    ] = None
+    message_type: MessageType = None
+    framing: Framing = None
+    null: NullFraming = False
     sow_key: Annotated[
         str | None,
         declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
-    ] = None,
+    ] = None
     allow_null_key: Annotated[
         bool, declare_option("--allow-null-key", help="Accept null as the value of a key field.")
-    ] = False,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-) -> int:
+    ] = False
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+
+
+def run(invocation: Invocation, arguments: KeyArguments) -> int:
     """Print the SOW key of each message and its components. Nothing is published.
 
     The output has the SOW key, the key chosen by the publisher, the key domain, the values of the key fields, and the
@@ -50,19 +55,24 @@ def run(
     from sowctl.engine.topics.targets import find_publish_topic
     from sowctl.engine.verbs.key import KeyFinder
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, no_headers=no_headers, facts=True))
+    sink = Sink(
+        invocation,
+        OutputChoice(arguments.format, columns=arguments.columns, no_headers=arguments.no_headers, facts=True),
+    )
     with invocation.open_instance() as instance:
-        options = PublishOptions(sow_key=sow_key, allow_null_key=allow_null_key)
-        teller = KeyFinder(instance, find_publish_topic(instance, topic, message_type), options)
+        options = PublishOptions(sow_key=arguments.sow_key, allow_null_key=arguments.allow_null_key)
+        teller = KeyFinder(instance, find_publish_topic(instance, arguments.topic, arguments.message_type), options)
         refused: list[str] = []
-        names = files or ["-"]
+        names = arguments.files or ["-"]
         sink.write_rows(
             _iterate_rows(
                 invocation,
                 teller,
                 names,
-                "nul" if null else framing or find_framing(instance, topic, message_type),
-                find_kind(instance, topic, message_type),
+                "nul"
+                if arguments.null
+                else arguments.framing or find_framing(instance, arguments.topic, arguments.message_type),
+                find_kind(instance, arguments.topic, arguments.message_type),
                 refused.append,
             )
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.configuration import Define
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import FINDING_FORMATS
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
@@ -28,8 +30,9 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class LintArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl lint``."""
+
     files: Annotated[
         list[str] | None,
         Argument(
@@ -38,45 +41,47 @@ def run(
             "Default: as for --config.",
             complete="file",
         ),
-    ] = None,
+    ] = None
     select: Annotated[
         list[str] | None,
         declare_option(
             "--select", "-s", help="Report only these rules: a list of IDs, ID prefixes or titles.", metavar="RULES"
         ),
-    ] = None,
+    ] = None
     ignore: Annotated[
         list[str] | None,
         declare_option(
             "--ignore", "-i", help="Do not report these rules; takes precedence over --select.", metavar="RULES"
         ),
-    ] = None,
+    ] = None
     severity: Annotated[
         str, declare_option("--severity", help="Minimum severity to report.", choices=("error", "warning", "info"))
-    ] = "info",
+    ] = "info"
     strict: Annotated[
         bool, declare_option("--strict", help="Exit with status 1 for any finding, not only for errors.")
-    ] = False,
-    define: Define = None,
+    ] = False
+    define: Define = None
     fragment: Annotated[
         bool, declare_option("--fragment", help="The files may be parts that another file includes.")
-    ] = False,
+    ] = False
     format: Annotated[
         str,
         declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS),
-    ] = "text",
+    ] = "text"
     explain: Annotated[
         str | None,
         declare_option("--explain", help="Show the documentation of a rule: an ID, code or title.", metavar="RULE"),
-    ] = None,
-    list_rules: Annotated[bool, declare_option("--list", help="List the selected rules.")] = False,
-    fix: Annotated[
-        bool, declare_option("--fix", help="Fix findings that have one safe fix, then report the rest.")
-    ] = False,
-    diff: Annotated[
-        bool, declare_option("--diff", help="Print the changes that --fix would make; change nothing.")
-    ] = False,
-) -> int:
+    ] = None
+    list_rules: Annotated[bool, declare_option("--list", help="List the selected rules.")] = False
+    fix: Annotated[bool, declare_option("--fix", help="Fix findings that have one safe fix, then report the rest.")] = (
+        False
+    )
+    diff: Annotated[bool, declare_option("--diff", help="Print the changes that --fix would make; change nothing.")] = (
+        False
+    )
+
+
+def run(invocation: Invocation, arguments: LintArguments) -> int:
     """Report errors, warnings and advice about configurations.
 
     Findings are printed to standard output by file, the count to standard error. For the rules, and the comments that
@@ -90,42 +95,46 @@ def run(
     from sowctl.config.lint import choose_rules, lint_files
     from sowctl.findings import Level as Levels
 
-    if explain is not None:
-        return _explain_rule(invocation, explain)
-    rules = choose_rules(select or (), ignore or ())
-    if list_rules:
-        return _list_rules(invocation, rules, format)
+    if arguments.explain is not None:
+        return _explain_rule(invocation, arguments.explain)
+    rules = choose_rules(arguments.select or (), arguments.ignore or ())
+    if arguments.list_rules:
+        return _list_rules(invocation, rules, arguments.format)
     from sowctl.cli.configuration import find_main_file, parse_defines
 
-    inputs = [find_main_file(invocation, file) for file in files] if files else [find_main_file(invocation, None)]
+    inputs = (
+        [find_main_file(invocation, file) for file in arguments.files]
+        if arguments.files
+        else [find_main_file(invocation, None)]
+    )
 
     def look(paths: Sequence[Path], given: Mapping[str, bytes], least: Level) -> Iterator[Linted]:
         return lint_files(
             paths,
             given=given,
             environment=invocation.environ,
-            defines=parse_defines(define),
-            fragment=fragment,
+            defines=parse_defines(arguments.define),
+            fragment=arguments.fragment,
             rules=rules,
             least=least,
         )
 
-    paths, least = [path for path, _ in inputs], Levels[severity.upper()]
-    if fix or diff:
+    paths, least = [path for path, _ in inputs], Levels[arguments.severity.upper()]
+    if arguments.fix or arguments.diff:
         from sowctl.cli.commands.bodies.fix import fix_files, refuse_standard_input
 
-        refuse_standard_input(files or ())
+        refuse_standard_input(arguments.files or ())
         # Directories stand for the files in them, as for a look at them.
         each = [result.path for result in look(paths, {}, least) if result.readable]
 
         def judge(path: Path, content: bytes) -> Sequence[Finding]:
             return next(look([path], {str(path): content}, least)).findings
 
-        changed = fix_files(invocation, each, judge, write=not diff)
-        if diff:
+        changed = fix_files(invocation, each, judge, write=not arguments.diff)
+        if arguments.diff:
             return 1 if changed else 0
     linted = look(paths, {str(path): content for path, content in inputs if content is not None}, least)
-    return _show_findings(invocation, linted, format, Levels.INFO if strict else Levels.ERROR)
+    return _show_findings(invocation, linted, arguments.format, Levels.INFO if arguments.strict else Levels.ERROR)
 
 
 def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:

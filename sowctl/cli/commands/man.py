@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import Argument, declare_option
 
 _MIN_SUBJECT_COLUMNS = 24
 """Columns that the subject of a page in a list needs."""
@@ -19,17 +21,20 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ManArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl man``."""
+
     page: Annotated[
         list[str] | None,
         Argument("PAGE", "Command, or a page such as sow-store. Default: sowctl(1).", complete="page"),
-    ] = None,
-    all_pages: Annotated[bool, declare_option("--list", "-l", help="List all pages, one per line.")] = False,
+    ] = None
+    all_pages: Annotated[bool, declare_option("--list", "-l", help="List all pages, one per line.")] = False
     keyword: Annotated[
         str | None, declare_option("--keyword", "-k", help="List the pages that contain WORD.", metavar="WORD")
-    ] = None,
-) -> int:
+    ] = None
+
+
+def run(invocation: Invocation, arguments: ManArguments) -> int:
     """Show a manual page: with man(1) on a terminal, otherwise as plain text.
 
     --list prints the name and the subject of every page. --keyword prints the pages that contain a word: first those
@@ -40,8 +45,9 @@ def run(
     from sowctl.cli.io.output_sink import show_list
     from sowctl.cli.manual.viewer import find_page, format_page, list_pages, search_pages
 
-    if all_pages or keyword is not None:
-        found = list_pages() if keyword is None else search_pages(keyword)
+    page = arguments.page
+    if arguments.all_pages or arguments.keyword is not None:
+        found = list_pages() if arguments.keyword is None else search_pages(arguments.keyword)
         width = max((len(page.name) for page in found), default=0)
         subjects = [page.subject for page in found]
         room = invocation.streams.measure_columns() - width - 2

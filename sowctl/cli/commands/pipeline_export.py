@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import (
     Conf,
     Fields,
@@ -16,8 +18,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Meta, Summary, Topics
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl pipeline export orders --output by-side --partition-by /side",
@@ -25,28 +27,31 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    output: Where,
-    topics: Topics = None,
-    journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False,
+class PipelineExportArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline export``."""
+
+    output: Where
+    topics: Topics = None
+    journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False
     begin: Annotated[
         str | None, declare_option("--from", help="With --journal: first txid, time or bookmark.", metavar="WHEN")
-    ] = None,
+    ] = None
     end: Annotated[
         str | None, declare_option("--to", help="With --journal: last txid, time or bookmark.", metavar="WHEN")
-    ] = None,
-    format: Kind = None,
-    fields: Fields = None,
-    partition_by: PartitionBy = None,
-    meta: Meta = False,
-    writer: WriterOptions = None,
-    force: Replace = False,
-    staging: Staging = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    format: Kind = None
+    fields: Fields = None
+    partition_by: PartitionBy = None
+    meta: Meta = False
+    writer: WriterOptions = None
+    force: Replace = False
+    staging: Staging = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
     """Write the current records of topics, or journal entries, as data sets with Spark.
 
     Several topics are written to separate directories. Journal entries are written as envelopes (ndjson) or columns;
@@ -60,21 +65,32 @@ def run(
     require_pyspark()
     from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 
-    if (begin or end) and not journal:
+    if (arguments.begin or arguments.end) and not arguments.journal:
         raise UsageError("SOW-CLI-076", "--from and --to select journal entries", hint="add --journal")
     where = pipeline.build_output(
-        output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
+        arguments.output,
+        arguments.format,
+        arguments.partition_by,
+        arguments.fields,
+        writer=arguments.writer,
+        meta=arguments.meta,
+        force=arguments.force,
+        staging=arguments.staging,
     )
-    first, last = parse_position(invocation, begin), parse_position(invocation, end)
+    first, last = parse_position(invocation, arguments.begin), parse_position(invocation, arguments.end)
     with invocation.open_instance() as instance:
         first, last = first.resolve(instance), last.resolve(instance)
-        chosen = [pipeline.resolve_topic(instance, name, logged=journal) for name in topics or ()]
-        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
-            if journal:
+        chosen = [pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topics or ()]
+        with pipeline.open_job_session(
+            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+        ) as spark:
+            if arguments.journal:
                 entries = ExportSelection((), first.txid or 1, last.txid, first.time, last.time).with_topics(chosen)
                 report = export_journal(spark, instance, entries, where)
             else:
                 records = chosen or list(instance.topics)
-                report = export(spark, instance, records, where, staging_directory=pipeline.parse_staging(staging))
-    pipeline.show_job_report(invocation, report, summary)
+                report = export(
+                    spark, instance, records, where, staging_directory=pipeline.parse_staging(arguments.staging)
+                )
+    pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

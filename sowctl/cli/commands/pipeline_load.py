@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import MessageType, Summary
+from sowctl.declarations import Argument, declare_option
 from sowctl.values.units import MAX_U64
 
 if TYPE_CHECKING:
@@ -22,33 +24,34 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topic: Topic,
+class PipelineLoadArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline load``."""
+
+    topic: Topic
     files: Annotated[
         list[str],
         Argument("FILE", "Files, directories, quoted patterns, or URLs that Spark can read.", complete="file"),
-    ],
-    message_type: MessageType = None,
+    ]
+    message_type: MessageType = None
     input_format: Annotated[
         str | None,
         declare_option(
             "--input-format", help="Input format. Default: by file name.", choices=("ndjson", "csv", "parquet", "orc")
         ),
-    ] = None,
+    ] = None
     operation: Annotated[
         str, declare_option("--operation", help="Operation of each message.", choices=("publish", "delta", "delete"))
-    ] = "publish",
+    ] = "publish"
     on_error: Annotated[
         str,
         declare_option(
             "--on-error", help="On invalid messages: abort and write nothing, or skip them.", choices=("abort", "skip")
         ),
-    ] = "abort",
+    ] = "abort"
     rejects: Annotated[
         str | None,
         declare_option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
-    ] = None,
+    ] = None
     max_errors: Annotated[
         int | None,
         declare_option(
@@ -57,19 +60,19 @@ def run(
             metavar="COUNT",
             minimum=1,
         ),
-    ] = None,
+    ] = None
     reader: Annotated[
         list[str] | None,
         declare_option("--reader", help="Option of the Spark reader. May be repeated.", metavar="NAME=VALUE"),
-    ] = None,
+    ] = None
     expiration: Annotated[
         str | None,
         declare_option("--expiration", help="Lifetime of the records, for example 30s; 0 for none.", metavar="TIME"),
-    ] = None,
+    ] = None
     client: Annotated[
         str | None,
         declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
-    ] = None,
+    ] = None
     sequence: Annotated[
         int | None,
         declare_option(
@@ -79,11 +82,11 @@ def run(
             minimum=1,
             maximum=MAX_U64,
         ),
-    ] = None,
+    ] = None
     timestamp: Annotated[
         str | None,
         declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
-    ] = None,
+    ] = None
     timestamp_field: Annotated[
         str | None,
         declare_option(
@@ -92,15 +95,17 @@ def run(
             "unit: /ts:ms.",
             metavar="PATH",
         ),
-    ] = None,
+    ] = None
     allow_null_key: Annotated[
         bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
-    ] = False,
-    staging: Staging = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+    ] = False
+    staging: Staging = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
     """Load files into a topic with Spark, in one group: all messages or none.
 
     Each line of NDJSON is a message. NDJSON files are split among tasks; a file compressed with gzip or zstd is read by
@@ -128,35 +133,37 @@ def run(
     from sowctl.spark.jobs.load import LoadOptions, load
 
     publish = PublishOptions(
-        on_error=cast("OnError", on_error),
-        max_errors=max_errors,
-        expiration=parse_interval("--expiration", expiration),
-        client=client,
-        sequence=sequence,
-        timestamp=timestamp,
-        timestamp_field=timestamp_field,
-        allow_null_key=allow_null_key,
+        on_error=cast("OnError", arguments.on_error),
+        max_errors=arguments.max_errors,
+        expiration=parse_interval("--expiration", arguments.expiration),
+        client=arguments.client,
+        sequence=arguments.sequence,
+        timestamp=arguments.timestamp,
+        timestamp_field=arguments.timestamp_field,
+        allow_null_key=arguments.allow_null_key,
     )
     options = LoadOptions(
-        cast("Format | None", input_format),
+        cast("Format | None", arguments.input_format),
         publish,
-        cast("Operation", operation),
-        rejects,
-        parse_pairs("--reader", reader),
+        cast("Operation", arguments.operation),
+        arguments.rejects,
+        parse_pairs("--reader", arguments.reader),
     )
     with invocation.open_instance() as instance:
-        wanted = resolve_topic(instance, topic, message_type)
+        wanted = resolve_topic(instance, arguments.topic, arguments.message_type)
         # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
         require_loadable_topic(wanted)
-        found = expand_paths(files)
-        with open_job_session(invocation, master, conf, reads=count_file_bytes(found)) as spark:
-            report = load(spark, instance, wanted, files, options, staging_directory=parse_staging(staging))
+        found = expand_paths(arguments.files)
+        with open_job_session(invocation, arguments.master, arguments.conf, reads=count_file_bytes(found)) as spark:
+            report = load(
+                spark, instance, wanted, arguments.files, options, staging_directory=parse_staging(arguments.staging)
+            )
     # With --rejects they are in that file, all of them and not only the first.
-    if rejects is None:
+    if arguments.rejects is None:
         for one in report.details["commit"]["samples"]:
             place = f"{one['source']}:byte {one['offset']}"
             invocation.warn(one["message"], code=one["code"], place=place, file=one["source"], byte=one["offset"])
-    show_job_report(invocation, report, summary)
+    show_job_report(invocation, report, arguments.summary)
     made = report.details["commit"]
     update_indexes(
         invocation, [(made["topic"], made["message_type"], made["inserted"] + made["updated"] + made["deleted"])]

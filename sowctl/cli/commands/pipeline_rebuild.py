@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Archive, Summary, Topics
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl pipeline rebuild",
@@ -15,16 +17,17 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topics: Topics = None,
+class PipelineRebuildArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline rebuild``."""
+
+    topics: Topics = None
     until: Annotated[
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
-    ] = None,
+    ] = None
     into: Annotated[
         str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
-    ] = None,
+    ] = None
     journal: Annotated[
         str | None,
         declare_option(
@@ -32,16 +35,18 @@ def run(
             help="Journal directory, or the URL of an archive. Default: the configured one.",
             metavar="DIR",
         ),
-    ] = None,
-    archive: Archive = None,
+    ] = None
+    archive: Archive = None
     force: Annotated[
         bool, declare_option("--force", help="Rebuild even if records that the journals no longer contain are lost.")
-    ] = False,
-    staging: Staging = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+    ] = False
+    staging: Staging = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
     """Rebuild stores from the journals with Spark, several topics in one pass.
 
     Executors reduce the entries to the last one of every key, or keep all of them for topics with History. The driver
@@ -63,13 +68,15 @@ def run(
     require_pyspark()
     from sowctl.spark.jobs.rebuild import rebuild
 
-    end = parse_position(invocation, until)
+    end = parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
-        instance = apply_archive(instance, archive, journal)
-        end = end.resolve(instance, journal)
-        options = ReplayOptions(end.txid, end.time, into, journal, force=force)
-        wanted = topics_of(instance, topics or [])
-        with open_job_session(invocation, master, conf, reads=count_journal_bytes(instance, journal)) as spark:
-            report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(staging))
-    show_job_report(invocation, report, summary)
+        instance = apply_archive(instance, arguments.archive, arguments.journal)
+        end = end.resolve(instance, arguments.journal)
+        options = ReplayOptions(end.txid, end.time, arguments.into, arguments.journal, force=arguments.force)
+        wanted = topics_of(instance, arguments.topics or [])
+        with open_job_session(
+            invocation, arguments.master, arguments.conf, reads=count_journal_bytes(instance, arguments.journal)
+        ) as spark:
+            report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.staging))
+    show_job_report(invocation, report, arguments.summary)
     return 0

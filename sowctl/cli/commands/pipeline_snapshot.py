@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import (
     Conf,
     Fields,
@@ -17,8 +19,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Archive, MessageType, Meta, Summary
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl pipeline snapshot orders --at 2026-01-05T10:00:00Z --output ten.sow",
@@ -26,26 +28,29 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topic: Topic,
-    output: Where,
-    at: Annotated[
-        str | None, declare_option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")
-    ] = None,
-    format: Kind = None,
-    fields: Fields = None,
-    partition_by: PartitionBy = None,
-    meta: Meta = False,
-    writer: WriterOptions = None,
-    force: Replace = False,
-    message_type: MessageType = None,
-    archive: Archive = None,
-    staging: Staging = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+class PipelineSnapshotArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline snapshot``."""
+
+    topic: Topic
+    output: Where
+    at: Annotated[str | None, declare_option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")] = (
+        None
+    )
+    format: Kind = None
+    fields: Fields = None
+    partition_by: PartitionBy = None
+    meta: Meta = False
+    writer: WriterOptions = None
+    force: Replace = False
+    message_type: MessageType = None
+    archive: Archive = None
+    staging: Staging = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineSnapshotArguments) -> int:
     """Write the state of a topic as of a time with Spark: a data set, or a new .sow file.
 
     The result is that of sowctl snapshot: from retained history, otherwise from the journals; an error names the
@@ -60,20 +65,29 @@ def run(
     from sowctl.spark.jobs.snapshot import snapshot
 
     where = pipeline.build_output(
-        output, format, partition_by, fields, writer=writer, meta=meta, force=force, staging=staging
+        arguments.output,
+        arguments.format,
+        arguments.partition_by,
+        arguments.fields,
+        writer=arguments.writer,
+        meta=arguments.meta,
+        force=arguments.force,
+        staging=arguments.staging,
     )
-    when = parse_at_option(invocation, at)
+    when = parse_at_option(invocation, arguments.at)
     with invocation.open_instance() as instance:
-        instance = apply_archive(instance, archive, None)
-        wanted = pipeline.resolve_topic(instance, topic, message_type)
-        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
+        instance = apply_archive(instance, arguments.archive, None)
+        wanted = pipeline.resolve_topic(instance, arguments.topic, arguments.message_type)
+        with pipeline.open_job_session(
+            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+        ) as spark:
             report = snapshot(
                 spark,
                 instance,
                 wanted,
                 when.resolve_time(instance),
                 where,
-                staging_directory=pipeline.parse_staging(staging),
+                staging_directory=pipeline.parse_staging(arguments.staging),
             )
-    pipeline.show_job_report(invocation, report, summary)
+    pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import MessageType, Summary
+from sowctl.declarations import Argument, declare_option
 
 if TYPE_CHECKING:
     from sowctl.spark.jobs.stream import StreamEntry
@@ -18,18 +20,19 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class PipelineStreamArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline stream``."""
+
     topic: Annotated[
         str | None, Argument("TOPIC", "Name of the topic. Default: all topics in the journal.", complete="topic")
-    ] = None,
+    ] = None
     output: Annotated[
         str | None,
         declare_option("--output", help="Append to Parquet files in DIR.", metavar="DIR", complete="directory"),
-    ] = None,
+    ] = None
     format: Annotated[
         str, declare_option("--output-format", help="Output format of files.", choices=("parquet", "delta", "iceberg"))
-    ] = "parquet",
+    ] = "parquet"
     partition_by: Annotated[
         list[str] | None,
         declare_option(
@@ -37,46 +40,48 @@ def run(
             help="Partition by this column, for example _topic or _date, or by this field of the message.",
             metavar="PATH",
         ),
-    ] = None,
-    into: Annotated[str | None, declare_option("--into", help="Publish to this topic.", metavar="TOPIC")] = None,
-    console: Annotated[bool, declare_option("--console", help="Print the messages, one per line.")] = False,
+    ] = None
+    into: Annotated[str | None, declare_option("--into", help="Publish to this topic.", metavar="TOPIC")] = None
+    console: Annotated[bool, declare_option("--console", help="Print the messages, one per line.")] = False
     checkpoint: Annotated[
         str | None,
         declare_option("--checkpoint", help="Checkpoint directory of the stream.", metavar="DIR", complete="directory"),
-    ] = None,
+    ] = None
     client: Annotated[
         str | None, declare_option("--client", help="With --into: client name of the publisher.", metavar="NAME")
-    ] = None,
+    ] = None
     operation: Annotated[
         str, declare_option("--operation", help="Which entries to process.", choices=("publish", "delete", "all"))
-    ] = "all",
+    ] = "all"
     available_now: Annotated[
         bool, declare_option("--available-now", help="Stop after processing the available entries.")
-    ] = False,
+    ] = False
     latest: Annotated[
         bool, declare_option("--latest", help="Start at the end of the journal instead of the beginning.")
-    ] = False,
+    ] = False
     max_entries: Annotated[
         int | None,
         declare_option(
             "--max-entries", help="Maximum number of entries per batch. Default: 1000000.", metavar="COUNT", minimum=1
         ),
-    ] = None,
+    ] = None
     max_bytes: Annotated[
         str | None,
         declare_option(
             "--max-bytes", help="Maximum size of a batch in stored journal bytes, for example 64MB.", metavar="SIZE"
         ),
-    ] = None,
+    ] = None
     interval: Annotated[
         str | None,
         declare_option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME"),
-    ] = None,
-    message_type: MessageType = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    message_type: MessageType = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
     """Follow the journal with Spark: to Parquet files, to another topic, or to standard output.
 
     The checkpoint records the progress; a restarted stream continues from it, and repeated entries are written once.
@@ -108,24 +113,28 @@ def run(
 
     with invocation.open_instance() as instance:
         # A topic that only the TransactionLog names has entries to follow, though no records.
-        wanted = pipeline.resolve_topic(instance, topic, message_type, logged=True) if topic is not None else None
+        wanted = (
+            pipeline.resolve_topic(instance, arguments.topic, arguments.message_type, logged=True)
+            if arguments.topic is not None
+            else None
+        )
         options = StreamOptions(
-            checkpoint=None if checkpoint is None else str(pipeline.parse_staging(checkpoint)),
-            output=None if output is None else pipeline.resolve_output(output, format),
-            format=format,
-            partition_by=tuple(partition_by or ()),
-            into=pipeline.resolve_topic(instance, into) if into is not None else None,
-            client=client,
-            show=printed if console else None,
-            operation=operation,
-            available_now=available_now,
-            latest=latest,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            interval=interval,
+            checkpoint=None if arguments.checkpoint is None else str(pipeline.parse_staging(arguments.checkpoint)),
+            output=None if arguments.output is None else pipeline.resolve_output(arguments.output, arguments.format),
+            format=arguments.format,
+            partition_by=tuple(arguments.partition_by or ()),
+            into=pipeline.resolve_topic(instance, arguments.into) if arguments.into is not None else None,
+            client=arguments.client,
+            show=printed if arguments.console else None,
+            operation=arguments.operation,
+            available_now=arguments.available_now,
+            latest=arguments.latest,
+            max_entries=arguments.max_entries,
+            max_bytes=arguments.max_bytes,
+            interval=arguments.interval,
         )
         telling = pipeline.JobProgress(invocation)
-        with pipeline.open_job_session(invocation, master, conf, telling) as spark:
+        with pipeline.open_job_session(invocation, arguments.master, arguments.conf, telling) as spark:
             report = stream(spark, instance, wanted, options, tell=telling.show_batch)
-    pipeline.show_job_report(invocation, report, summary)
+    pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

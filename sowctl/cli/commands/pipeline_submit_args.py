@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import Conf, Master
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
@@ -14,15 +16,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    job: Annotated[list[str], Argument("JOB", "Name of the job, its operands and, after --, its options.")],
+class PipelineSubmitArgsArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline submit args``."""
+
+    job: Annotated[list[str], Argument("JOB", "Name of the job, its operands and, after --, its options.")]
     archive: Annotated[
         str,
         declare_option(
             "--archive", help="Write the package for the executors to FILE.", metavar="FILE", complete="file"
         ),
-    ] = "sowctl.zip",
+    ] = "sowctl.zip"
     environment: Annotated[
         str | None,
         declare_option(
@@ -31,10 +34,12 @@ def run(
             metavar="FILE",
             complete="file",
         ),
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-) -> int:
+    ] = None
+    master: Master = None
+    conf: Conf = None
+
+
+def run(invocation: Invocation, arguments: PipelineSubmitArgsArguments) -> int:
     """Print the spark-submit command line of a job, and write the archive that it sends to the executors.
 
     The command line can be run unchanged from any directory: it has the full names of a suitable Java and, where a
@@ -52,7 +57,7 @@ def run(
     from sowctl.spark.jvm.java import find_java
     from sowctl.spark.submit import build_command_line, write_archive
 
-    path = Path(archive).absolute()
+    path = Path(arguments.archive).absolute()
     java = None
     try:
         java = find_java(invocation.environ)
@@ -60,13 +65,13 @@ def run(
         invocation.note(f"the command line does not set Java: {error.message}")
     line = build_command_line(
         path,
-        job,
-        master or "yarn",
-        parse_pairs("--conf", conf),
+        arguments.job,
+        arguments.master or "yarn",
+        parse_pairs("--conf", arguments.conf),
         invocation.find_config_path() if invocation.has_config() else None,
         java=java,
         environment=invocation.environ,
-        packed=None if environment is None else Path(environment).absolute(),
+        packed=None if arguments.environment is None else Path(arguments.environment).absolute(),
     )
     write_archive(path)
     invocation.streams.stdout.write(line.encode("utf-8", "surrogateescape") + b"\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.pipeline import (
     Conf,
     Fields,
@@ -16,8 +18,8 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Filter, MessageType, Summary
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl pipeline view orders --projection '/symbol, SUM(/qty) AS /qty' --grouping /symbol --output sums.sow",
@@ -27,19 +29,20 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    output: Where,
+class PipelineViewArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl pipeline view``."""
+
+    output: Where
     source: Annotated[
         str | None, Argument("VIEW", "View of the configuration, or a topic to project.", complete="view")
-    ] = None,
+    ] = None
     projection: Annotated[
         list[str] | None,
         declare_option("--projection", help="Fields of the result. May be repeated.", metavar="FIELDS"),
-    ] = None,
+    ] = None
     grouping: Annotated[
         list[str] | None, declare_option("--grouping", help="Fields to group by. May be repeated.", metavar="FIELDS")
-    ] = None,
+    ] = None
     join: Annotated[
         list[str] | None,
         declare_option(
@@ -47,19 +50,21 @@ def run(
             help="Join condition instead of a topic, for example '[a]./x = [b]./y'. May be repeated.",
             metavar="JOIN",
         ),
-    ] = None,
-    filter: Filter = None,
-    format: Kind = None,
-    fields: Fields = None,
-    partition_by: PartitionBy = None,
-    writer: WriterOptions = None,
-    force: Replace = False,
-    message_type: MessageType = None,
-    staging: Staging = None,
-    master: Master = None,
-    conf: Conf = None,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    filter: Filter = None
+    format: Kind = None
+    fields: Fields = None
+    partition_by: PartitionBy = None
+    writer: WriterOptions = None
+    force: Replace = False
+    message_type: MessageType = None
+    staging: Staging = None
+    master: Master = None
+    conf: Conf = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PipelineViewArguments) -> int:
     """Compute a view over the current records of its topics with Spark: a data set, or a new .sow file.
 
     The view is either configured, or defined by --projection and --grouping over a topic or over joined topics. Fields,
@@ -73,20 +78,43 @@ def run(
     from sowctl.config.derived_entries import View
     from sowctl.spark.jobs.view import AdHocView, view
 
-    where = pipeline.build_output(output, format, partition_by, fields, writer=writer, force=force, staging=staging)
+    where = pipeline.build_output(
+        arguments.output,
+        arguments.format,
+        arguments.partition_by,
+        arguments.fields,
+        writer=arguments.writer,
+        force=arguments.force,
+        staging=arguments.staging,
+    )
     with invocation.open_instance() as instance:
-        found = instance.config.find_entries(source, message_type) if instance.config is not None and source else ()
+        found = (
+            instance.config.find_entries(arguments.source, arguments.message_type)
+            if instance.config is not None and arguments.source
+            else ()
+        )
         wanted: View | AdHocView
         if len(found) == 1 and isinstance(found[0], View):
-            if projection or grouping or join or filter:
-                raise UsageError("SOW-CLI-077", f"{source!r} is a view, which has its own projection and filter")
+            if arguments.projection or arguments.grouping or arguments.join or arguments.filter:
+                raise UsageError(
+                    "SOW-CLI-077", f"{arguments.source!r} is a view, which has its own projection and filter"
+                )
             wanted = found[0]
-        elif projection and grouping:
-            wanted = AdHocView(source, tuple(projection), tuple(grouping), tuple(join or ()), filter, message_type)
+        elif arguments.projection and arguments.grouping:
+            wanted = AdHocView(
+                arguments.source,
+                tuple(arguments.projection),
+                tuple(arguments.grouping),
+                tuple(arguments.join or ()),
+                arguments.filter,
+                arguments.message_type,
+            )
         else:
-            what = f"{source!r} is not a view" if source else "no view is given"
+            what = f"{arguments.source!r} is not a view" if arguments.source else "no view is given"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
-        with pipeline.open_job_session(invocation, master, conf, reads=pipeline.count_journal_bytes(instance)) as spark:
-            report = view(spark, instance, wanted, where, staging_directory=pipeline.parse_staging(staging))
-    pipeline.show_job_report(invocation, report, summary)
+        with pipeline.open_job_session(
+            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+        ) as spark:
+            report = view(spark, instance, wanted, where, staging_directory=pipeline.parse_staging(arguments.staging))
+    pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

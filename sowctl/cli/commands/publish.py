@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, cast
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import DryRun, Framing, MessageType, NullFraming, Summary
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_U64
 
@@ -25,15 +27,16 @@ EXAMPLES = (
 COMMON_OPTIONS = ("rows", "type", "framing", "delta", "on_error", "rejects", "expiration", "dry_run")
 
 
-def run(
-    invocation: Invocation,
+class PublishArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl publish``."""
+
     topic: Annotated[
         str | None,
         Argument("TOPIC", "Name of the topic. Optional if envelopes name their topics.", complete="published"),
-    ] = None,
+    ] = None
     files: Annotated[
         list[str] | None, Argument("FILE", "Files with messages; - or none reads standard input.", complete="file")
-    ] = None,
+    ] = None
     rows: Annotated[
         list[str] | None,
         declare_option(
@@ -41,7 +44,7 @@ def run(
             help="Convert each row of FILE to a message: .csv, .tsv, .parquet, .arrow and others.",
             metavar="FILE",
         ),
-    ] = None,
+    ] = None
     type: Annotated[
         list[str] | None,
         declare_option(
@@ -49,7 +52,7 @@ def run(
             help="For csv and tsv: type of a column, as COLUMN=text, integer, number, boolean or json. Default: text.",
             metavar="TYPE",
         ),
-    ] = None,
+    ] = None
     delimiter: Annotated[
         str | None,
         declare_option(
@@ -57,16 +60,16 @@ def run(
             help="Cell delimiter of csv and tsv, for example ';', '|' or tab. Default: comma for csv, tab for tsv.",
             metavar="CHAR",
         ),
-    ] = None,
+    ] = None
     null_text: Annotated[
         list[str] | None,
         declare_option(
             "--null-text", help="Text that means null in csv and tsv, for example NA. May be repeated.", metavar="TEXT"
         ),
-    ] = None,
-    message_type: MessageType = None,
-    framing: Framing = None,
-    null: NullFraming = False,
+    ] = None
+    message_type: MessageType = None
+    framing: Framing = None
+    null: NullFraming = False
     batch: Annotated[
         int | None,
         declare_option(
@@ -76,11 +79,11 @@ def run(
             minimum=1,
             maximum=1_000_000,
         ),
-    ] = None,
+    ] = None
     linger: Annotated[
         str | None,
         declare_option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME"),
-    ] = None,
+    ] = None
     on_error: Annotated[
         str,
         declare_option(
@@ -88,11 +91,11 @@ def run(
             help="On an invalid message: stop, skip it, or abort and publish nothing of this run.",
             choices=("stop", "skip", "abort"),
         ),
-    ] = "stop",
+    ] = "stop"
     rejects: Annotated[
         str | None,
         declare_option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
-    ] = None,
+    ] = None
     max_errors: Annotated[
         int | None,
         declare_option(
@@ -101,22 +104,22 @@ def run(
             metavar="COUNT",
             minimum=1,
         ),
-    ] = None,
-    dry_run: DryRun = False,
+    ] = None
+    dry_run: DryRun = False
     expiration: Annotated[
         str | None,
         declare_option(
             "--expiration", help="Lifetime of the records, for example 30s or 5m; 0 for none.", metavar="TIME"
         ),
-    ] = None,
+    ] = None
     sow_key: Annotated[
         str | None,
         declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
-    ] = None,
+    ] = None
     client: Annotated[
         str | None,
         declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
-    ] = None,
+    ] = None
     sequence: Annotated[
         int | None,
         declare_option(
@@ -127,11 +130,11 @@ def run(
             minimum=1,
             maximum=MAX_U64,
         ),
-    ] = None,
+    ] = None
     timestamp: Annotated[
         str | None,
         declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
-    ] = None,
+    ] = None
     timestamp_field: Annotated[
         str | None,
         declare_option(
@@ -140,27 +143,29 @@ def run(
             "unit: /ts:ms.",
             metavar="PATH",
         ),
-    ] = None,
+    ] = None
     allow_null_key: Annotated[
         bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
-    ] = False,
+    ] = False
     allow_volatile: Annotated[
         bool,
         declare_option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal."),
-    ] = False,
+    ] = False
     delta: Annotated[
         bool, declare_option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
-    ] = False,
+    ] = False
     delta_null: Annotated[
         str,
         declare_option(
             "--delta-null", help="Whether null fields of a delta are ignored or set to null.", choices=("ignore", "set")
         ),
-    ] = "ignore",
-    update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False,
-    tee: Annotated[bool, declare_option("--tee", help="Write each acknowledged message to standard output.")] = False,
-    summary: Summary = None,
-) -> int:
+    ] = "ignore"
+    update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False
+    tee: Annotated[bool, declare_option("--tee", help="Write each acknowledged message to standard output.")] = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: PublishArguments) -> int:
     """Publish messages to a topic.
 
     A message is acknowledged once it is written to the journal and synced; the report counts only acknowledged
@@ -198,45 +203,51 @@ def run(
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish_messages
 
-    if rows and (files or framing or null):
+    topic = arguments.topic
+    files = arguments.files
+    if arguments.rows and (files or arguments.framing or arguments.null):
         raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
-    if not rows and (type or delimiter is not None or null_text):
-        told = "--type" if type else "--null-text" if delimiter is None else "--delimiter"
+    if not arguments.rows and (arguments.type or arguments.delimiter is not None or arguments.null_text):
+        told = "--type" if arguments.type else "--null-text" if arguments.delimiter is None else "--delimiter"
         raise UsageError("SOW-EXC-010", f"{told} requires --from")
-    reading = parse_row_options(type or (), delimiter, null_text or (), rows or ())
+    reading = parse_row_options(
+        arguments.type or (), arguments.delimiter, arguments.null_text or (), arguments.rows or ()
+    )
     # An envelope says for itself whether it is a delta.
-    deltas = delta or framing == "envelope"
-    if not deltas and (update_only or delta_null != "ignore"):
+    deltas = arguments.delta or arguments.framing == "envelope"
+    if not deltas and (arguments.update_only or arguments.delta_null != "ignore"):
         raise UsageError(
             "SOW-CLI-040",
             "--update-only and --delta-null require --delta",
             hint="add --delta, or use envelopes with deltas",
         )
     options = PublishOptions(
-        batch=batch,
-        linger=parse_interval("--linger", linger),
-        on_error=cast("OnError", on_error),
-        max_errors=max_errors,
-        dry_run=dry_run,
-        expiration=parse_interval("--expiration", expiration),
-        sow_key=sow_key,
-        client=client,
-        sequence=sequence,
-        timestamp=timestamp,
-        timestamp_field=timestamp_field,
-        allow_null_key=allow_null_key,
-        allow_volatile=allow_volatile,
-        delta=delta,
-        delta_null=cast("DeltaNull", delta_null),
-        update_only=update_only,
+        batch=arguments.batch,
+        linger=parse_interval("--linger", arguments.linger),
+        on_error=cast("OnError", arguments.on_error),
+        max_errors=arguments.max_errors,
+        dry_run=arguments.dry_run,
+        expiration=parse_interval("--expiration", arguments.expiration),
+        sow_key=arguments.sow_key,
+        client=arguments.client,
+        sequence=arguments.sequence,
+        timestamp=arguments.timestamp,
+        timestamp_field=arguments.timestamp_field,
+        allow_null_key=arguments.allow_null_key,
+        allow_volatile=arguments.allow_volatile,
+        delta=arguments.delta,
+        delta_null=cast("DeltaNull", arguments.delta_null),
+        update_only=arguments.update_only,
     )
-    watcher = PublishRun(invocation, "nul" if null else framing, rejects, options, tee=tee)
+    watcher = PublishRun(
+        invocation, "nul" if arguments.null else arguments.framing, arguments.rejects, options, tee=arguments.tee
+    )
     with watcher, invocation.open_instance() as instance:
-        if framing == "envelope":
-            topic, files = split_operands(instance, topic, message_type, files or [])
-        watcher.prepare(instance, topic, message_type)
-        if rows:
-            sources = watcher.open_rows(instance, topic, message_type, rows, reading)
+        if arguments.framing == "envelope":
+            topic, files = split_operands(instance, topic, arguments.message_type, files or [])
+        watcher.prepare(instance, topic, arguments.message_type)
+        if arguments.rows:
+            sources = watcher.open_rows(instance, topic, arguments.message_type, arguments.rows, reading)
         else:
             sources = watcher.open_inputs(files or ["-"])
         report = publish_messages(
@@ -244,16 +255,16 @@ def run(
             topic,
             sources,
             options,
-            message_type=message_type,
+            message_type=arguments.message_type,
             on_acknowledged=watcher.note_acknowledged,
             on_reject=watcher.note_rejected,
             on_broken_off=watcher.note_resume,
         )
-        if delta:
+        if arguments.delta:
             watcher.warn_replaced(
                 map(instance.find_message_type, {row.message_type for row in report.topics if row.updated})
             )
-    watcher.print_report(report, summary)
-    if not dry_run:
+    watcher.print_report(report, arguments.summary)
+    if not arguments.dry_run:
         update_indexes(invocation, [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics])
     return 3 if watcher.rejects else 0

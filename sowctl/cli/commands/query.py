@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import Argument
 from sowctl.cli.parsing.options import (
     At,
     Columns,
@@ -29,6 +29,7 @@ from sowctl.cli.parsing.options import (
     Target,
     Template,
 )
+from sowctl.declarations import Argument
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,47 +50,50 @@ EXAMPLES = (
 COMMON_OPTIONS = ("filter", "order_by", "top_n", "at", "columns", "grouping", "projection", "format")
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
-    filter: Filter = None,
-    order_by: asking.OrderBy = None,
-    top_n: asking.TopN = None,
-    skip_n: asking.SkipN = None,
-    sow_key: SowKeys = None,
-    at: At = None,
-    select: asking.Select = None,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
-    count: asking.Count = False,
-    statistics: asking.Statistics = False,
-    batch_size: asking.BatchSize = 1_000,
-    sort_memory: asking.SortMemory = "64MB",
-    projection: asking.Projection = None,
-    grouping: asking.Grouping = None,
-    after_key: asking.AfterKey = None,
-    options: asking.OptionText = None,
-    explain: asking.Explain = False,
-    analyze: asking.Analyze = False,
-    no_index: asking.NoIndex = False,
-    jobs: asking.Jobs = None,
-    strict: asking.Strict = False,
-    exit_status: asking.ExitStatus = False,
-    follow: asking.Follow = False,
-    fresh: asking.Fresh = False,
-    format: Format = None,
-    meta: Meta = False,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    delimiter: Delimiter = None,
-    null: Null = False,
-    length_prefix: Lengths = False,
-    template: Template = None,
-    no_headers: NoHeaders = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+class QueryArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl query``."""
+
+    target: Target
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
+    filter: Filter = None
+    order_by: asking.OrderBy = None
+    top_n: asking.TopN = None
+    skip_n: asking.SkipN = None
+    sow_key: SowKeys = None
+    at: At = None
+    select: asking.Select = None
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
+    count: asking.Count = False
+    statistics: asking.Statistics = False
+    batch_size: asking.BatchSize = 1_000
+    sort_memory: asking.SortMemory = "64MB"
+    projection: asking.Projection = None
+    grouping: asking.Grouping = None
+    after_key: asking.AfterKey = None
+    options: asking.OptionText = None
+    explain: asking.Explain = False
+    analyze: asking.Analyze = False
+    no_index: asking.NoIndex = False
+    jobs: asking.Jobs = None
+    strict: asking.Strict = False
+    exit_status: asking.ExitStatus = False
+    follow: asking.Follow = False
+    fresh: asking.Fresh = False
+    format: Format = None
+    meta: Meta = False
+    columns: Columns = None
+    fix_names: FixNames = False
+    delimiter: Delimiter = None
+    null: Null = False
+    length_prefix: Lengths = False
+    template: Template = None
+    no_headers: NoHeaders = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: QueryArguments) -> int:
     """Print the records of a topic, a .sow file, or all topics whose names match a pattern.
 
     Expired records are not printed. Records are ordered by SOW key; with --meta, by time of last update. With
@@ -113,82 +117,120 @@ def run(
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
 
-    if filter is not None and expression is not None:
+    at = arguments.at
+    literal_topic = arguments.literal_topic
+    if arguments.filter is not None and arguments.expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
-    if analyze and not explain:
+    if arguments.analyze and not arguments.explain:
         raise UsageError("SOW-CLI-031", "--analyze requires --explain", hint="add --explain")
     asked = QueryOptions(
-        filter=filter if filter is not None else expression,
-        order_by=order_by,
-        top_n=top_n,
-        skip_n=skip_n,
-        sow_keys=parse_sow_keys(sow_key) or None,
-        select=select,
-        batch_size=batch_size,
-        sort_memory=parse_bytes("--sort-memory", sort_memory) or 0,
+        filter=arguments.filter if arguments.filter is not None else arguments.expression,
+        order_by=arguments.order_by,
+        top_n=arguments.top_n,
+        skip_n=arguments.skip_n,
+        sow_keys=parse_sow_keys(arguments.sow_key) or None,
+        select=arguments.select,
+        batch_size=arguments.batch_size,
+        sort_memory=parse_bytes("--sort-memory", arguments.sort_memory) or 0,
         # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
-        by_time=meta and after_key is None,
-        projection=projection,
-        grouping=grouping,
-        after_key=after_key,
-        jobs=jobs,
-        fresh=fresh,
-        counted=statistics or bool(count and format),
+        by_time=arguments.meta and arguments.after_key is None,
+        projection=arguments.projection,
+        grouping=arguments.grouping,
+        after_key=arguments.after_key,
+        jobs=arguments.jobs,
+        fresh=arguments.fresh,
+        counted=arguments.statistics or bool(arguments.count and arguments.format),
     )
-    if no_index:
+    if arguments.no_index:
         asked = replace(asked, index_from=None)
-    if options is not None:
-        asked, at, literal_topic = asking.apply_option_string(invocation, asked, options, at, literal_topic)
+    if arguments.options is not None:
+        asked, at, literal_topic = asking.apply_option_string(invocation, asked, arguments.options, at, literal_topic)
     when = parse_at_option(invocation, at)
-    asked = asking.apply_unknown(invocation, replace(asked, at=when.time), columns, strict=strict)
-    printing = (format, meta, columns, delimiter, null, length_prefix, template, output, force, no_headers)
-    if follow:
+    asked = asking.apply_unknown(invocation, replace(asked, at=when.time), arguments.columns, strict=arguments.strict)
+    printing = (
+        arguments.format,
+        arguments.meta,
+        arguments.columns,
+        arguments.delimiter,
+        arguments.null,
+        arguments.length_prefix,
+        arguments.template,
+        arguments.output,
+        arguments.force,
+        arguments.no_headers,
+    )
+    if arguments.follow:
         invocation.endless = True
         from sowctl.cli.commands.bodies.subscribe import follow_query
 
-        shaping = (at, count, statistics, explain, projection, fresh, strict, *printing)
-        return follow_query(invocation, target, message_type, asked, shaping, literal=literal_topic)
+        shaping = (
+            at,
+            arguments.count,
+            arguments.statistics,
+            arguments.explain,
+            arguments.projection,
+            arguments.fresh,
+            arguments.strict,
+            *printing,
+        )
+        return follow_query(invocation, arguments.target, arguments.message_type, asked, shaping, literal=literal_topic)
     sink = None
-    if output is not None if explain else not count or any(option not in (None, False) for option in printing):
+    if (
+        arguments.output is not None
+        if arguments.explain
+        else not arguments.count or any(option not in (None, False) for option in printing)
+    ):
         from sowctl.cli.io import output_sink
 
         # Made before a store is opened, so that a wrong option costs nothing.
         sink = output_sink.Sink(invocation, output_sink.OutputChoice(*printing))
     to_file = sink if sink is not None and sink.path is not None else None
-    row_format = format
-    if to_file is not None and format is None and (count or explain):
+    row_format = arguments.format
+    if to_file is not None and arguments.format is None and (arguments.count or arguments.explain):
         row_format = to_file.named_format
-        asked = replace(asked, counted=statistics or bool(count and row_format))
-    if explain:
+        asked = replace(asked, counted=arguments.statistics or bool(arguments.count and row_format))
+    if arguments.explain:
         if to_file is not None and row_format not in (None, "json", "ndjson"):
             raise UsageError(
                 "SOW-OUT-012",
                 f"--explain cannot be used with format {row_format}",
                 hint="write to a file whose name ends in .txt, .json or .ndjson",
             )
-        with invocation.open_instance(target) as instance:
-            targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+        with invocation.open_instance(arguments.target) as instance:
+            targets = resolve_targets(
+                instance, arguments.target, arguments.message_type, literal=literal_topic, derived=True
+            )
             asked = replace(asked, at=when.resolve_time(instance))
-            return _show_plans(invocation, instance, targets, asked, analyze=analyze, format=row_format, sink=to_file)
-    with invocation.open_instance(target, fix_names=fix_names) as instance:
-        targets = resolve_targets(instance, target, message_type, literal=literal_topic, derived=True)
+            return _show_plans(
+                invocation, instance, targets, asked, analyze=arguments.analyze, format=row_format, sink=to_file
+            )
+    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
+        targets = resolve_targets(
+            instance, arguments.target, arguments.message_type, literal=literal_topic, derived=True
+        )
         asked = replace(asked, at=when.resolve_time(instance))
         with closing(start_query(instance, targets, asked)) as result:
-            if count or sink is None:
+            if arguments.count or sink is None:
                 total = result.count_records()
             else:
                 sink.write(result, targets)
                 total = sum(numbers.returned for numbers in result.statistics)
-    if count and row_format is None:
+    if arguments.count and row_format is None:
         if to_file is not None:
             to_file.write_text(f"{total}\n")
         else:
             invocation.streams.stdout.write(b"%d\n" % total)
-    if statistics or (count and row_format is not None):
+    if arguments.statistics or (arguments.count and row_format is not None):
         from sowctl.cli.io.report_output import show_statistics
 
-        show_statistics(invocation, result.statistics, row_format if count else None, said=statistics, sink=to_file)
-    return 1 if exit_status and not total else 0
+        show_statistics(
+            invocation,
+            result.statistics,
+            row_format if arguments.count else None,
+            said=arguments.statistics,
+            sink=to_file,
+        )
+    return 1 if arguments.exit_status and not total else 0
 
 
 def _show_plans(

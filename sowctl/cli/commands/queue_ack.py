@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 
@@ -11,13 +13,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    messages: Leased,
-    client: Leaser = "command-line",
-    message_type: MessageType = None,
-) -> int:
+class QueueAckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue ack``."""
+
+    name: QueueName
+    messages: Leased
+    client: Leaser = "command-line"
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: QueueAckArguments) -> int:
     """Acknowledge messages, which removes them from the queue. The change is durable when the command exits.
 
     A line of standard input is a bookmark, a bookmark and a token, or a line printed by queue lease as ndjson. Lines
@@ -30,10 +35,10 @@ def run(
     from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
 
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         return apply_batches(
             invocation,
-            read_handles(invocation, queue, messages),
-            lambda handles: queue.acknowledge(handles, client),
+            read_handles(invocation, queue, arguments.messages),
+            lambda handles: queue.acknowledge(handles, arguments.client),
             "acknowledged",
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -15,22 +17,25 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    messages: Leased,
+class QueueCancelArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue cancel``."""
+
+    name: QueueName
+    messages: Leased
     delay: Annotated[
         str, declare_option("--delay", help="Do not deliver again before TIME has passed. Default: 0s.", metavar="TIME")
-    ] = "0s",
+    ] = "0s"
     untouched: Annotated[
         bool,
         declare_option(
             "--untouched", help="Count neither a delivery nor a cancel, because processing was not attempted."
         ),
-    ] = False,
-    client: Leaser = "command-line",
-    message_type: MessageType = None,
-) -> int:
+    ] = False
+    client: Leaser = "command-line"
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: QueueCancelArguments) -> int:
     """Return leased messages to the queue for another attempt. Messages are named as for queue ack.
 
     A message that has been cancelled MaxCancels times or delivered MaxDeliveries times becomes dead: it is not
@@ -41,13 +46,15 @@ def run(
     from sowctl.values.units import parse_seconds
 
     try:
-        pause = int(parse_seconds(delay) * 1_000_000)
+        pause = int(parse_seconds(arguments.delay) * 1_000_000)
     except ValueError as error:
         raise UsageError("SOW-CLI-006", f"--delay: {error}", hint="use for example 0, 500ms or 10s") from None
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         return apply_batches(
             invocation,
-            read_handles(invocation, queue, messages),
-            lambda handles: queue.cancel(delay_handles(handles, pause), client, started=not untouched),
+            read_handles(invocation, queue, arguments.messages),
+            lambda handles: queue.cancel(
+                delay_handles(handles, pause), arguments.client, started=not arguments.untouched
+            ),
             "given back",
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 
@@ -11,13 +13,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    messages: Leased,
-    client: Leaser = "command-line",
-    message_type: MessageType = None,
-) -> int:
+class QueueExpireArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue expire``."""
+
+    name: QueueName
+    messages: Leased
+    client: Leaser = "command-line"
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: QueueExpireArguments) -> int:
     """Drop messages without processing them; they count as expired, with the reason forced_expire.
 
     Messages are named as for queue ack. The change is durable when the command exits.
@@ -25,10 +30,10 @@ def run(
     from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
 
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         return apply_batches(
             invocation,
-            read_handles(invocation, queue, messages),
-            lambda handles: queue.acknowledge(handles, client, expire=True),
+            read_handles(invocation, queue, arguments.messages),
+            lambda handles: queue.acknowledge(handles, arguments.client, expire=True),
             "expired",
         )

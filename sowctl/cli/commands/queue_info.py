@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format, MessageType, QueueName
 
@@ -11,13 +13,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    message_type: MessageType = None,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class QueueInfoArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue info``."""
+
+    name: QueueName
+    message_type: MessageType = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: QueueInfoArguments) -> int:
     """Print details of a queue: messages by state, age of the oldest message, numbers of delivered, acknowledged,
     cancelled and expired messages with reasons, rates over the last ten minutes, workers, and clients with their
     leases.
@@ -29,13 +34,13 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink, show_facts
     from sowctl.engine.verbs.queue import build_queue_info, open_queue
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         info = build_queue_info(queue)
     row = build_info_row(info, brief=False)
-    if sink.is_for_person and columns is None:
+    if sink.is_for_person and arguments.columns is None:
         show_facts(invocation, list(build_person_facts(info)))
-    elif sink.format == "table" and columns is None:
+    elif sink.format == "table" and arguments.columns is None:
         # One fact a line: a table with forty columns shows nothing.
         sink.write_rows(iterate_facts(row))
     else:

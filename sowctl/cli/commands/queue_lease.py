@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, Format, MessageType, NoHeaders, QueueName, Template
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl queue lease work --count 10",
@@ -15,21 +17,24 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
+class QueueLeaseArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue lease``."""
+
+    name: QueueName
     count: Annotated[
         int, declare_option("--count", "-n", help="Lease at most COUNT messages. Default: 1.", metavar="N", minimum=1)
-    ] = 1,
+    ] = 1
     client: Annotated[
         str, declare_option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
-    ] = "command-line",
-    message_type: MessageType = None,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    template: Template = None,
-) -> int:
+    ] = "command-line"
+    message_type: MessageType = None
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    template: Template = None
+
+
+def run(invocation: Invocation, arguments: QueueLeaseArguments) -> int:
     """Lease messages and print them as envelopes: bookmark, token, end of the lease, payload.
 
     A leased message is not delivered to anyone else until its LeasePeriod has passed. Acknowledge it with queue ack, or
@@ -45,17 +50,23 @@ def run(
 
     sink = Sink(
         invocation,
-        OutputChoice(format, meta=True, columns=columns, template=template, no_headers=no_headers),
+        OutputChoice(
+            arguments.format,
+            meta=True,
+            columns=arguments.columns,
+            template=arguments.template,
+            no_headers=arguments.no_headers,
+        ),
         front=("bookmark", "token", "deliveries"),
     )
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         if queue.queue.semantics == "at-most-once":
             invocation.streams.probe_stdout()
-        messages = queue.lease_for_client(count, client)
+        messages = queue.lease_for_client(arguments.count, arguments.client)
         with ExitStack() as unprinted:
             # What nobody can have got is not leased, and was not delivered.
             if leased := [build_handle(message) for message in messages if message.token]:
-                unprinted.callback(queue.cancel, leased, client, started=False)
+                unprinted.callback(queue.cancel, leased, arguments.client, started=False)
             sink.write([build_queue_batch(queue, messages, LEASED_FIELDS)])
             invocation.streams.stdout.flush()
             unprinted.pop_all()

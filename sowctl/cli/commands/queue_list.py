@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format
 from sowctl.errors import SowError
@@ -12,7 +14,14 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
+class QueueListArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue list``."""
+
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: QueueListArguments) -> int:
     """List the queues of the configuration with the number of messages per state, the age of the oldest message, and
     the workers.
 
@@ -23,14 +32,16 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.queue import list_queues
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     problems: list[SowError] = []
     with invocation.open_instance() as instance:
         found = list_queues(instance, problems)
-    if sink.is_for_person and columns is None:
+    if sink.is_for_person and arguments.columns is None:
         sink.write_rows(map(build_person_row, found), QUEUES_FIT)
     else:
-        sink.write_rows(build_info_row(info, brief=sink.format == "table" and columns is None) for info in found)
+        sink.write_rows(
+            build_info_row(info, brief=sink.format == "table" and arguments.columns is None) for info in found
+        )
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)
     if problems:

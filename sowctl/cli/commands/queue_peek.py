@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
+from sowctl.declarations import declare_option
 from sowctl.output.options import TableFit
 
 _TABLE_FIT = TableFit(spare=("deliveries",))
@@ -16,23 +18,26 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
+class QueuePeekArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue peek``."""
+
+    name: QueueName
     count: Annotated[
         int,
         declare_option(
             "--count", "-n", help="Print at most COUNT messages. Default: 10; 0 for all.", metavar="N", minimum=0
         ),
-    ] = 10,
-    message_type: MessageType = None,
-    format: Format = None,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    template: Template = None,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = 10
+    message_type: MessageType = None
+    format: Format = None
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    template: Template = None
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: QueuePeekArguments) -> int:
     """Print the messages of a queue in delivery order, as envelopes with their states, without leasing them.
 
     The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a waiting barrier)
@@ -44,10 +49,16 @@ def run(
     sink = Sink(
         invocation,
         OutputChoice(
-            format, meta=True, columns=columns, template=template, output=output, force=force, no_headers=no_headers
+            arguments.format,
+            meta=True,
+            columns=arguments.columns,
+            template=arguments.template,
+            output=arguments.output,
+            force=arguments.force,
+            no_headers=arguments.no_headers,
         ),
         front=("state", "bookmark", "deliveries"),
     )
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        sink.write([build_queue_batch(queue, queue.peek(count or None), PEEKED_FIELDS)], fit=_TABLE_FIT)
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
+        sink.write([build_queue_batch(queue, queue.peek(arguments.count or None), PEEKED_FIELDS)], fit=_TABLE_FIT)
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import MessageType, QueueName, Yes
+from sowctl.declarations import declare_option
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
@@ -15,13 +17,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    dead: Annotated[bool, declare_option("--dead", help="Remove the dead messages instead.")] = False,
-    message_type: MessageType = None,
-    yes: Yes = False,
-) -> int:
+class QueuePurgeArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue purge``."""
+
+    name: QueueName
+    dead: Annotated[bool, declare_option("--dead", help="Remove the dead messages instead.")] = False
+    message_type: MessageType = None
+    yes: Yes = False
+
+
+def run(invocation: Invocation, arguments: QueuePurgeArguments) -> int:
     """Drop all messages that are not leased, without processing them; with --dead, the dead ones. This cannot be
     undone.
 
@@ -30,12 +35,12 @@ def run(
     """
     from sowctl.engine.verbs.queue import compute_depth, open_queue
 
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         depth = compute_depth(queue)
-        count = depth.dead if dead else depth.pending - depth.leased
-        what = "dead letters" if dead else "messages"
-        if invocation.streams.must_confirm(yes=yes, look="sowctl queue peek"):
-            invocation.streams.confirm(f"remove {count:,} {what} from queue {escape_line(name)}")
-        gone = queue.bury() if dead else queue.purge()
+        count = depth.dead if arguments.dead else depth.pending - depth.leased
+        what = "dead letters" if arguments.dead else "messages"
+        if invocation.streams.must_confirm(yes=arguments.yes, look="sowctl queue peek"):
+            invocation.streams.confirm(f"remove {count:,} {what} from queue {escape_line(arguments.name)}")
+        gone = queue.bury() if arguments.dead else queue.purge()
     invocation.note(f"{gone:,} {what} removed")
     return 0

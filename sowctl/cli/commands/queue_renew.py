@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
 
 EXAMPLES = ("sowctl queue lease work -n 10 > batch.ndjson; sowctl queue renew work - < batch.ndjson",)
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    messages: Leased,
-    client: Leaser = "command-line",
-    message_type: MessageType = None,
-) -> int:
+class QueueRenewArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue renew``."""
+
+    name: QueueName
+    messages: Leased
+    client: Leaser = "command-line"
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: QueueRenewArguments) -> int:
     """Extend leases by another LeasePeriod from now. Messages are named as for queue ack.
 
     Messages whose lease has ended are listed, and the exit status is 1.
@@ -22,10 +27,10 @@ def run(
     from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
     from sowctl.engine.verbs.queue import open_queue
 
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         return apply_batches(
             invocation,
-            read_handles(invocation, queue, messages),
-            lambda handles: queue.renew(handles, client),
+            read_handles(invocation, queue, arguments.messages),
+            lambda handles: queue.renew(handles, arguments.client),
             "renewed",
         )

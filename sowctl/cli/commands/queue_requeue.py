@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import MessageType, QueueName
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 1h < batch.ndjson; "
@@ -15,13 +17,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
-    messages: Annotated[list[str] | None, Argument("MESSAGE", "Bookmarks or txids; - reads standard input.")] = None,
-    dead: Annotated[bool, declare_option("--dead", help="Requeue all dead messages.")] = False,
-    message_type: MessageType = None,
-) -> int:
+class QueueRequeueArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue requeue``."""
+
+    name: QueueName
+    messages: Annotated[list[str] | None, Argument("MESSAGE", "Bookmarks or txids; - reads standard input.")] = None
+    dead: Annotated[bool, declare_option("--dead", help="Requeue all dead messages.")] = False
+    message_type: MessageType = None
+
+
+def run(invocation: Invocation, arguments: QueueRequeueArguments) -> int:
     """Deliver messages again: dead messages restart with their counters at 0, delayed ones become ready immediately.
 
     A requeued message returns to its original position. Messages are named as for queue ack.
@@ -30,9 +35,9 @@ def run(
     from sowctl.engine.verbs.queue import open_queue
     from sowctl.identity.bookmarks import Bookmark
 
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
-        named = list(messages or ())
-        if dead:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
+        named = list(arguments.messages or ())
+        if arguments.dead:
             named += [str(Bookmark(*one.name)) for one in queue.list_dead()]
         return apply_batches(
             invocation,

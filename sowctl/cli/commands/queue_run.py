@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import MessageType, QueueName, Summary
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,26 +27,27 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    name: QueueName,
+class QueueRunArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl queue run``."""
+
+    name: QueueName
     command: Annotated[
         list[str] | None,
         Argument("COMMAND", "Command to run, with its arguments; {} is replaced by a file with the message."),
-    ] = None,
+    ] = None
     concurrency: Annotated[
         int,
         declare_option(
             "--concurrency", help="Number of commands to run at the same time. Default: 1.", metavar="N", minimum=1
         ),
-    ] = 1,
+    ] = 1
     batch: Annotated[
         int,
         declare_option(
             "--batch", help="Maximum number of messages per command, one per line. Default: 1.", metavar="N", minimum=1
         ),
-    ] = 1,
-    until_empty: Annotated[bool, declare_option("--until-empty", help="Exit when the queue is empty.")] = False,
+    ] = 1
+    until_empty: Annotated[bool, declare_option("--until-empty", help="Exit when the queue is empty.")] = False
     backoff: Annotated[
         str,
         declare_option(
@@ -52,19 +55,21 @@ def run(
             help="Delay after the first failure, doubled after each further one. Default: 1s.",
             metavar="TIME",
         ),
-    ] = "1s",
+    ] = "1s"
     dead_letter: Annotated[
         str | None,
         declare_option(
             "--dead-letter", help="Publish dead messages to this topic.", metavar="TOPIC", complete="published"
         ),
-    ] = None,
+    ] = None
     worker: Annotated[
         str | None, declare_option("--worker", help="Name of the worker. Default: its process ID.", metavar="NAME")
-    ] = None,
-    message_type: MessageType = None,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    message_type: MessageType = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
     """Run COMMAND for each message of a queue, with the message on standard input or in the file that replaces {}.
 
     Exit status 0 acknowledges the message; any other status cancels it, and it is delivered again after --backoff. The
@@ -79,7 +84,7 @@ def run(
     failed and the queue delivers at most once, so that its message is lost. A dead message that is rejected by the
     --dead-letter topic stays in the queue.
     """
-    if not command:
+    if not arguments.command:
         raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")
     import os
 
@@ -88,23 +93,23 @@ def run(
     from sowctl.values.units import parse_seconds
 
     try:
-        pause = parse_seconds(backoff)
+        pause = parse_seconds(arguments.backoff)
     except ValueError as error:
         raise UsageError("SOW-CLI-006", f"--backoff: {error}", hint="use for example 0, 500ms or 10s") from None
-    with invocation.open_instance() as instance, open_queue(instance, name, message_type) as queue:
+    with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         options = WorkOptions(
-            command,
-            worker or f"worker-{os.getpid()}",
-            concurrency,
-            batch,
-            until_empty,
+            arguments.command,
+            arguments.worker or f"worker-{os.getpid()}",
+            arguments.concurrency,
+            arguments.batch,
+            arguments.until_empty,
             pause,
             dict(invocation.environ),
-            None if dead_letter is None else _make_publisher(instance, queue, dead_letter),
+            None if arguments.dead_letter is None else _make_publisher(instance, queue, arguments.dead_letter),
             line.draw if (line := _StatusLine(invocation, queue)).is_shown else None,
         )
-        if batch > (most := queue.queue.max_per_subscription_backlog):
-            invocation.note(f"--batch {batch:,} exceeds the MaxPerSubscriptionBacklog of {most:,}")
+        if arguments.batch > (most := queue.queue.max_per_subscription_backlog):
+            invocation.note(f"--batch {arguments.batch:,} exceeds the MaxPerSubscriptionBacklog of {most:,}")
         work = Worker(queue, options)
         is_done = False
         try:
@@ -114,7 +119,7 @@ def run(
             line.erase()
             # Also where a signal ends it: what was done until then is done.
             if is_done or work.report.delivered:
-                _show_report(invocation, work.report, summary)
+                _show_report(invocation, work.report, arguments.summary)
     return 1 if work.report.dead or work.report.failed else 0
 
 

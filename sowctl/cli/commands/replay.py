@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Archive, DryRun, Summary, Topics
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -16,16 +18,17 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    topics: Topics = None,
+class ReplayArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl replay``."""
+
+    topics: Topics = None
     until: Annotated[
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
-    ] = None,
+    ] = None
     into: Annotated[
         str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
-    ] = None,
+    ] = None
     journal: Annotated[
         str | None,
         declare_option(
@@ -33,25 +36,27 @@ def run(
             help="Journal directory, or the URL of an archive. Default: the configured one.",
             metavar="DIR",
         ),
-    ] = None,
-    archive: Archive = None,
-    verify: Annotated[
-        bool, declare_option("--verify", help="Compare the stores with the journals; write nothing.")
-    ] = False,
+    ] = None
+    archive: Archive = None
+    verify: Annotated[bool, declare_option("--verify", help="Compare the stores with the journals; write nothing.")] = (
+        False
+    )
     rebuild: Annotated[
         bool,
         declare_option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up."),
-    ] = False,
+    ] = False
     rekey: Annotated[
         bool, declare_option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
-    ] = False,
+    ] = False
     force: Annotated[
         bool,
         declare_option("--force", help="Replace a store even if it has records that the journals no longer contain."),
-    ] = False,
-    dry_run: DryRun = False,
-    summary: Summary = None,
-) -> int:
+    ] = False
+    dry_run: DryRun = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: ReplayArguments) -> int:
     """Bring stores up to date with the journals.
 
     A store that lags behind its journal catches up. A missing or damaged store is rebuilt in a new file, which then
@@ -72,7 +77,7 @@ def run(
     The exit status is 1 if --verify finds a difference. If the journals begin later than the topic, --verify compares
     what they contain and reports that the store is not verified; this does not count as a difference.
     """
-    if until is not None and not (into or verify):
+    if arguments.until is not None and not (arguments.into or arguments.verify):
         raise UsageError(
             "SOW-CLI-015",
             "--until would rebuild live stores at an earlier position",
@@ -86,16 +91,26 @@ def run(
     from sowctl.engine.options import ReplayOptions
     from sowctl.engine.verbs.replay import replay_topics
 
-    end = parse_position(invocation, until)
+    end = parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
-        instance = apply_archive(instance, archive, journal)
-        end = end.resolve(instance, journal)
-        options = ReplayOptions(end.txid, end.time, into, journal, verify, rebuild, force, dry_run, rekey)
-        reports = replay_topics(instance, topics_of(instance, topics or []), options)
+        instance = apply_archive(instance, arguments.archive, arguments.journal)
+        end = end.resolve(instance, arguments.journal)
+        options = ReplayOptions(
+            end.txid,
+            end.time,
+            arguments.into,
+            arguments.journal,
+            arguments.verify,
+            arguments.rebuild,
+            arguments.force,
+            arguments.dry_run,
+            arguments.rekey,
+        )
+        reports = replay_topics(instance, topics_of(instance, arguments.topics or []), options)
     for report in reports:
-        show_report(invocation, report, summary)
-    if not (into or verify or dry_run):
+        show_report(invocation, report, arguments.summary)
+    if not (arguments.into or arguments.verify or arguments.dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]
         update_indexes(invocation, [(one.topic, one.message_type, getattr(one, changed[one.action])) for one in done])
-    return 1 if verify and any(report.action == "differs" for report in reports) else 0
+    return 1 if arguments.verify and any(report.action == "differs" for report in reports) else 0

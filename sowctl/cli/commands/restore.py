@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import DryRun, Summary
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_U64
 
@@ -17,32 +19,35 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    directory: Annotated[str, Argument("DIR", "Directory of backups, or a single backup.")],
+class RestoreArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl restore``."""
+
+    directory: Annotated[str, Argument("DIR", "Directory of backups, or a single backup.")]
     to: Annotated[
         str, declare_option("--to", help="Target directory, which must be empty or missing.", metavar="EMPTYDIR")
-    ],
+    ]
     name: Annotated[
         str | None,
         declare_option("--name", help="Backup to restore, as shown by sowctl backup --list.", metavar="NAME"),
-    ] = None,
+    ] = None
     at: Annotated[
         str | None,
         declare_option(
             "--at", help="Ignore everything after TIME, for example 2026-01-05T10:00:00Z or -2h.", metavar="TIME"
         ),
-    ] = None,
+    ] = None
     txid: Annotated[
         int | None,
         declare_option("--txid", help="Ignore everything after the group of this txid.", metavar="N", maximum=MAX_U64),
-    ] = None,
-    force: Annotated[
-        bool, declare_option("--force", help="Restore even if --at excludes all entries of a topic.")
-    ] = False,
-    dry_run: DryRun = False,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    force: Annotated[bool, declare_option("--force", help="Restore even if --at excludes all entries of a topic.")] = (
+        False
+    )
+    dry_run: DryRun = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: RestoreArguments) -> int:
     """Restore an instance from a backup, as of the instant of the backup or earlier.
 
     Without --name, the newest backup is restored; with --at or --txid, the oldest one that contains that position. A
@@ -69,23 +74,23 @@ def run(
     from sowctl.cli.io.report_output import show_report
     from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out, restore_backup
 
-    if at is not None and txid is not None:
+    if arguments.at is not None and arguments.txid is not None:
         raise UsageError("SOW-CLI-012", "--at and --txid exclude each other", hint="give one of them")
     report = restore_backup(
-        Path(directory),
-        Path(to),
+        Path(arguments.directory),
+        Path(arguments.to),
         invocation.open_other_instance,
-        name=name,
-        txid=txid,
-        at=None if at is None else invocation.parse_instant(at),
-        dry_run=dry_run,
-        force=force,
+        name=arguments.name,
+        txid=arguments.txid,
+        at=None if arguments.at is None else invocation.parse_instant(arguments.at),
+        dry_run=arguments.dry_run,
+        force=arguments.force,
         seam=invocation.seam,
         now=invocation.clock(),
         lineage=os.urandom(16),
         watch=invocation.make_watch(),
     )
-    show_report(invocation, report, summary)
+    show_report(invocation, report, arguments.summary)
     if not report.entries_left_out:
         return 0
     invocation.warn(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import (
     At,
     Columns,
@@ -20,6 +21,7 @@ from sowctl.cli.parsing.options import (
     Sample,
     Target,
 )
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,29 +41,32 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
-    filter: Filter = None,
-    sample: Sample = None,
-    at: At = None,
-    fresh: asking.Fresh = False,
-    strict: asking.Strict = False,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
+class SchemaArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl schema``."""
+
+    target: Target
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
+    filter: Filter = None
+    sample: Sample = None
+    at: At = None
+    fresh: asking.Fresh = False
+    strict: asking.Strict = False
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
     json_schema: Annotated[
         bool, declare_option("--json-schema", help="Print a JSON Schema that matches all messages.")
-    ] = (False),
+    ] = False
     ddl: Annotated[
         bool, declare_option("--ddl", help="Print the fields as a Spark schema, for the option payloadSchema.")
-    ] = False,
-    format: Format = None,
-    columns: Columns = None,
-    fix_names: FixNames = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = False
+    format: Format = None
+    columns: Columns = None
+    fix_names: FixNames = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: SchemaArguments) -> int:
     """Print the paths of messages with types, NULL and missing counts, distinct values and examples.
 
     The schema is inferred from the messages. [*] stands for the elements of an array; filters omit it. A number without
@@ -88,18 +93,30 @@ def run(
     from sowctl.engine.profile.jsonschema import build_json_schema as json_schema_of
     from sowctl.engine.profile.path_profile import MAX_PATHS
 
-    if filter is not None and expression is not None:
+    if arguments.filter is not None and arguments.expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
-    if (json_schema or ddl) and (format is not None or columns is not None or json_schema is ddl):
-        name = "--json-schema" if json_schema else "--ddl"
+    if (arguments.json_schema or arguments.ddl) and (
+        arguments.format is not None or arguments.columns is not None or arguments.json_schema is arguments.ddl
+    ):
+        name = "--json-schema" if arguments.json_schema else "--ddl"
         raise UsageError("SOW-CLI-012", f"{name} is itself an output format", hint="remove --format")
-    share = parse_sample(sample)
-    chosen = "ndjson" if json_schema or ddl else format
-    sink = Sink(invocation, OutputChoice(chosen, columns=columns, output=output, force=force, facts=True))
-    wanted = RecordOptions(
-        target, filter or expression, at, message_type, literal_topic, fresh, fix_names, strict=strict
+    share = parse_sample(arguments.sample)
+    chosen = "ndjson" if arguments.json_schema or arguments.ddl else arguments.format
+    sink = Sink(
+        invocation,
+        OutputChoice(chosen, columns=arguments.columns, output=arguments.output, force=arguments.force, facts=True),
     )
-    if ddl:
+    wanted = RecordOptions(
+        arguments.target,
+        arguments.filter or arguments.expression,
+        arguments.at,
+        arguments.message_type,
+        arguments.literal_topic,
+        arguments.fresh,
+        arguments.fix_names,
+        strict=arguments.strict,
+    )
+    if arguments.ddl:
         lines = inspect_topics(invocation, wanted, lambda ask, topic, kind: _declare_fields(ask, kind, share))
         sink.write_text("".join(line + "\n" for line in lines))
         return 0
@@ -108,7 +125,7 @@ def run(
         note_coverage(invocation, report)
         if report.left_out:
             invocation.warn(f"{report.topic}: more than {MAX_PATHS:,} paths; later ones are not included")
-    if json_schema:
+    if arguments.json_schema:
         documents = [json_schema_of(report.root, report.topic) for report in reports]
         sink.write_rows(documents)
         return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import declare_option
 from sowctl.extras import build_missing_package_error
 
 EXAMPLES = (
@@ -16,12 +18,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ShellArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl shell``."""
+
     stop_on_error: Annotated[
         bool, declare_option("--stop-on-error", help="In batch mode: stop after the first command that fails.")
-    ] = False,
-) -> int:
+    ] = False
+
+
+def run(invocation: Invocation, arguments: ShellArguments) -> int:
     """Run commands interactively or from a pipe, without repeating the program name.
 
     All commands are available. They run in one process and share parsed configurations and open stores; changes to the
@@ -39,7 +44,7 @@ def run(
     if not is_terminal(invocation.streams.stdin):
         from sowctl.cli.shell.runner import run_batch
 
-        return run_batch(invocation, stop_on_error=stop_on_error)
+        return run_batch(invocation, stop_on_error=arguments.stop_on_error)
     try:
         from sowctl.cli.shell.prompt import run_prompt
     except ModuleNotFoundError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, MessageType, Meta, NoHeaders, Summary, Target
+from sowctl.declarations import declare_option
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -18,10 +20,11 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    at: Annotated[str, declare_option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")],
+class SnapshotArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl snapshot``."""
+
+    target: Target
+    at: Annotated[str, declare_option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")]
     output: Annotated[
         str | None,
         declare_option(
@@ -29,16 +32,18 @@ def run(
             help="Output file; a new store if FILE ends in .sow, otherwise in the format of --format or of the ending.",
             metavar="FILE",
         ),
-    ] = None,
-    force: Force = False,
-    message_type: MessageType = None,
-    format: Format = None,
-    meta: Meta = False,
-    columns: Columns = None,
-    no_headers: NoHeaders = False,
-    fix_names: FixNames = False,
-    summary: Summary = None,
-) -> int:
+    ] = None
+    force: Force = False
+    message_type: MessageType = None
+    format: Format = None
+    meta: Meta = False
+    columns: Columns = None
+    no_headers: NoHeaders = False
+    fix_names: FixNames = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     """Write the state of a topic as of a time, a bookmark or a txid; for the last two, as of the time of that entry.
 
     The state comes from the history in the store if that reaches far enough, otherwise from the journals. An error
@@ -56,27 +61,41 @@ def run(
     from sowctl.engine.verbs.query import start_query
     from sowctl.engine.verbs.snapshot import write_snapshot
 
-    when = parse_at_option(invocation, at)
+    when = parse_at_option(invocation, arguments.at)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.
-    if output is None or not output.endswith(".sow"):
-        sink = Sink(invocation, OutputChoice(format, meta, columns, output=output, force=force, no_headers=no_headers))
+    if arguments.output is None or not arguments.output.endswith(".sow"):
+        sink = Sink(
+            invocation,
+            OutputChoice(
+                arguments.format,
+                arguments.meta,
+                arguments.columns,
+                output=arguments.output,
+                force=arguments.force,
+                no_headers=arguments.no_headers,
+            ),
+        )
 
         def asked(instance: Instance) -> QueryOptions:
             # In the order of updates, so that envelopes can be published again.
-            return QueryOptions(at=when.resolve_time(instance), by_time=meta)
+            return QueryOptions(at=when.resolve_time(instance), by_time=arguments.meta)
 
         with (
-            invocation.open_instance(target, fix_names=fix_names) as instance,
+            invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance,
             closing(
-                start_query(instance, [resolve_one_target(instance, target, message_type)], asked(instance))
+                start_query(
+                    instance, [resolve_one_target(instance, arguments.target, arguments.message_type)], asked(instance)
+                )
             ) as result,
         ):
             sink.write(result)
         return 0
     # Before the instance is opened: a file that exists is refused at once.
-    refuse_existing(Path(output), force=force)
-    with invocation.open_instance(target) as instance:
-        where = resolve_one_target(instance, target, message_type)
-        report = write_snapshot(instance, where, when.resolve_time(instance), Path(output), force=force)
-    show_report(invocation, report, summary)
+    refuse_existing(Path(arguments.output), force=arguments.force)
+    with invocation.open_instance(arguments.target) as instance:
+        where = resolve_one_target(instance, arguments.target, arguments.message_type)
+        report = write_snapshot(
+            instance, where, when.resolve_time(instance), Path(arguments.output), force=arguments.force
+        )
+    show_report(invocation, report, arguments.summary)
     return 0

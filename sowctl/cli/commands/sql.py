@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Columns, Delimiter, Force, Format, Null, Output, Template
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -20,23 +22,26 @@ EXAMPLES = (
 COMMON_OPTIONS = ("file", "allow_files", "format", "output")
 
 
-def run(
-    invocation: Invocation,
+class SqlArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl sql``."""
+
     statement: Annotated[
         str | None, Argument("STATEMENT", "SQL statement. Default: read from standard input or --file.")
-    ] = None,
-    file: Annotated[str | None, declare_option("--file", help="Run the statements in FILE.", metavar="FILE")] = None,
+    ] = None
+    file: Annotated[str | None, declare_option("--file", help="Run the statements in FILE.", metavar="FILE")] = None
     allow_files: Annotated[
         bool, declare_option("--allow-files", help="Allow statements to read and write files and to attach databases.")
-    ] = False,
-    format: Format = None,
-    columns: Columns = None,
-    delimiter: Delimiter = None,
-    null: Null = False,
-    template: Template = None,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = False
+    format: Format = None
+    columns: Columns = None
+    delimiter: Delimiter = None
+    null: Null = False
+    template: Template = None
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: SqlArguments) -> int:
     """Run SQL queries over topics, histories and the journal, with DuckDB (extra sql).
 
     Topics, views, conflated topics and .sow files are tables; enclose a name in double quotes unless it is a plain
@@ -68,12 +73,28 @@ def run(
     from sowctl.engine.tables.database import Database
     from sowctl.messages.framing.encodings import decode_text
 
-    if statement is not None and file is not None:
+    statement = arguments.statement
+    if statement is not None and arguments.file is not None:
         raise UsageError("SOW-CLI-013", "statements are given twice", hint="give STATEMENT or --file, not both")
     if statement is None:
-        raw = Path(file).read_bytes() if file not in (None, "-") else invocation.streams.stdin.read()
-        statement = decode_text(raw, STDIN_NAME if file in (None, "-") else str(file))
-    results = ResultWriter(invocation, (format, False, columns, delimiter, null, False, template, output, force))
-    with invocation.open_instance() as instance, Database(instance, files=allow_files) as database:
+        raw = (
+            Path(arguments.file).read_bytes() if arguments.file not in (None, "-") else invocation.streams.stdin.read()
+        )
+        statement = decode_text(raw, STDIN_NAME if arguments.file in (None, "-") else str(arguments.file))
+    results = ResultWriter(
+        invocation,
+        (
+            arguments.format,
+            False,
+            arguments.columns,
+            arguments.delimiter,
+            arguments.null,
+            False,
+            arguments.template,
+            arguments.output,
+            arguments.force,
+        ),
+    )
+    with invocation.open_instance() as instance, Database(instance, files=arguments.allow_files) as database:
         results.write(database, statement)
     return 0

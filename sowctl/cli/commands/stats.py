@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import (
     At,
     Filter,
@@ -18,6 +19,7 @@ from sowctl.cli.parsing.options import (
     Output,
     Sample,
 )
+from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
     "sowctl stats orders /price /symbol",
@@ -27,51 +29,54 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class StatsArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl stats``."""
+
     target: Annotated[
         str | None,
         Argument("TARGET", "Name of a topic or view, a .sow file, or a regular expression.", complete="target"),
-    ] = None,
+    ] = None
     paths: Annotated[
         list[str] | None, Argument("PATH", "Fields, for example /price. Default: all fields with values.")
-    ] = None,
-    filter: Filter = None,
-    sample: Sample = None,
+    ] = None
+    filter: Filter = None
+    sample: Sample = None
     top: Annotated[
         int, declare_option("--top", help="Number of most frequent values to print.", metavar="COUNT", minimum=0)
-    ] = 5,
+    ] = 5
     bars: Annotated[
         int,
         declare_option("--bars", help="Approximate number of histogram bars.", metavar="COUNT", minimum=1, maximum=200),
-    ] = 10,
-    at: At = None,
-    fresh: asking.Fresh = False,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
-    journal: Annotated[
-        bool, declare_option("--journal", help="Count the messages in the journal by time instead.")
-    ] = False,
+    ] = 10
+    at: At = None
+    fresh: asking.Fresh = False
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
+    journal: Annotated[bool, declare_option("--journal", help="Count the messages in the journal by time instead.")] = (
+        False
+    )
     interval: Annotated[
         str | None,
         declare_option("--interval", help="With --journal: length of the intervals. Default: 1m.", metavar="TIME"),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
+    ] = None
     until: Annotated[
         str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
-    ] = None,
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None,
+    ] = None
+    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
     client: Annotated[
         str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None,
-    strict: asking.Strict = False,
-    format: Format = None,
-    fix_names: FixNames = False,
-    output: Output = None,
-    force: Force = False,
-) -> int:
+    ] = None
+    strict: asking.Strict = False
+    format: Format = None
+    fix_names: FixNames = False
+    output: Output = None
+    force: Force = False
+
+
+def run(invocation: Invocation, arguments: StatsArguments) -> int:
     """Print statistics of the fields of a topic: counts, quantiles, histogram, most frequent values.
 
     Values are those that filters see: if a path leads to several values, all of them. without counts the records whose
@@ -95,18 +100,47 @@ def run(
     from sowctl.cli.commands.bodies.inspection import RecordOptions
     from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
 
-    shown = FigureOptions(format, output, force)
-    if journal:
+    shown = FigureOptions(arguments.format, arguments.output, arguments.force)
+    if arguments.journal:
         about = {
-            "PATH": paths,
-            "--filter": filter,
-            "--sample": sample,
-            "--at": at,
-            "--fresh": fresh,
-            "--strict": strict,
+            "PATH": arguments.paths,
+            "--filter": arguments.filter,
+            "--sample": arguments.sample,
+            "--at": arguments.at,
+            "--fresh": arguments.fresh,
+            "--strict": arguments.strict,
         }
-        counting = CountOptions(target, interval, since, until, txid, client, message_type)
+        counting = CountOptions(
+            arguments.target,
+            arguments.interval,
+            arguments.since,
+            arguments.until,
+            arguments.txid,
+            arguments.client,
+            arguments.message_type,
+        )
         return count_journal(invocation, counting, shown, about)
-    about = {"--interval": interval, "--since": since, "--until": until, "--txid": txid, "--client": client}
-    wanted = RecordOptions(target or "", filter, at, message_type, literal_topic, fresh, fix_names, strict=strict)
-    return show_fields(invocation, wanted, FieldOptions(tuple(paths or ()), sample, top, bars), shown, about)
+    about = {
+        "--interval": arguments.interval,
+        "--since": arguments.since,
+        "--until": arguments.until,
+        "--txid": arguments.txid,
+        "--client": arguments.client,
+    }
+    wanted = RecordOptions(
+        arguments.target or "",
+        arguments.filter,
+        arguments.at,
+        arguments.message_type,
+        arguments.literal_topic,
+        arguments.fresh,
+        arguments.fix_names,
+        strict=arguments.strict,
+    )
+    return show_fields(
+        invocation,
+        wanted,
+        FieldOptions(tuple(arguments.paths or ()), arguments.sample, arguments.top, arguments.bars),
+        shown,
+        about,
+    )

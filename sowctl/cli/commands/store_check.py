@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Coverage, FindingsFormat, Targets
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -16,22 +18,25 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    targets: Targets = None,
+class StoreCheckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl store check``."""
+
+    targets: Targets = None
     read_data: Annotated[
         str | None,
         declare_option(
             "--read-data", help="Read a part of the data: 10%, or 2/5 for the second of five parts.", metavar="HOW"
         ),
-    ] = None,
+    ] = None
     period: Annotated[
         str | None,
         declare_option("--for", help="Read data for this TIME in total, shared by the stores.", metavar="TIME"),
-    ] = None,
-    format: FindingsFormat = "text",
-    summary: Coverage = None,
-) -> int:
+    ] = None
+    format: FindingsFormat = "text"
+    summary: Coverage = None
+
+
+def run(invocation: Invocation, arguments: StoreCheckArguments) -> int:
     """Verify the structure of stores and, if requested, a part of their data; report what was read.
 
     The structure consists of the branches of the trees of a store, its counts, and the use of every page (in use once,
@@ -50,14 +55,14 @@ def run(
     from sowctl.engine.verbs.check import check_instance
     from sowctl.store.check import CheckScope
 
-    share, part = _parse_amount(read_data)
-    limit = parse_interval("--for", period)
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        if not targets:
+    share, part = _parse_amount(arguments.read_data)
+    limit = parse_interval("--for", arguments.period)
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         examination = check_instance(instance, chosen, CheckScope(instance.now, share, part, limit))
-        show_examination(invocation, examination, as_json=format == "json", summary=summary)
+        show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)
     return examination.status
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import DryRun, Format, Targets
 
@@ -11,7 +13,15 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False, format: Format = None) -> int:
+class StoreCleanArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl store clean``."""
+
+    targets: Targets = None
+    dry_run: DryRun = False
+    format: Format = None
+
+
+def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
     """Remove unfinished files of processes that were killed while building a store, a sorted run or an index.
 
     A file is removed if no process has the number in its name and none holds its lock; files of running processes are
@@ -24,14 +34,14 @@ def run(invocation: Invocation, targets: Targets = None, dry_run: DryRun = False
     from sowctl.output.reports import as_dict
     from sowctl.values.display import format_bytes
 
-    sink = Sink(invocation, OutputChoice(format))
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        if not targets:
+    sink = Sink(invocation, OutputChoice(arguments.format))
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
-        gone = list(clean_stores(instance, chosen, dry_run=dry_run))
+        gone = list(clean_stores(instance, chosen, dry_run=arguments.dry_run))
     sink.write_rows(as_dict(one) for one in gone)
-    what = "would be removed" if dry_run else "removed"
+    what = "would be removed" if arguments.dry_run else "removed"
     files = "1 file" if len(gone) == 1 else f"{len(gone)} files"
     invocation.note(f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "no leftover files")
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import DryRun, Numbers, Summary, Targets
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl store compact orders",
@@ -14,20 +16,23 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    targets: Targets = None,
+class StoreCompactArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl store compact``."""
+
+    targets: Targets = None
     min_free: Annotated[
         int,
         declare_option(
             "--min-free", help="Only stores with at least this percentage of free pages.", metavar="PERCENT"
         ),
-    ] = 0,
-    always: Annotated[bool, declare_option("--always", help="Also replace stores whose copy is not smaller.")] = False,
-    dry_run: DryRun = False,
-    summary: Summary = None,
-    format: Numbers = None,
-) -> int:
+    ] = 0
+    always: Annotated[bool, declare_option("--always", help="Also replace stores whose copy is not smaller.")] = False
+    dry_run: DryRun = False
+    summary: Summary = None
+    format: Numbers = None
+
+
+def run(invocation: Invocation, arguments: StoreCompactArguments) -> int:
     """Replace each store with a compact copy, and print its size before and after.
 
     Deleting records does not shrink a store: their pages stay free in it, and a long-running reader makes it grow. The
@@ -47,23 +52,25 @@ def run(
     from sowctl.engine.verbs.upkeep.compact import compact_stores
     from sowctl.errors import UsageError
 
-    check_report_options(summary, format)
-    if not 0 <= min_free <= 100:
+    check_report_options(arguments.summary, arguments.format)
+    if not 0 <= arguments.min_free <= 100:
         raise UsageError(
-            "SOW-CLI-079", f"--min-free {min_free} is not a percentage", hint="give a number from 0 to 100"
+            "SOW-CLI-079", f"--min-free {arguments.min_free} is not a percentage", hint="give a number from 0 to 100"
         )
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        if not targets:
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         reports = []
         try:
-            for report in compact_stores(instance, chosen, min_free=min_free / 100, always=always, dry_run=dry_run):
+            for report in compact_stores(
+                instance, chosen, min_free=arguments.min_free / 100, always=arguments.always, dry_run=arguments.dry_run
+            ):
                 reports.append(report)
         finally:
             # Also where one of the stores failed: the others are done.
             if reports:
-                show_reports(invocation, reports, summary, format)
+                show_reports(invocation, reports, arguments.summary, arguments.format)
     if not reports:
         invocation.note("no store to compact")
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Summary, Targets
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl store reindex orders",
@@ -14,12 +16,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    targets: Targets = None,
-    drop: Annotated[bool, declare_option("--drop", help="Remove all memo indexes instead.")] = False,
-    summary: Summary = None,
-) -> int:
+class StoreReindexArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl store reindex``."""
+
+    targets: Targets = None
+    drop: Annotated[bool, declare_option("--drop", help="Remove all memo indexes instead.")] = False
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: StoreReindexArguments) -> int:
     """Build the memo indexes of the fields in Key, HashIndex and Index, and of fields used by queries.
 
     Queries build indexes as needed; this command builds them in advance, or removes them. Without TARGET, all topics
@@ -29,12 +34,12 @@ def run(
     from sowctl.engine.topics.targets import Target, resolve_targets
     from sowctl.engine.verbs.reindex import rebuild_indexes
 
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        if not targets:
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        if not arguments.targets:
             chosen = [
                 Target(topic=topic) for topic in instance.topics if topic.file is not None and topic.file.exists()
             ]
-        for report in rebuild_indexes(instance, chosen, drop=drop):
-            show_report(invocation, report, summary)
+        for report in rebuild_indexes(instance, chosen, drop=arguments.drop):
+            show_report(invocation, report, arguments.summary)
     return 0

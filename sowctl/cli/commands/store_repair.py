@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import DryRun, Format, Summary, Targets, Yes
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl store repair orders --dry-run",
@@ -14,17 +16,20 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    targets: Targets = None,
+class StoreRepairArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl store repair``."""
+
+    targets: Targets = None
     earlier: Annotated[
         bool, declare_option("--earlier", help="Use the state before the last transaction if only that is readable.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    format: Format = None,
-    summary: Summary = None,
-) -> int:
+    ] = False
+    dry_run: DryRun = False
+    yes: Yes = False
+    format: Format = None
+    summary: Summary = None
+
+
+def run(invocation: Invocation, arguments: StoreRepairArguments) -> int:
     """Save all intact records of damaged stores, restore the others from the journal as far as possible, and list them.
 
     A new file replaces the store; the damaged one is kept as NAME.damaged-1. Each affected record is listed as
@@ -42,18 +47,18 @@ def run(
     from sowctl.engine.verbs.upkeep.repair import repair_stores
     from sowctl.output.reports import as_dict
 
-    if not dry_run and invocation.streams.must_confirm(yes=yes):
+    if not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes):
         invocation.streams.confirm("replace damaged stores with repaired ones (the damaged files are kept beside them)")
-    sink = Sink(invocation, OutputChoice(format))
+    sink = Sink(invocation, OutputChoice(arguments.format))
     status = 0
-    with invocation.open_instance(*(targets or ())) as instance:
-        chosen = [target for text in targets or () for target in resolve_targets(instance, text)]
-        if not targets:
+    with invocation.open_instance(*(arguments.targets or ())) as instance:
+        chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
+        if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
-        done = list(repair_stores(instance, chosen, earlier=earlier, dry_run=dry_run))
+        done = list(repair_stores(instance, chosen, earlier=arguments.earlier, dry_run=arguments.dry_run))
     sink.write_rows(as_dict(item) for one in done for item in one.items())
     for one in done:
-        show_report(invocation, one.report, summary)
+        show_report(invocation, one.report, arguments.summary)
         status = 5 if not one.report.complete else status
     if not done:
         invocation.note("no store to repair")

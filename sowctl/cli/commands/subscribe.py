@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import queryoptions as asking
 from sowctl.cli.parsing import replayoptions as replaying
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import Filter, FixNames, LiteralTopic, MessageType, SowKeys, Target
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -24,48 +26,49 @@ EXAMPLES = (
 COMMON_OPTIONS = ("filter", "no_sow", "oof", "bookmark", "store", "until_now", "data_only", "options")
 
 
-def run(
-    invocation: Invocation,
-    target: Target,
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None,
-    filter: Filter = None,
-    sow_key: SowKeys = None,
-    order_by: asking.OrderBy = None,
-    top_n: asking.TopN = None,
-    skip_n: asking.SkipN = None,
-    select: asking.Select = None,
-    no_sow: Annotated[
-        bool, declare_option("--no-sow", help="Skip the initial records; print only new messages.")
-    ] = False,
-    message_type: MessageType = None,
-    literal_topic: LiteralTopic = False,
+class SubscribeArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl subscribe``."""
+
+    target: Target
+    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
+    filter: Filter = None
+    sow_key: SowKeys = None
+    order_by: asking.OrderBy = None
+    top_n: asking.TopN = None
+    skip_n: asking.SkipN = None
+    select: asking.Select = None
+    no_sow: Annotated[bool, declare_option("--no-sow", help="Skip the initial records; print only new messages.")] = (
+        False
+    )
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
     batch_size: Annotated[
         int,
         declare_option(
             "--batch-size", help="The batch_size reported with the records.", metavar="COUNT", minimum=1, maximum=10_000
         ),
-    ] = 1,
+    ] = 1
     query_id: Annotated[
         str | None,
         declare_option("--query-id", help="The query_id of the record events and of their group.", metavar="TEXT"),
-    ] = None,
+    ] = None
     oof: Annotated[
         bool, declare_option("--oof", help="Print an event for each record that leaves the result, with the reason.")
-    ] = False,
+    ] = False
     delta: Annotated[
         bool, declare_option("--delta", help="For records printed before, print only the changed fields.")
-    ] = False,
+    ] = False
     no_empties: Annotated[
         bool, declare_option("--no-empties", help="With --delta: print nothing if no field has changed.")
-    ] = False,
+    ] = False
     send_keys: Annotated[
         bool,
         declare_option(
             "--send-keys", help="With --no-empties: include the key fields in every delta, as is done without it."
         ),
-    ] = False,
-    projection: asking.Projection = None,
-    grouping: asking.Grouping = None,
+    ] = False
+    projection: asking.Projection = None
+    grouping: asking.Grouping = None
     conflation: Annotated[
         str | None,
         declare_option(
@@ -73,54 +76,56 @@ def run(
             help="Print at most one message per key and interval, for example 2s or auto.",
             metavar="TIME",
         ),
-    ] = None,
+    ] = None
     conflation_key: Annotated[
         str | None,
         declare_option(
             "--conflation-key", help="Fields that identify a message. Default: the SOW key.", metavar="LIST"
         ),
-    ] = None,
+    ] = None
     options: Annotated[
         str | None,
         declare_option("--options", help="AMPS option string, for example 'top_n=10,skip_n=0,oof'.", metavar="TEXT"),
-    ] = None,
+    ] = None
     control: Annotated[
         bool, declare_option("--control", help="Read control lines from standard input: replace, pause, resume, stop.")
-    ] = False,
-    strict: asking.Strict = False,
+    ] = False
+    strict: asking.Strict = False
     until_now: Annotated[
         bool,
         declare_option(
             "--until-now", help="Stop at the position that is the end of the journal when the command starts."
         ),
-    ] = False,
+    ] = False
     lasting: Annotated[
         str | None, declare_option("--for", help="Stop after TIME, for example 10s.", metavar="TIME")
-    ] = None,
+    ] = None
     most: Annotated[
         int | None,
         declare_option(
             "--max", help="Stop after COUNT messages, not counting the initial records.", metavar="COUNT", minimum=1
         ),
-    ] = None,
+    ] = None
     progress_every: Annotated[
         str | None,
         declare_option("--progress-every", help="Print the position every TIME if it has changed.", metavar="TIME"),
-    ] = None,
-    bookmark: replaying.Bookmark = None,
-    bookmark_not_found: replaying.NotFound = None,
-    rate: replaying.Rate = None,
-    rate_max_gap: replaying.RateMaxGap = None,
-    store: replaying.Store = None,
-    store_config: replaying.StoreConfig = None,
-    client: replaying.Client = None,
-    sub_id: replaying.SubId = None,
-    commit: replaying.Commit = False,
-    ack: replaying.Ack = False,
-    commit_every: replaying.CommitEvery = None,
-    data_only: Annotated[bool, declare_option("--data-only", help="Print payloads instead of events.")] = False,
-    fix_names: FixNames = False,
-) -> int:
+    ] = None
+    bookmark: replaying.Bookmark = None
+    bookmark_not_found: replaying.NotFound = None
+    rate: replaying.Rate = None
+    rate_max_gap: replaying.RateMaxGap = None
+    store: replaying.Store = None
+    store_config: replaying.StoreConfig = None
+    client: replaying.Client = None
+    sub_id: replaying.SubId = None
+    commit: replaying.Commit = False
+    ack: replaying.Ack = False
+    commit_every: replaying.CommitEvery = None
+    data_only: Annotated[bool, declare_option("--data-only", help="Print payloads instead of events.")] = False
+    fix_names: FixNames = False
+
+
+def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     """Print the records of topics at one instant, then every message published after it, as events.
 
     Each event is a JSON object on one line; for its members, see sow-events(5). On a terminal, each event is a line of
@@ -149,56 +154,79 @@ def run(
     from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
     from sowctl.engine.verbs.query import report_unknown_fields
 
-    if filter is not None and expression is not None:
+    if arguments.filter is not None and arguments.expression is not None:
         raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     asked = SubscribeOptions(
-        filter=filter if filter is not None else expression,
-        sow_keys=parse_sow_keys(sow_key) or None,
-        order_by=order_by,
-        top_n=top_n,
-        skip_n=skip_n,
-        select=select,
-        sow=not no_sow,
-        batch_size=batch_size,
-        query_id=query_id,
-        until_now=until_now,
-        lasting=parse_interval("--for", lasting),
-        most=most,
-        progress_every=parse_interval("--progress-every", progress_every),
-        oof=oof,
-        delta=delta,
-        no_empties=no_empties,
-        send_keys=send_keys,
-        projection=projection,
-        grouping=grouping,
-        conflation=conflation,
-        conflation_key=conflation_key,
-        bookmark=bookmark,
-        bookmark_not_found=bookmark_not_found,
-        rate=rate,
-        rate_max_gap=parse_interval("--rate-max-gap", rate_max_gap),
+        filter=arguments.filter if arguments.filter is not None else arguments.expression,
+        sow_keys=parse_sow_keys(arguments.sow_key) or None,
+        order_by=arguments.order_by,
+        top_n=arguments.top_n,
+        skip_n=arguments.skip_n,
+        select=arguments.select,
+        sow=not arguments.no_sow,
+        batch_size=arguments.batch_size,
+        query_id=arguments.query_id,
+        until_now=arguments.until_now,
+        lasting=parse_interval("--for", arguments.lasting),
+        most=arguments.most,
+        progress_every=parse_interval("--progress-every", arguments.progress_every),
+        oof=arguments.oof,
+        delta=arguments.delta,
+        no_empties=arguments.no_empties,
+        send_keys=arguments.send_keys,
+        projection=arguments.projection,
+        grouping=arguments.grouping,
+        conflation=arguments.conflation,
+        conflation_key=arguments.conflation_key,
+        bookmark=arguments.bookmark,
+        bookmark_not_found=arguments.bookmark_not_found,
+        rate=arguments.rate,
+        rate_max_gap=parse_interval("--rate-max-gap", arguments.rate_max_gap),
     )
-    if options is not None:
+    if arguments.options is not None:
         from sowctl.engine.subscriptions.control import apply_subscription_text
 
-        asked = apply_subscription_text(asked, options)
+        asked = apply_subscription_text(asked, arguments.options)
     from sowctl.cli.commands.bodies.places import PlaceOptions, hold_place
     from sowctl.cli.commands.bodies.subscribe import EventPrinter
 
-    keeping = PlaceOptions(store, store_config, client, sub_id, commit, ack, commit_every)
+    keeping = PlaceOptions(
+        arguments.store,
+        arguments.store_config,
+        arguments.client,
+        arguments.sub_id,
+        arguments.commit,
+        arguments.ack,
+        arguments.commit_every,
+    )
 
-    with invocation.open_instance(target, fix_names=fix_names) as instance:
-        replayed = asked.bookmark is not None or store is not None
-        topics = resolve_followed_topics(instance, target, message_type, literal=literal_topic, replayed=replayed)
+    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
+        replayed = asked.bookmark is not None or arguments.store is not None
+        topics = resolve_followed_topics(
+            instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, replayed=replayed
+        )
         # A view is not computed for this, and what has no records yet may come to have any field.
         stored = [Resolved(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
         if stored and len(stored) == len(topics):
             named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
-            report_unknown_fields(instance, stored, asking.apply_unknown(invocation, named, None, strict=strict))
-        with hold_place(invocation, instance, keeping, topics, target, asked) as (asked, places):
+            report_unknown_fields(
+                instance, stored, asking.apply_unknown(invocation, named, None, strict=arguments.strict)
+            )
+        with hold_place(invocation, instance, keeping, topics, arguments.target, asked) as (asked, places):
             several = len(topics) != 1
             printing = EventPrinter(
-                invocation, instance, data_only=data_only, controlled=control, several=several, places=places
+                invocation,
+                instance,
+                data_only=arguments.data_only,
+                controlled=arguments.control,
+                several=several,
+                places=places,
             )
-            printing.run(topics, asked, build_new_topic_resolver(instance, target, message_type, literal=literal_topic))
+            printing.run(
+                topics,
+                asked,
+                build_new_topic_resolver(
+                    instance, arguments.target, arguments.message_type, literal=arguments.literal_topic
+                ),
+            )
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format
 
@@ -11,7 +13,14 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, format: Format = None, columns: Columns = None) -> int:
+class UpkeepListArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl upkeep list``."""
+
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: UpkeepListArguments) -> int:
     """List the Actions of the configuration: schedule, last run, next run, steps.
 
     ``next`` is the current time for an action that is due. Steps in brackets, and events that are not schedules, apply
@@ -21,10 +30,10 @@ def run(invocation: Invocation, format: Format = None, columns: Columns = None) 
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.maintenance.retention.actions import list_actions
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
         now = instance.now
-        if sink.is_for_person and columns is None:
+        if sink.is_for_person and arguments.columns is None:
             sink.write_rows((build_person_action_row(action, now) for action in list_actions(instance)), ACTIONS_FIT)
         else:
             sink.write_rows(build_action_row(action, now) for action in list_actions(instance))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, DryRun, Format
 
@@ -12,12 +14,15 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    dry_run: DryRun = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class UpkeepRunArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl upkeep run``."""
+
+    dry_run: DryRun = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: UpkeepRunArguments) -> int:
     """Run the Actions of the configuration that concern files and are due.
 
     A crontab line such as ``*/10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml`` replaces the scheduled
@@ -34,11 +39,11 @@ def run(
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.maintenance.retention.actions import run_actions as run_actions
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     failed = []
     with invocation.open_instance() as instance:
         reports = []
-        for report in run_actions(instance, RecordDeleter(), dry_run=dry_run):
+        for report in run_actions(instance, RecordDeleter(), dry_run=arguments.dry_run):
             reports.append(report)
             for note in report.did.notes if report.error is None else ():
                 invocation.note(f"{report.name}, {report.step}: {note}")

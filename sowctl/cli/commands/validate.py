@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.parsing.options import FINDING_FORMATS
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,18 +24,21 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
+class ValidateArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl validate``."""
+
     files: Annotated[
         list[str] | None,
         Argument("CONFIG", "Configuration files, or - for standard input. Default: as for --config.", complete="file"),
-    ] = None,
-    define: Define = None,
-    fragment: Fragment = False,
+    ] = None
+    define: Define = None
+    fragment: Fragment = False
     format: Annotated[
         str, declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS)
-    ] = "text",
-) -> int:
+    ] = "text"
+
+
+def run(invocation: Invocation, arguments: ValidateArguments) -> int:
     """Report all errors that would prevent an instance from starting with this configuration.
 
     Findings are printed to standard output by file, each with file, line, column, the text of the line and a hint; the
@@ -44,8 +49,12 @@ def run(
     from sowctl.cli.io.report_output import write_findings
     from sowctl.config.validate import validate_config
 
-    values = parse_defines(define)
-    inputs = [find_main_file(invocation, file) for file in files] if files else [find_main_file(invocation, None)]
+    values = parse_defines(arguments.define)
+    inputs = (
+        [find_main_file(invocation, file) for file in arguments.files]
+        if arguments.files
+        else [find_main_file(invocation, None)]
+    )
 
     unread: list[ConfigError] = []
 
@@ -53,14 +62,14 @@ def run(
         for path, given in inputs:
             try:
                 found = validate_config(
-                    path, environment=invocation.environ, defines=values, fragment=fragment, given=given
+                    path, environment=invocation.environ, defines=values, fragment=arguments.fragment, given=given
                 )
             except ConfigError as error:
                 unread.append(error)
             else:
                 yield from found
 
-    tally = write_findings(invocation, findings(), format)
+    tally = write_findings(invocation, findings(), arguments.format)
     if unread:
         # The other files were looked at all the same; the error ends the command, with status 4 as any finding does.
         raise unread[0]

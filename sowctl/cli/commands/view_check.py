@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format, Views
 
 EXAMPLES = ("sowctl view check totals",)
 
 
-def run(invocation: Invocation, views: Views = None, format: Format = None, columns: Columns = None) -> int:
+class ViewCheckArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl view check``."""
+
+    views: Views = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: ViewCheckArguments) -> int:
     """Recompute views from all records of their sources, and compare the result with what queries show.
 
     A stale cache is refreshed first, as by a query. missing counts messages that should be in the view but are not,
@@ -19,8 +29,8 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     from sowctl.engine.verbs.view import check_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
-        found = [check_view(instance, view) for view in select_views(instance, views)]
+        found = [check_view(instance, view) for view in select_views(instance, arguments.views)]
     sink.write_rows(as_dict(one) | {"state": "sound" if one.is_sound else "differs"} for one in found)
     return 0 if all(one.is_sound for one in found) else 1

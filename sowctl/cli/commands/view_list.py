@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Columns, Format, Views
 
@@ -11,7 +13,15 @@ EXAMPLES = (
 )
 
 
-def run(invocation: Invocation, views: Views = None, format: Format = None, columns: Columns = None) -> int:
+class ViewListArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl view list``."""
+
+    views: Views = None
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: ViewListArguments) -> int:
     """List views with their sources, the number of cached messages, and the number of records changed since.
 
     The column next is what the next read of the view does: use the cache as it is, catch up with the changes, or
@@ -22,12 +32,14 @@ def run(invocation: Invocation, views: Views = None, format: Format = None, colu
     from sowctl.cli.io.output_sink import OutputChoice, Sink
     from sowctl.engine.verbs.view import build_view_info, select_views
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
-        found = [build_view_info(instance, view) for view in select_views(instance, views)]
+        found = [build_view_info(instance, view) for view in select_views(instance, arguments.views)]
         now = instance.now
-    if sink.is_for_person and columns is None:
+    if sink.is_for_person and arguments.columns is None:
         sink.write_rows((build_person_row(one, now) for one in found), VIEWS_FIT)
     else:
-        sink.write_rows(build_info_row(one, brief=sink.format == "table" and columns is None) for one in found)
+        sink.write_rows(
+            build_info_row(one, brief=sink.format == "table" and arguments.columns is None) for one in found
+        )
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import declare_option
 from sowctl.cli.parsing.options import Columns, Format, Views
+from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl view refresh",
@@ -14,13 +16,16 @@ EXAMPLES = (
 )
 
 
-def run(
-    invocation: Invocation,
-    views: Views = None,
-    fresh: Annotated[bool, declare_option("--fresh", help="Recompute everything, ignoring the caches.")] = False,
-    format: Format = None,
-    columns: Columns = None,
-) -> int:
+class ViewRefreshArguments(Struct, frozen=True, kw_only=True):
+    """Options and operands of ``sowctl view refresh``."""
+
+    views: Views = None
+    fresh: Annotated[bool, declare_option("--fresh", help="Recompute everything, ignoring the caches.")] = False
+    format: Format = None
+    columns: Columns = None
+
+
+def run(invocation: Invocation, arguments: ViewRefreshArguments) -> int:
     """Bring the caches of views up to date, so that the next query of each has nothing to do.
 
     Without VIEW, all views are refreshed in configuration order. The output has the way of each refresh: used, caught
@@ -31,8 +36,8 @@ def run(
     from sowctl.engine.verbs.view import refresh_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(format, columns=columns, facts=True))
+    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
     with invocation.open_instance() as instance:
-        chosen = select_views(instance, views)
-        sink.write_rows(as_dict(refresh_view(instance, view, fresh=fresh)) for view in chosen)
+        chosen = select_views(instance, arguments.views)
+        sink.write_rows(as_dict(refresh_view(instance, view, fresh=arguments.fresh)) for view in chosen)
     return 0

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from sowctl.cli.completion import filters
 from sowctl.cli.completion.instance_values import InstanceValues
-from sowctl.cli.parsing.declarations import COMPLETED_KINDS, STORE_COMPLETIONS, Argument, Option, Parameter
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, LEADING_VALUE_OPTIONS
+from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES, Command, find_command, list_members
+from sowctl.declarations import COMPLETED_KINDS, STORE_COMPLETIONS, Argument, Option
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation, Settings

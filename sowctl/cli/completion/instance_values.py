@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from sowctl.cli.parsing.declarations import COMPLETED_KINDS
+from sowctl.declarations import COMPLETED_KINDS
 from sowctl.errors import SowError
 
 if TYPE_CHECKING:

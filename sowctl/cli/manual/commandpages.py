@@ -19,12 +19,13 @@ from sowctl.cli.manual.roff import (
     format_sentence,
 )
 from sowctl.cli.parsing.codes import EXIT_STATUSES
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter
 from sowctl.cli.parsing.helptext import format_usage, group_by_panel
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.parsing.overview import EXAMPLES, PROGRAM_SUMMARY
+from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
+from sowctl.declarations import Argument, Option
 from sowctl.version import RELEASE_DATE, VERSION
 
 PAGE_SOURCE = f"sowctl {VERSION}"

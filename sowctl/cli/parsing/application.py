@@ -17,8 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter, parse_number
+from sowctl.cli.parsing.parameters import Parameter, parse_number
 from sowctl.cli.parsing.synonyms import COMMAND_OPTION_SYNONYMS, OPTION_SYNONYMS, VALUE_SYNONYMS, find_near
+from sowctl.declarations import Argument, Option
 from sowctl.errors import UsageError
 
 _EXTRA_PATTERN = re.compile(r"got unexpected extra argument", re.IGNORECASE)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter, parse_number
+from sowctl.cli.parsing.parameters import Parameter, parse_number
+from sowctl.declarations import Argument, Option
 
 
 def read_plain(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:

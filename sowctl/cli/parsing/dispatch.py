@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation, Settings
-from sowctl.cli.parsing import arguments, declarations, table
+from sowctl.cli.parsing import arguments, parameters, table
 from sowctl.cli.parsing.loader import LoadedCommand, load_command
 from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES, LEADING_VALUE_OPTIONS, read_environment
 from sowctl.cli.streams import is_terminal
@@ -42,15 +42,15 @@ def dispatch_command(invocation: Invocation, argv: Sequence[str]) -> int:
     if values is None:
         return 0
     values = {parameter.name: _decode_text(parameter, values[parameter.name]) for parameter in loaded.parameters}
-    values = declarations.fold_flags(loaded.parameters, values)
+    values = parameters.fold_flags(loaded.parameters, values)
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBAL_PARAMETERS}
     invocation.command = command.name
     # Behind the reading, because only then it is known which words are options and which are values.
     invocation.apply_settings(Settings(**chosen))
-    return loaded.run(invocation, **values) or 0
+    return loaded.run(invocation, parameters.build_arguments(loaded.arguments, loaded.parameters, values)) or 0
 
 
-def _decode_text(parameter: declarations.Parameter, value: Any) -> Any:
+def _decode_text(parameter: parameters.Parameter, value: Any) -> Any:
     """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
     if isinstance(value, list):
         return [_decode_text(parameter, item) for item in value]

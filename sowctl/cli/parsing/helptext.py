@@ -10,10 +10,11 @@ import textwrap
 from collections.abc import Iterable
 from inspect import cleandoc
 
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter
 from sowctl.cli.parsing.loader import LoadedCommand
 from sowctl.cli.parsing.options import GLOBAL_PANEL as GLOBAL_PANEL
+from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.streams import Streams, is_terminal
+from sowctl.declarations import Argument, Option
 
 DEFAULT_COLUMNS = 80
 """The width where no terminal says another one."""
@@ -187,4 +188,5 @@ def _format_choices(parameter: Parameter) -> str:
 
 
 def _format_default(parameter: Parameter) -> str:
-    return f" [{parameter.default}]" if parameter.takes_value and parameter.default is not None else ""
+    default = parameter.format_default()
+    return f" [{default}]" if default else ""

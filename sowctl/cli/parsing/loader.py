@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
-from sowctl.cli.parsing import declarations, table
+from sowctl.cli.context import Invocation
+from sowctl.cli.parsing import parameters, table
 from sowctl.cli.parsing.options import GLOBAL_PARAMETERS
 
 
 class LoadedCommand(Struct, frozen=True):
-    """A command with its function, its examples and its declared parameters, the global ones last.
+    """A command with its function, the Struct of its arguments, its examples and its parameters, the global ones last.
 
     ``common``: the names of the parameters that ``-h`` shows; the first ones where a command names none.
     """
 
     command: table.Command
-    run: Callable[..., int | None]
+    run: Callable[[Invocation, Any], int | None]
+    arguments: type[Struct]
     examples: tuple[str, ...]
-    parameters: tuple[declarations.Parameter, ...]
+    parameters: tuple[parameters.Parameter, ...]
     common: tuple[str, ...] = ()
 
 
@@ -29,6 +32,7 @@ def load_command(command: table.Command) -> LoadedCommand:
     module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
     # Without examples a command still runs; a test asks for them.
     examples, common = getattr(module, "EXAMPLES", ()), getattr(module, "COMMON_OPTIONS", ())
+    arguments: type[Struct] = vars(module)[module.run.__annotations__["arguments"]]
     return LoadedCommand(
-        command, module.run, examples, declarations.read_parameters(module.run, GLOBAL_PARAMETERS), common
+        command, module.run, arguments, examples, parameters.read_parameters(arguments, GLOBAL_PARAMETERS), common
     )

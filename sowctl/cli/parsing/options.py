@@ -11,7 +11,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec.structs import replace
 
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter, Shape, declare_option
+from sowctl.cli.parsing.parameters import Parameter, Shape
+from sowctl.declarations import Argument, Option, declare_option
 from sowctl.errors import UsageError
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")

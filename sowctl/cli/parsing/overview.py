@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.cli.parsing.declarations import Option
 from sowctl.cli.parsing.helptext import (
     DEFAULT_COLUMNS,
     MAX_SHORT_EXAMPLES,
@@ -17,6 +16,7 @@ from sowctl.cli.parsing.helptext import (
 )
 from sowctl.cli.parsing.options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, list_members
+from sowctl.declarations import Option
 from sowctl.version import VERSION
 
 PROGRAM_SUMMARY = "toolkit for file-based State-of-the-World stores"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from sowctl.cli.parsing.declarations import declare_option
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from sowctl.cli.parsing.declarations import declare_option
+from sowctl.declarations import declare_option
 
 POSITION_PANEL = "Position options"
 

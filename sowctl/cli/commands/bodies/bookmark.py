@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option
 from sowctl.output.options import TableFit
 from sowctl.values.display import format_age, format_ago, format_bytes
 

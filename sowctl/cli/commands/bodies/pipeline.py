@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.declarations import Argument, declare_option
 from sowctl.cli.progress import JSON_INTERVAL_SECONDS
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import SowError, UsageError
 
 if TYPE_CHECKING:

@@ -1,0 +1,175 @@
+"""Parameters of a command, as the readers of the command line, help, manual pages and completion use them.
+
+A command is a function ``run(invocation, arguments)``; the type of ``arguments`` is a Struct that declares its options
+and operands (:mod:`sowctl.declarations`). From the one declaration come the Typer application (``application.py``), the
+quick reader (``arguments.py``), the man pages and the completion scripts, so none of them can disagree with another
+about what a command takes. Declarations are Structs and not Typer's own: most commands start without importing it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args, get_origin
+
+from msgspec import NODEFAULT, Struct
+
+from sowctl.cli.parsing.option_values import parse_bytes, parse_interval, parse_sow_keys
+from sowctl.declarations import Argument, DeclaredField, Option, Part, declare_option, iterate_fields
+from sowctl.errors import UsageError
+from sowctl.values.units import MAX_COUNT, format_size
+
+Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
+_NUMBER_PATTERN = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
+
+
+class Parameter(Struct, frozen=True):
+    """One option or operand of a command: the name of its field, its declaration, shape and default.
+
+    ``part`` is the field that holds the Struct of the option, where that is not the command's own. ``switches_off``: a
+    flag whose field is True without it. ``stands_for``: a flag that gives another parameter, named first, a value; the
+    command itself never sees it.
+    """
+
+    name: str
+    declared: Option | Argument
+    shape: Shape
+    required: bool
+    default: Any
+    stands_for: tuple[str, str] | None = None
+    part: str = ""
+    switches_off: bool = False
+
+    @property
+    def takes_value(self) -> bool:
+        """True where a value follows the parameter on the command line."""
+        return self.shape not in ("flag", "count")
+
+    def format_default(self) -> str:
+        """The default as a user would write it; empty where there is none."""
+        if not self.takes_value or self.default in (None, ()):
+            return ""
+        return format_size(self.default) if self.declared.unit == "bytes" else str(self.default)
+
+
+def parse_number(declared: Option | Argument, text: str) -> int:
+    """The whole number in the text of a value. Raises ValueError, with the bounds, for any other text."""
+    least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (0, MAX_COUNT)
+    bounds = f"it must be an integer from {least} to {most}"
+    digits = _NUMBER_PATTERN.fullmatch(text)
+    if digits is None or not least <= (number := int(digits[1] + digits[2])) <= most:
+        raise ValueError(f"'{text if len(text) <= 60 else text[:60] + '...'}'; {bounds}")
+    return number
+
+
+def read_parameters(kind: type[Struct], shared: Sequence[Parameter] = ()) -> tuple[Parameter, ...]:
+    """The declared parameters of a Struct in order, those of its parts in their place, then the ``shared`` ones.
+
+    No name may occur twice.
+    """
+    own = tuple(_iterate_parameters(kind))
+    both = own + _build_synonyms(own) + tuple(shared)
+    assert len({parameter.name for parameter in both}) == len(both), "a name is taken"
+    return both
+
+
+def _iterate_parameters(kind: type[Struct], part: str = "", chosen: Sequence[str] | None = None) -> Iterator[Parameter]:
+    names = kind.__struct_fields__
+    first = len(names) - len(kind.__struct_defaults__)
+    defaults = dict(zip(names[first:], kind.__struct_defaults__, strict=True))
+    fields = {field.name: field for field in iterate_fields(kind)}
+    assert chosen is None or set(chosen) <= set(fields), "a part has no such option"
+    for field in fields.values() if chosen is None else map(fields.__getitem__, chosen):
+        if isinstance(field.declared, Part) or (isinstance(field.base, type) and issubclass(field.base, Struct)):
+            only = field.declared.fields if isinstance(field.declared, Part) else None
+            yield from _iterate_parameters(field.base, field.name, only)
+        elif field.declared is not None:
+            yield _build_parameter(field, field.declared, defaults.get(field.name, NODEFAULT), part)
+
+
+def _build_parameter(field: DeclaredField, declared: Option | Argument, default: Any, part: str) -> Parameter:
+    base, origin = field.base, get_origin(field.base)
+    if origin is Literal and not declared.choices and isinstance(declared, Option):
+        declared = _add_choices(declared, get_args(base))
+    shape: Shape
+    if base is bool:
+        shape = "flag"
+    elif declared.unit == "keys" or (declared.unit == "" and origin in (list, tuple)):
+        shape = "texts"
+    elif base is int and declared.unit == "":
+        shape = "count" if isinstance(declared, Option) and declared.counted else "number"
+    else:
+        shape = "text"
+    required, switches_off = default is NODEFAULT, shape == "flag" and default is True
+    # What switches off is, for the readers, a flag like any other: given or not. An empty tuple is: not given.
+    known = None if required or default == () else False if switches_off else default
+    return Parameter(field.name, declared, shape, required, known, None, part, switches_off)
+
+
+def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
+    from msgspec.structs import replace
+
+    return replace(declared, choices=choices)
+
+
+def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    """``--json`` where ``--format`` knows json and the command has no ``--json`` of its own."""
+    known = {parameter.name: parameter.declared for parameter in own}
+    declared = known.get("format")
+    if "json" in known or not isinstance(declared, Option) or "json" not in declared.choices:
+        return ()
+    words = declare_option("--json", help="Same as --format json.", panel=declared.panel)
+    return (Parameter("json", words, "flag", False, False, ("format", "json")),)
+
+
+def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` without the flags that stand for a value of another parameter, which has that value now.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another one.
+    """
+    for parameter in parameters:
+        if parameter.stands_for is None or not values.pop(parameter.name):
+            continue
+        name, value = parameter.stands_for
+        target = next(one for one in parameters if one.name == name)
+        if values[name] not in (target.default, value):
+            flag, other = f"--{parameter.name}", f"--{name} {values[name]}"
+            raise UsageError("SOW-CLI-012", f"{flag} and {other} exclude each other", hint="give one of them")
+        values[name] = value
+    return values
+
+
+def build_arguments(kind: type[Struct], parameters: Sequence[Parameter], values: Mapping[str, Any]) -> Any:
+    """Build the Struct of a command from the values of its ``parameters``, each turned into what its field holds.
+
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-022`` for an interval or a size that is none.
+    """
+    own: dict[str, Any] = {}
+    parts: dict[str, tuple[type[Struct], dict[str, Any]]] = {
+        field.name: (field.base, {})
+        for field in iterate_fields(kind)
+        if isinstance(field.base, type) and issubclass(field.base, Struct)
+    }
+    for parameter in parameters:
+        # What is not given has the default of its field.
+        if parameter.name in values and (parameter.required or values[parameter.name] is not parameter.default):
+            into = parts[parameter.part][1] if parameter.part else own
+            into[parameter.name] = _convert_value(parameter, values[parameter.name])
+    return kind(**own, **{name: base(**given) for name, (base, given) in parts.items()})
+
+
+def _convert_value(parameter: Parameter, value: Any) -> Any:
+    if parameter.switches_off:
+        return not value
+    declared = parameter.declared
+    name = declared.names[0] if isinstance(declared, Option) else declared.metavar
+    match declared.unit:
+        case "seconds":
+            return parse_interval(name, value)
+        case "bytes":
+            return parse_bytes(name, value)
+        case "keys":
+            return parse_sow_keys(value) or None
+        case "paths":
+            return tuple(part.strip() for part in value.split(","))
+    return value

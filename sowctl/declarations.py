@@ -1,0 +1,130 @@
+"""Declarations of options and operands: spelling, help, unit and bounds, written at the field that holds the value.
+
+A Struct of options annotates its fields ``Annotated[type, Option(...)]`` or ``Annotated[type, Argument(...)]``; a field
+whose type is another Struct of options is a part, whose options are the command's, too. The command line, help, manual
+pages and completion read these declarations (``cli/parsing``), and so do AMPS option texts; the Python API takes the
+same fields as keywords. A field without a declaration is for programs only.
+
+The type says the shape: ``bool`` is a flag (with the default True, one that switches off), ``int`` a whole number or a
+counted flag, ``str`` a text, a Literal one of its words, ``list[str]`` or ``tuple[str, ...]`` an option that may be
+repeated or the last operands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from msgspec import Struct
+
+from sowctl.values.units import MAX_COUNT
+
+Completion: TypeAlias = Literal[
+    "file", "directory", "store", "page", "function", "message type", "code",
+    "target", "stored", "published", "topic", "view", "conflated", "queue", "",
+]  # fmt: skip
+"""What a completion script offers for a value: names of files or directories, ``.sow`` files, words of a table, or
+names of a configuration (:data:`COMPLETED_KINDS`)."""
+COMPLETED_KINDS: dict[str, tuple[str, ...]] = {
+    "target": ("topic", "view", "conflated", "queue"),
+    "stored": ("topic",),
+    "published": ("topic", "queue"),
+    "topic": ("topic",),
+    "view": ("view",),
+    "conflated": ("conflated",),
+    "queue": ("queue",),
+}
+"""Which entries of a configuration have the names that complete a value."""
+STORE_COMPLETIONS = ("target", "stored")
+"""Where ``.sow`` files are offered beside names."""
+_PATH_METAVARS: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
+Unit: TypeAlias = Literal["", "seconds", "bytes", "keys", "paths"]
+"""What the text of a value is turned into: an interval such as ``5m`` into seconds, a size such as ``64MB`` into bytes,
+a list with commas into SOW keys or paths. Empty: the text itself, or a whole number."""
+
+
+class Option(Struct, frozen=True):
+    """One option: its spellings, what it does, what stands for its value, and which values it takes.
+
+    A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str = "TEXT"
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = MAX_COUNT
+    counted: bool = False
+    complete: Completion = ""
+    panel: str = "Options"
+    unit: Unit = ""
+    option_text: str = ""
+
+
+class Argument(Struct, frozen=True):
+    """One operand."""
+
+    metavar: str
+    help: str
+    choices: tuple[str, ...] = ()
+    complete: Completion = ""
+    unit: Unit = ""
+
+
+class Part(Struct, frozen=True):
+    """Which options of a Struct a command takes, by the names of its fields; the others keep their defaults."""
+
+    fields: tuple[str, ...]
+
+
+class DeclaredField(Struct, frozen=True):
+    """A field of a Struct of options: its type without ``None``, and what is declared of it."""
+
+    name: str
+    base: Any
+    declared: Option | Argument | Part | None
+
+
+def declare_option(*names: str, help: str, **more: Any) -> Option:
+    """Return an option with its spellings first: ``declare_option("--filter", "-f", help="...", metavar="EXPR")``.
+
+    What is written FILE or DIR is completed as such.
+    """
+    more.setdefault("complete", _PATH_METAVARS.get(more.get("metavar", ""), ""))
+    return Option(names, help, **more)
+
+
+def declare_part(*fields: str) -> Part:
+    """Return the declaration of a part that has only these options of its Struct."""
+    return Part(fields)
+
+
+def iterate_fields(kind: type[Struct]) -> Iterator[DeclaredField]:
+    """Yield the fields of a Struct in order, with their declarations."""
+    # Evaluated here: inspect and typing's evaluation of annotations would take 5 ms of every start.
+    written: dict[str, tuple[str, dict[str, Any]]] = {}
+    for base in reversed(kind.__mro__):
+        known = vars(sys.modules[base.__module__])
+        written.update((name, (text, known)) for name, text in base.__dict__.get("__annotations__", {}).items())
+    for name in kind.__struct_fields__:
+        text, known = written[name]
+        annotation = eval(text, known) if isinstance(text, str) else text
+        declared = None
+        if get_origin(annotation) is Annotated:
+            annotation, declared = get_args(annotation)
+        # ``X | None`` says that the option may be left out; the value itself is an X.
+        if get_origin(annotation) in (UnionType, Union):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+        yield DeclaredField(name, annotation, declared)
+
+
+def list_option_texts(kind: type[Struct]) -> dict[str, DeclaredField]:
+    """Return the fields of a Struct that an AMPS option text may name, by these names."""
+    return {
+        field.declared.option_text: field
+        for field in iterate_fields(kind)
+        if isinstance(field.declared, Option) and field.declared.option_text
+    }
