@@ -12,6 +12,7 @@
 * ``interrupts``: delaying signals while locks and files are between two states.
 * ``checksum``: CRC-32 by the processor's instructions.
 * ``structs``: Structs that ``help()`` can show.
+* ``declarations``: declarations of options and operands at the fields of Structs.
 * ``version``: the release of this program.
 """
 

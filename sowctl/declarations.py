@@ -49,6 +49,8 @@ class Option(Struct, frozen=True):
     """One option: its spellings, what it does, what stands for its value, and which values it takes.
 
     A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
+    ``operand``: how the value is called as the last operand of a command whose other operands are all required; it is
+    the same as the option there.
     """
 
     names: tuple[str, ...]
@@ -62,6 +64,7 @@ class Option(Struct, frozen=True):
     panel: str = "Options"
     unit: Unit = ""
     option_text: str = ""
+    operand: str = ""
 
 
 class Argument(Struct, frozen=True):
@@ -108,7 +111,8 @@ def iterate_fields(kind: type[Struct]) -> Iterator[DeclaredField]:
     written: dict[str, tuple[str, dict[str, Any]]] = {}
     for base in reversed(kind.__mro__):
         known = vars(sys.modules[base.__module__])
-        written.update((name, (text, known)) for name, text in base.__dict__.get("__annotations__", {}).items())
+        own = base.__dict__.get("__annotations__", {})  # noqa: RUF063  # importing inspect takes longer than this
+        written.update((name, (text, known)) for name, text in own.items())
     for name in kind.__struct_fields__:
         text, known = written[name]
         annotation = eval(text, known) if isinstance(text, str) else text
@@ -128,3 +132,13 @@ def list_option_texts(kind: type[Struct]) -> dict[str, DeclaredField]:
         for field in iterate_fields(kind)
         if isinstance(field.declared, Option) and field.declared.option_text
     }
+
+
+def list_given_options(options: Struct) -> list[str]:
+    """Return the spellings of the options in a Struct whose values differ from their defaults."""
+    plain = type(options)()
+    return [
+        field.declared.names[0]
+        for field in iterate_fields(type(options))
+        if isinstance(field.declared, Option) and getattr(options, field.name) != getattr(plain, field.name)
+    ]

@@ -7,6 +7,7 @@ In the order of a run:
 * ``crash``: handlers of fatal signals, which damaged pages of a mapped file can raise.
 * ``parsing``: finding the command in the table, and reading its options.
 * ``context``: what a command gets besides its options: streams, environment, clock, seam, global settings.
+* ``settings``: the global options.
 * ``streams``: standard input, output and error, and questions to the user.
 * ``pager``: sending long tables through a pager.
 * ``progress``: the progress line of long operations.

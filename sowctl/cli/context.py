@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.cli.settings import Settings
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.config.default_config import CONFIG_NAMES, find_default_config
 from sowctl.errors import ConfigError, UsageError, shorten_words
@@ -27,23 +27,6 @@ SELF_REPORTING_COMMANDS = frozenset(
     {"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"}
 )
 """Commands that say themselves how far they are, or that have no end."""
-
-
-class Settings(Struct, frozen=True):
-    """The global options as given; ``cli/parsing`` declares an option for each field."""
-
-    config: str | None = None
-    root: str | None = None
-    now: str | None = None
-    lock_wait: str = "10s"
-    timeout: str | None = None
-    color: str = "auto"
-    error_format: str = "text"
-    progress: str = "auto"
-    quiet: bool = False
-    verbose: int = 0
-    no_pager: bool = False
-    debug: bool = False
 
 
 class Invocation:

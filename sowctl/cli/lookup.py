@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sowctl.config.topic_patterns import is_pattern
 from sowctl.engine.topics.patterns import iterate_matching_topics
@@ -13,8 +13,10 @@ from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import resolve_place
 
 if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.options import QueryOptions
 
 
 def find_topics(instance: Instance, names: Sequence[str], *, regex: bool | None = None) -> list[TopicConfig]:
@@ -98,3 +100,16 @@ def _require_topic(target: Target) -> TopicConfig:
     if target.topic is None:
         raise UsageError("SOW-CLI-024", f"{target.path} is a file, not a topic", hint="name the topic")
     return target.topic
+
+
+def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:
+    """Return the query's options with the treatment of fields that no record has."""
+    from msgspec.structs import replace
+
+    shown = tuple(part.strip() for part in (columns or "").split(",") if part.strip().startswith(("/", "[")))
+    return replace(asked, shown=shown, unknown=choose_unknown(invocation, strict=strict))
+
+
+def choose_unknown(invocation: Invocation, *, strict: bool) -> Literal["ignore", "note", "error"]:
+    """Choose the treatment of fields that no record has. Notes that are not to be seen are not looked for either."""
+    return "error" if strict else "ignore" if invocation.settings.quiet else "note"

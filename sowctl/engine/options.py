@@ -1,16 +1,88 @@
-"""Options of the verbs, as plain values; the command line and programs fill in the same classes."""
+"""Options of the verbs: each field with its spelling, help and unit on the command line.
+
+Programs and the command line fill in the same classes; a command takes one of them whole, or names the options that it
+takes (:mod:`sowctl.declarations`). The AMPS option text and the Python API use the same fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Struct
+
+from sowctl.declarations import declare_option
+from sowctl.values.units import MAX_U64
 
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
 INDEX_MIN_RECORDS = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
+POSITION_PANEL = "Position options"
+
+Filter: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--filter", "-f", help="Only records that match the expression EXPR.", metavar="EXPR", operand="FILTER"
+    ),
+]
+SowKeys: TypeAlias = Annotated[
+    tuple[str, ...] | None,
+    declare_option(
+        "--sow-key",
+        help="Only the record with this SOW key, or a comma-separated list of keys. May be repeated.",
+        metavar="KEY",
+        unit="keys",
+    ),
+]
+OrderBy: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--order-by",
+        "-o",
+        help="Sort order, for example '/price DESC, /id'. Default: by SOW key.",
+        metavar="LIST",
+        option_text="orderby",
+    ),
+]
+TopN: TypeAlias = Annotated[
+    int | None,
+    declare_option(
+        "--top-n", "-n", "--limit", help="Print at most COUNT records.", metavar="COUNT", option_text="top_n"
+    ),
+]
+SkipN: TypeAlias = Annotated[
+    int | None,
+    declare_option("--skip-n", "--offset", help="Skip the first COUNT records.", metavar="COUNT", option_text="skip_n"),
+]
+Select: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--select", help="Fields to print, for example '-/,+/id,+/price'.", metavar="LIST", option_text="select"
+    ),
+]
+Projection: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--projection",
+        help="Fields to compute per group, for example 'SUM(/qty) AS /sum'.",
+        metavar="LIST",
+        option_text="projection",
+    ),
+]
+Grouping: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--grouping",
+        help="Fields to group by, for example '/region'; '' makes one group of all records.",
+        metavar="LIST",
+        option_text="grouping",
+    ),
+]
+Fresh: TypeAlias = Annotated[
+    bool, declare_option("--fresh", help="Recompute a view or conflated topic, ignoring its cache.")
+]
+DryRun: TypeAlias = Annotated[bool, declare_option("--dry-run", help="Show what would be done without doing it.")]
 
 
 def needs_reindex(loaded: Iterable[tuple[str, str, int]]) -> bool:
@@ -23,65 +95,153 @@ class PublishOptions(Struct, frozen=True):
 
     ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first; without ``batch`` there
     are 1,000 messages in it, or 8,192 where that is faster, and batches up to ``batch_bytes`` are synced together while
-    the input has more ready. ``on_error``: stop at the first bad message, skip it, or write nothing at all if there is
-    one. ``max_errors``: more refused messages than this end a run that skips. ``expiration`` in seconds (0: never).
-    ``client`` names the publisher; ``sequence`` numbers its first message and switches the detection of duplicates on.
-    ``timestamp`` is the time of all messages, ``timestamp_field`` the path that holds each one's own, behind which a
-    colon and s, ms, us or ns are the unit of numbers since 1970. ``delta``:
-    messages are deltas unless their envelopes say otherwise; NULL fields in one change nothing unless ``delta_null`` is
-    set; ``update_only`` refuses a delta to a record that is not there.
+    the input has more ready. ``sequence`` switches the detection of duplicates on. NULL fields in a ``delta`` change
+    nothing unless ``delta_null`` is set; an envelope says for itself whether it is a delta.
     """
 
-    batch: int | None = None
+    batch: Annotated[
+        int | None,
+        declare_option(
+            "--batch",
+            help="Maximum number of messages in a batch. Default: up to 1 MiB of messages are synced together.",
+            metavar="COUNT",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = None
     batch_bytes: int = 1 << 20
-    linger: float | None = None
-    on_error: OnError = "stop"
-    max_errors: int | None = None
-    dry_run: bool = False
-    expiration: float | None = None
-    sow_key: str | None = None
-    client: str | None = None
-    sequence: int | None = None
-    timestamp: str | None = None
-    timestamp_field: str | None = None
-    allow_null_key: bool = False
-    allow_volatile: bool = False
-    delta: bool = False
-    delta_null: DeltaNull = "ignore"
-    update_only: bool = False
+    linger: Annotated[
+        float | None,
+        declare_option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME", unit="seconds"),
+    ] = None
+    on_error: Annotated[
+        OnError,
+        declare_option(
+            "--on-error", help="On an invalid message: stop, skip it, or abort and publish nothing of this run."
+        ),
+    ] = "stop"
+    max_errors: Annotated[
+        int | None,
+        declare_option(
+            "--max-errors",
+            help="With --on-error skip: stop after more than COUNT rejected messages.",
+            metavar="COUNT",
+            minimum=1,
+        ),
+    ] = None
+    dry_run: DryRun = False
+    expiration: Annotated[
+        float | None,
+        declare_option(
+            "--expiration",
+            help="Lifetime of the records, for example 30s or 5m; 0 for none.",
+            metavar="TIME",
+            unit="seconds",
+        ),
+    ] = None
+    sow_key: Annotated[
+        str | None,
+        declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
+    ] = None
+    client: Annotated[
+        str | None,
+        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
+    ] = None
+    sequence: Annotated[
+        int | None,
+        declare_option(
+            "--sequence",
+            help="Sequence number of the first message; further messages count up. Default: one more than the "
+            "highest number of the client.",
+            metavar="NUMBER",
+            minimum=1,
+            maximum=MAX_U64,
+        ),
+    ] = None
+    timestamp: Annotated[
+        str | None,
+        declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
+    ] = None
+    timestamp_field: Annotated[
+        str | None,
+        declare_option(
+            "--timestamp-field",
+            help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
+            "unit: /ts:ms.",
+            metavar="PATH",
+        ),
+    ] = None
+    allow_null_key: Annotated[
+        bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
+    ] = False
+    allow_volatile: Annotated[
+        bool,
+        declare_option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal."),
+    ] = False
+    delta: Annotated[
+        bool, declare_option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
+    ] = False
+    delta_null: Annotated[
+        DeltaNull,
+        declare_option("--delta-null", help="Whether null fields of a delta are ignored or set to null."),
+    ] = "ignore"
+    update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False
 
 
 class QueryOptions(Struct, frozen=True):
-    """Options of a query: the records to read, their order and number. ``at`` is an instant in microseconds UTC.
+    """Options of a query: the records to read, their order and number.
 
-    ``skip_n`` needs ``top_n``. ``sow_keys`` are texts as clients see them. ``sort_memory`` bytes are held while
-    ordering, and while a view is computed; what is more goes to temporary files. ``by_time``: in the order of updates
-    where there is no other. ``projection`` and ``grouping``, both or neither, ask for one message per group.
-    ``after_key``: only records whose SOW keys come after it, in key order. ``jobs`` processes may read a large store;
-    None: as many as pay. ``index_from``: records of a store from which on memo indexes are used and built; None: never.
-    ``counted``: read on where all of ``top_n`` have been found, so that statistics say how many match (behaviour C59),
-    and count the records that keys and indexes spared. ``fresh``: compute a view or conflated topic from its topics,
-    and make its cache anew. ``unknown``: a field that no record has, of those that are asked for or ``shown``, is
-    remarked behind the result (of a large store where its first records lack it), or refused before any is read.
+    ``at`` is an instant in microseconds UTC. ``sort_memory`` bytes are held while ordering, and while a view is
+    computed; what is more goes to temporary files. ``by_time``: in the order of updates where there is no other.
+    ``jobs`` processes may read a large store; None: as many as pay. ``index_from``: records of a store from which on
+    memo indexes are used and built; None: never. ``counted``: read on where all of ``top_n`` have been found, so that
+    statistics say how many match (behaviour C59), and count the records that keys and indexes spared. ``unknown``: a
+    field that no record has, of those that are asked for or ``shown``, is remarked behind the result (of a large store
+    where its first records lack it), or refused before any is read.
     """
 
-    filter: str | None = None
-    order_by: str | None = None
-    top_n: int | None = None
-    skip_n: int | None = None
-    sow_keys: tuple[str, ...] | None = None
+    filter: Filter = None
+    order_by: OrderBy = None
+    top_n: TopN = None
+    skip_n: SkipN = None
+    sow_keys: SowKeys = None
     at: int | None = None
-    select: str | None = None
-    batch_size: int = 1000
-    sort_memory: int = 64 << 20
+    select: Select = None
+    batch_size: Annotated[
+        int,
+        declare_option(
+            "--batch-size",
+            help="Number of records to read at a time.",
+            metavar="COUNT",
+            minimum=1,
+            maximum=10_000,
+            option_text="batch_size",
+        ),
+    ] = 1000
+    sort_memory: Annotated[
+        int,
+        declare_option(
+            "--sort-memory",
+            help="Memory for sorting and for the groups of a view, before temporary files are used.",
+            metavar="SIZE",
+            unit="bytes",
+        ),
+    ] = 64 << 20
     by_time: bool = False
     index_from: int | None = INDEX_MIN_RECORDS
-    projection: str | None = None
-    grouping: str | None = None
-    after_key: str | None = None
-    jobs: int | None = None
+    projection: Projection = None
+    grouping: Grouping = None
+    after_key: Annotated[
+        str | None, declare_option("--after-key", help="Continue after this SOW key, in key order.", metavar="KEY")
+    ] = None
+    jobs: Annotated[
+        int | None,
+        declare_option(
+            "--jobs", "-j", help="Maximum number of processes that read a large store.", metavar="COUNT", minimum=1
+        ),
+    ] = None
     counted: bool = True
-    fresh: bool = False
+    fresh: Fresh = False
     shown: tuple[str, ...] = ()
     unknown: Literal["ignore", "note", "error"] = "ignore"
 
@@ -90,88 +250,226 @@ class SubscribeOptions(Struct, frozen=True):
     """Options of a subscription: the messages to follow, and until when.
 
     ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape the
-    records that come first, filter, SOW keys and select also every message behind them. ``sow``: those records are
-    wanted. ``query_id`` and ``batch_size`` are delivered with them. ``until_now``: end where the log ends at the start;
-    ``lasting``: after so many seconds; ``most``: after so many messages behind the records. ``progress_every``: seconds
-    after which a position is told though nothing matched. ``oof``: tell what leaves the result. ``delta``: of a record
-    that was told before, only the fields that differ; ``no_empties``: nothing where none does; ``send_keys``: the key
-    fields, too, which is so without ``no_empties``. ``conflation``: at most one message per key in each interval (a
-    time such as 2s, auto, or none), keys being the fields ``conflation_key``, by default SOW keys. ``projection`` and
-    ``grouping``, both or neither: one message per group. ``bookmark``: begin there, with the states of that place or,
-    without ``sow``, with every message behind it; ``bookmark_not_found``: fail, epoch or now; ``rate``: how fast what
-    is replayed goes, ``rate_max_gap`` seconds apart at most. ``events``: rely on the system's word for changes, not on
-    looking alone.
+    records that come first, filter, SOW keys and select also every message behind them. ``until_now``: end where the
+    log ends at the start. ``progress_every``: seconds after which a position is told though nothing matched.
+    ``conflation``: a time such as 2s, auto, or none. ``projection`` and ``grouping``, both or neither: one message per
+    group. ``bookmark``: begin there, with the states of that place or, without ``sow``, with every message behind it.
+    ``events``: rely on the system's word for changes, not on looking alone.
     """
 
-    filter: str | None = None
-    order_by: str | None = None
-    top_n: int | None = None
-    skip_n: int | None = None
-    sow_keys: tuple[str, ...] | None = None
-    select: str | None = None
-    sow: bool = True
-    batch_size: int = 1
-    query_id: str | None = None
-    until_now: bool = False
-    lasting: float | None = None
-    most: int | None = None
-    progress_every: float | None = None
-    oof: bool = False
-    delta: bool = False
-    no_empties: bool = False
-    send_keys: bool = False
-    conflation: str | None = None
-    conflation_key: str | None = None
-    projection: str | None = None
-    grouping: str | None = None
-    bookmark: str | None = None
-    bookmark_not_found: str | None = None
-    rate: str | None = None
-    rate_max_gap: float | None = None
+    filter: Filter = None
+    order_by: OrderBy = None
+    top_n: TopN = None
+    skip_n: SkipN = None
+    sow_keys: SowKeys = None
+    select: Select = None
+    sow: Annotated[bool, declare_option("--no-sow", help="Skip the initial records; print only new messages.")] = True
+    batch_size: Annotated[
+        int,
+        declare_option(
+            "--batch-size",
+            help="The batch_size reported with the records.",
+            metavar="COUNT",
+            minimum=1,
+            maximum=10_000,
+            option_text="batch_size",
+        ),
+    ] = 1
+    query_id: Annotated[
+        str | None,
+        declare_option("--query-id", help="The query_id of the record events and of their group.", metavar="TEXT"),
+    ] = None
+    until_now: Annotated[
+        bool,
+        declare_option(
+            "--until-now", help="Stop at the position that is the end of the journal when the command starts."
+        ),
+    ] = False
+    lasting: Annotated[
+        float | None,
+        declare_option("--for", help="Stop after TIME, for example 10s.", metavar="TIME", unit="seconds"),
+    ] = None
+    most: Annotated[
+        int | None,
+        declare_option(
+            "--max", help="Stop after COUNT messages, not counting the initial records.", metavar="COUNT", minimum=1
+        ),
+    ] = None
+    progress_every: Annotated[
+        float | None,
+        declare_option(
+            "--progress-every", help="Print the position every TIME if it has changed.", metavar="TIME", unit="seconds"
+        ),
+    ] = None
+    oof: Annotated[
+        bool,
+        declare_option(
+            "--oof", help="Print an event for each record that leaves the result, with the reason.", option_text="oof"
+        ),
+    ] = False
+    delta: Annotated[
+        bool,
+        declare_option(
+            "--delta", help="For records printed before, print only the changed fields.", option_text="delta"
+        ),
+    ] = False
+    no_empties: Annotated[
+        bool,
+        declare_option(
+            "--no-empties", help="With --delta: print nothing if no field has changed.", option_text="no_empties"
+        ),
+    ] = False
+    send_keys: Annotated[
+        bool,
+        declare_option(
+            "--send-keys",
+            help="With --no-empties: include the key fields in every delta, as is done without it.",
+            option_text="send_keys",
+        ),
+    ] = False
+    conflation: Annotated[
+        str | None,
+        declare_option(
+            "--conflation",
+            help="Print at most one message per key and interval, for example 2s or auto.",
+            metavar="TIME",
+            option_text="conflation",
+        ),
+    ] = None
+    conflation_key: Annotated[
+        str | None,
+        declare_option(
+            "--conflation-key",
+            help="Fields that identify a message. Default: the SOW key.",
+            metavar="LIST",
+            option_text="conflation_key",
+        ),
+    ] = None
+    projection: Projection = None
+    grouping: Grouping = None
+    bookmark: Annotated[
+        str | None,
+        declare_option(
+            "--bookmark",
+            help="Start position: 0, 0|1|, recent, a bookmark, a list, a txid, a time, or a range.",
+            metavar="WHERE",
+            panel=POSITION_PANEL,
+        ),
+    ] = None
+    bookmark_not_found: Annotated[
+        str | None,
+        declare_option(
+            "--bookmark-not-found",
+            help="What to do if the start position is not in the journal.",
+            choices=("fail", "epoch", "now"),
+            panel=POSITION_PANEL,
+            option_text="bookmark_not_found",
+        ),
+    ] = None
+    rate: Annotated[
+        str | None,
+        declare_option(
+            "--rate",
+            help="Replay 1000 messages or 500KB per second, or at 2X the recorded speed.",
+            metavar="RATE",
+            panel=POSITION_PANEL,
+            option_text="rate",
+        ),
+    ] = None
+    rate_max_gap: Annotated[
+        float | None,
+        declare_option(
+            "--rate-max-gap",
+            help="Longest pause between two replayed messages.",
+            metavar="TIME",
+            unit="seconds",
+            panel=POSITION_PANEL,
+            option_text="rate_max_gap",
+        ),
+    ] = None
     events: bool = True
 
 
 class DeleteOptions(Struct, frozen=True):
     """Options of a delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
 
-    filter: str | None = None
-    sow_keys: tuple[str, ...] | None = None
+    filter: Filter = None
+    sow_keys: SowKeys = None
     data: tuple[bytes, ...] | None = None
-    dry_run: bool = False
+    dry_run: DryRun = False
     client: str | None = None
 
 
 class ReplayOptions(Struct, frozen=True):
-    """Options of a rebuild. ``until_txid`` or ``until_time`` (microseconds UTC) ends it; ``into`` is a directory for
-    new stores; ``journal`` another directory to read journals from; ``rebuild`` starts over even where catching up
-    would do; ``rekey`` gives records the keys that their topic makes now."""
+    """Options of a rebuild. ``until_txid`` or ``until_time`` (microseconds UTC) ends it."""
 
     until_txid: int | None = None
     until_time: int | None = None
-    into: str | None = None
-    journal: str | None = None
-    verify: bool = False
-    rebuild: bool = False
-    force: bool = False
-    dry_run: bool = False
-    rekey: bool = False
+    into: Annotated[
+        str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
+    ] = None
+    journal: Annotated[
+        str | None,
+        declare_option(
+            "--journal",
+            help="Journal directory, or the URL of an archive. Default: the configured one.",
+            metavar="DIR",
+        ),
+    ] = None
+    verify: Annotated[bool, declare_option("--verify", help="Compare the stores with the journals; write nothing.")] = (
+        False
+    )
+    rebuild: Annotated[
+        bool,
+        declare_option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up."),
+    ] = False
+    force: Annotated[
+        bool,
+        declare_option("--force", help="Replace a store even if it has records that the journals no longer contain."),
+    ] = False
+    dry_run: DryRun = False
+    rekey: Annotated[
+        bool, declare_option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
+    ] = False
 
 
 class DiffOptions(Struct, frozen=True):
     """Options of a comparison.
 
-    ``filter``: only records for which it is true on either side. ``keys``: only those of these keys. ``fields`` and
-    ``ignored``: only differences at, above or below these paths, and none at or below those. ``on``: records belong
-    together where these fields are equal, instead of their SOW keys. ``loose``: records are the same where their fields
-    are, and numbers where their values are. ``stamps``: compare metadata, too. ``records``: say only which records
-    differ, not in which fields, unless that decides it.
+    A record counts where it matches ``filter`` on either side. ``loose``: records are the same where their fields are,
+    and numbers where their values are. ``records``: say only which records differ, not in which fields, unless that
+    decides it.
     """
 
-    filter: str | None = None
-    keys: tuple[str, ...] | None = None
-    fields: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    on: tuple[str, ...] = ()
-    loose: bool = False
-    stamps: bool = False
+    filter: Filter = None
+    keys: Annotated[
+        tuple[str, ...] | None,
+        declare_option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY"),
+    ] = None
+    fields: Annotated[
+        tuple[str, ...],
+        declare_option(
+            "--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS", unit="paths"
+        ),
+    ] = ()
+    ignored: Annotated[
+        tuple[str, ...],
+        declare_option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS", unit="paths"),
+    ] = ()
+    on: Annotated[
+        tuple[str, ...],
+        declare_option(
+            "--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS", unit="paths"
+        ),
+    ] = ()
+    loose: Annotated[
+        bool,
+        declare_option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0."),
+    ] = False
+    stamps: Annotated[
+        bool,
+        declare_option(
+            "--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys."
+        ),
+    ] = False
     records: bool = False

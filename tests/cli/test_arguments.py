@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.cli.parsing import application, arguments
-from sowctl.cli.parsing.declarations import Option, Parameter, parse_number
 from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.parameters import Parameter, parse_number
 from sowctl.cli.parsing.table import COMMANDS
+from sowctl.declarations import Option
 from sowctl.errors import UsageError
 from tests.support.examples import examples
 

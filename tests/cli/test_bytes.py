@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.cli.parsing.declarations import Argument, Option, Parameter
 from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, Command
+from sowctl.declarations import Argument, Option
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 

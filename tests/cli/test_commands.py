@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from sowctl.cli.parsing import application
-from sowctl.cli.parsing.declarations import Argument, Option
 from sowctl.cli.parsing.dispatch import split_argv
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.options import FORMATS, GLOBAL_PANEL, GLOBAL_PARAMETERS
+from sowctl.cli.parsing.options import FORMATS
 from sowctl.cli.parsing.overview import EXAMPLES
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command, find_command
+from sowctl.cli.settings import GLOBAL_PANEL
+from sowctl.declarations import Argument, Option
 from tests.cli.conftest import Cli
 
 every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)

@@ -11,9 +11,9 @@ import pytest
 
 from sowctl.cli.completion import filters
 from sowctl.cli.completion.scripts import SHELLS, build_script, unquote_words
-from sowctl.cli.parsing.declarations import Option
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES
+from sowctl.declarations import Option
 from sowctl.engine.api import InstanceHandle
 from tests.cli.conftest import Cli
 

@@ -11,10 +11,10 @@ import pytest
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import synonyms
-from sowctl.cli.parsing.declarations import Option
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
+from sowctl.declarations import Option
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
 
@@ -72,7 +72,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
         (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
-        (["delete", "o", "/a > 1", "--yes"], "SOW-CLI-003", "give a filter with --filter"),
+        (["journal", "search", "d", "/a > 1"], "SOW-CLI-003", "give a filter with --filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
         (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from sowctl.cli.commands.bodies.pipeline import JobProgress, format_job_report
-from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.context import Invocation
+from sowctl.cli.settings import Settings
 from sowctl.cli.streams import Streams
 from sowctl.seam import SEAM
 from sowctl.spark.jobs.report import JobReport

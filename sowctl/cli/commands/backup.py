@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, Summary
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import OutputChoice, Summary
+from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.errors import UsageError
 
 _NICENESS = 10
@@ -42,9 +42,8 @@ class BackupArguments(Struct, frozen=True, kw_only=True):
             "--bookmarks", help="Bookmark store file outside the directory of the instance.", metavar="FILE"
         ),
     ] = None
-    format: Format = None
-    columns: Columns = None
     summary: Summary = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: BackupArguments) -> int:
@@ -61,7 +60,7 @@ def run(invocation: Invocation, arguments: BackupArguments) -> int:
     import os
     from pathlib import Path
 
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
     from sowctl.cli.io.rows import BACKUPS_FIT, build_person_backup_row
     from sowctl.engine.verbs.upkeep.backup import create_backup, list_backups, verify_backup
@@ -71,8 +70,8 @@ def run(invocation: Invocation, arguments: BackupArguments) -> int:
     if arguments.listing and arguments.verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
     if arguments.listing:
-        sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
-        if sink.is_for_person and arguments.columns is None:
+        sink = Sink(invocation, arguments.output, facts=True)
+        if sink.is_for_person and arguments.output.columns is None:
             sink.write_rows(
                 (build_person_backup_row(row, invocation.clock()) for row in list_backups(place)), BACKUPS_FIT
             )

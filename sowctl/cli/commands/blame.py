@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import At, Columns, FixNames, Force, Format, MessageType, NoHeaders, Output, Target
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import At, FixNames, MessageType, OutputChoice, Target
+from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.output.display import escape_line
 from sowctl.values.times import format_time
 
@@ -32,12 +32,8 @@ class BlameArguments(Struct, frozen=True, kw_only=True):
     ] = False
     at: At = None
     message_type: MessageType = None
-    format: Format = None
-    columns: Columns = None
     fix_names: FixNames = False
-    no_headers: NoHeaders = False
-    output: Output = None
-    force: Force = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: BlameArguments) -> int:
@@ -50,21 +46,15 @@ def run(invocation: Invocation, arguments: BlameArguments) -> int:
     value may be older. A record with more than 500,000 members and objects is refused. The exit status is 1 if a key
     has no record.
     """
-    from sowctl.cli.io.output_sink import MAX_ROWS_TOGETHER, OutputChoice, Sink
+    from sowctl.cli.io.output_sink import MAX_ROWS_TOGETHER, Sink
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.verbs.inspect.blame import find_origins
 
     sink = Sink(
         invocation,
-        OutputChoice(
-            arguments.format,
-            columns=arguments.columns,
-            output=arguments.output,
-            force=arguments.force,
-            no_headers=arguments.no_headers,
-            facts=True,
-        ),
+        arguments.output,
+        facts=True,
     )
     when = parse_at_option(invocation, arguments.at)
     with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
@@ -75,7 +65,7 @@ def run(invocation: Invocation, arguments: BlameArguments) -> int:
             fields=arguments.fields,
             at=when.resolve_time(instance),
         )
-    brief = sink.format == "table" and arguments.columns is None
+    brief = sink.format == "table" and arguments.output.columns is None
     rows = (row for record in found for row in _build_rows(record, brief=brief, several=len(found) > 1))
     sink.write_rows(rows, together=MAX_ROWS_TOGETHER)
     for record in found:

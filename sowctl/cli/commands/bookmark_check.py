@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import declare_part
 
 EXAMPLES = ("sowctl bookmark check shop.bookmarks",)
 
@@ -18,8 +21,7 @@ class BookmarkCheckArguments(Struct, frozen=True, kw_only=True):
     client: Client = None
     sub_id: SubId = None
     store_config: StoreConfig = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: BookmarkCheckArguments) -> int:
@@ -30,10 +32,10 @@ def run(invocation: Invocation, arguments: BookmarkCheckArguments) -> int:
     exit status is 1 if a position is lost.
     """
     from sowctl.cli.commands.bodies.bookmark import build_check_row, open_bookmarks
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         places = list_standings(instance, found, SubscriptionSelection(arguments.client, arguments.sub_id))
         sink.write_rows(map(build_check_row, places))

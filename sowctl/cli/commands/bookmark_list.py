@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import declare_option, declare_part
 
 EXAMPLES = (
     "sowctl bookmark list shop.bookmarks",
@@ -31,8 +31,7 @@ class BookmarkListArguments(Struct, frozen=True, kw_only=True):
             "--topic", help="Count only entries of this topic, or of topics that match a pattern.", metavar="TARGET"
         ),
     ] = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: BookmarkListArguments) -> int:
@@ -44,15 +43,15 @@ def run(invocation: Invocation, arguments: BookmarkListArguments) -> int:
     subscription: without --topic, entries of all topics are counted, including those that it does not follow.
     """
     from sowctl.cli.commands.bodies.bookmark import STANDINGS_FIT, build_person_row, build_standing_row, open_bookmarks
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.topics.targets import resolve_followed_topics
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, list_standings
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         topics = None if arguments.topic is None else resolve_followed_topics(instance, arguments.topic)
         rows = list_standings(instance, found, SubscriptionSelection(arguments.client, arguments.sub_id), topics)
-        if sink.is_for_person and arguments.columns is None:
+        if sink.is_for_person and arguments.output.columns is None:
             sink.write_rows((build_person_row(row, instance.now) for row in rows), STANDINGS_FIT)
         else:
             sink.write_rows(map(build_standing_row, rows))

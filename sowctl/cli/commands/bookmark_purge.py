@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice, Yes
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DryRun
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -28,8 +29,7 @@ class BookmarkPurgeArguments(Struct, frozen=True, kw_only=True):
     store_config: StoreConfig = None
     dry_run: DryRun = False
     yes: Yes = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: BookmarkPurgeArguments) -> int:
@@ -37,7 +37,7 @@ def run(invocation: Invocation, arguments: BookmarkPurgeArguments) -> int:
     beginning of the journal.
     """
     from sowctl.cli.commands.bodies.bookmark import build_place_row, open_bookmarks
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, purge_subscriptions
 
     if arguments.all == (arguments.client is not None or arguments.sub_id is not None):
@@ -48,7 +48,7 @@ def run(invocation: Invocation, arguments: BookmarkPurgeArguments) -> int:
         )
     chosen = SubscriptionSelection(arguments.client, arguments.sub_id)
     ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         if ask:
             count = len(purge_subscriptions(instance, found, chosen, dry_run=True))

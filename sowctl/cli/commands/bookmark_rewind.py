@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from sowctl.cli.commands.bodies.bookmark import Client, Store, StoreConfig, SubId
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import declare_option, declare_part
 
 EXAMPLES = (
     "sowctl bookmark rewind shop.bookmarks --to -1h",
@@ -25,8 +25,7 @@ class BookmarkRewindArguments(Struct, frozen=True, kw_only=True):
     client: Client = None
     sub_id: SubId = None
     store_config: StoreConfig = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: BookmarkRewindArguments) -> int:
@@ -36,10 +35,10 @@ def run(invocation: Invocation, arguments: BookmarkRewindArguments) -> int:
     yet, none is changed, because messages would be skipped.
     """
     from sowctl.cli.commands.bodies.bookmark import build_place_row, open_bookmarks
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.bookmark import SubscriptionSelection, rewind_places
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         sink.write_rows(
             map(

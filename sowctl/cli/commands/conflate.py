@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import Argument, declare_option, declare_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,7 @@ class ConflateArguments(Struct, frozen=True, kw_only=True):
     follow: Annotated[bool, declare_option("--follow", help="Keep running until interrupted; print only changes.")] = (
         False
     )
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: ConflateArguments) -> int:
@@ -45,11 +44,11 @@ def run(invocation: Invocation, arguments: ConflateArguments) -> int:
     advanced, computed (from the beginning), as it was, or further on already (by a process with a later clock). SIGTERM
     and Ctrl-C stop --follow between two steps, with a consistent state.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.conflate import advance_conflated, follow_conflated
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         if not arguments.follow:
             sink.write_rows(as_dict(report) for report in advance_conflated(instance, arguments.names or ()))

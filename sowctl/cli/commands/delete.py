@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.options import DryRun, Filter, MessageType, Numbers, Regex, SowKeys, Summary, Target, Yes
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import MessageType, Numbers, Regex, Strict, Summary, Target, Yes
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DeleteOptions, QueryOptions
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 
@@ -25,8 +26,7 @@ class DeleteArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl delete``."""
 
     target: Target
-    filter: Filter = None
-    sow_key: SowKeys = None
+    delete: Annotated[DeleteOptions, declare_part("filter", "sow_keys", "dry_run")]
     data: Annotated[
         str | None,
         declare_option(
@@ -37,9 +37,8 @@ class DeleteArguments(Struct, frozen=True, kw_only=True):
     ] = None
     regex: Regex = False
     message_type: MessageType = None
-    dry_run: DryRun = False
     yes: Yes = False
-    strict: asking.Strict = False
+    strict: Strict = False
     summary: Summary = None
     format: Numbers = None
 
@@ -56,8 +55,8 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
     --regex, also the total. A regular expression selects the logical topics of a Pattern topic whose names match, or
     all of them if it matches the Name of the Pattern topic.
     """
-    dry_run = arguments.dry_run
-    if sum(given is not None for given in (arguments.filter, arguments.sow_key, arguments.data)) != 1:
+    wanted, dry_run = arguments.delete, arguments.delete.dry_run
+    if sum(given is not None for given in (wanted.filter, wanted.sow_keys, arguments.data)) != 1:
         raise UsageError(
             "SOW-CLI-014",
             "give exactly one of --filter, --sow-key and --data",
@@ -65,9 +64,7 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
         )
     from sowctl.cli.io.report_output import check_report_options, show_reports
     from sowctl.cli.io.sources import find_framing, find_kind, read_messages
-    from sowctl.cli.lookup import resolve_named_targets
-    from sowctl.cli.parsing.option_values import parse_sow_keys
-    from sowctl.engine.options import DeleteOptions, QueryOptions
+    from sowctl.cli.lookup import apply_unknown, resolve_named_targets
     from sowctl.engine.verbs.delete import delete_records
     from sowctl.engine.verbs.query import report_unknown_fields
 
@@ -77,12 +74,7 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
     messages: tuple[bytes, ...] | None = None
 
     def options(dry: bool) -> DeleteOptions:
-        return DeleteOptions(
-            filter=arguments.filter,
-            sow_keys=parse_sow_keys(arguments.sow_key) or None,
-            data=messages,
-            dry_run=dry,
-        )
+        return replace(wanted, data=messages, dry_run=dry)
 
     with invocation.open_instance() as instance:
         targets = resolve_named_targets(instance, arguments.target, arguments.message_type, regex=arguments.regex)
@@ -93,10 +85,8 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
                 find_framing(instance, arguments.target, arguments.message_type),
                 find_kind(instance, arguments.target, arguments.message_type),
             )
-        if arguments.filter is not None and arguments.filter.strip():
-            named = asking.apply_unknown(
-                invocation, QueryOptions(filter=arguments.filter), None, strict=arguments.strict
-            )
+        if wanted.filter is not None and wanted.filter.strip():
+            named = apply_unknown(invocation, QueryOptions(filter=wanted.filter), None, strict=arguments.strict)
             report_unknown_fields(instance, targets, named)
         if ask:
             # A count for the question only; the deletion itself looks again.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.options import Filter, MessageType
+from sowctl.cli.parsing.options import MessageType, Strict
 from sowctl.declarations import Argument, declare_option
+from sowctl.engine.options import DiffOptions
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,32 +40,7 @@ class DiffArguments(Struct, frozen=True, kw_only=True):
             "--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"
         ),
     ] = None
-    filter: Filter = None
-    key: Annotated[
-        list[str] | None,
-        declare_option("--key", help="Compare only the record with this key. May be repeated.", metavar="KEY"),
-    ] = None
-    only: Annotated[
-        str | None,
-        declare_option("--only", help="Compare only these fields, for example /qty,/price.", metavar="PATHS"),
-    ] = None
-    ignore: Annotated[
-        str | None, declare_option("--ignore", help="Ignore these fields, for example /time.", metavar="PATHS")
-    ] = None
-    on: Annotated[
-        str | None,
-        declare_option("--on", help="Match records by these fields instead of their SOW keys.", metavar="PATHS"),
-    ] = None
-    loose: Annotated[
-        bool,
-        declare_option("--loose", help="Ignore differences in notation: white space, order of members, 1 and 1.0."),
-    ] = False
-    meta: Annotated[
-        bool,
-        declare_option(
-            "--meta", help="Also compare timestamps, expirations, txids, correlation IDs and publisher keys."
-        ),
-    ] = False
+    differences: DiffOptions
     stat: Annotated[
         bool, declare_option("--stat", help="Print the number of differing records and fields per topic.")
     ] = False
@@ -83,7 +59,7 @@ class DiffArguments(Struct, frozen=True, kw_only=True):
         str,
         declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes")),
     ] = "text"
-    strict: asking.Strict = False
+    strict: Strict = False
     message_type: MessageType = None
 
 
@@ -112,15 +88,16 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
 
     from sowctl.cli.commands.bodies.diff import DiffPrinter
     from sowctl.cli.diff_sides import pair_sides
-    from sowctl.engine.options import DiffOptions
+    from sowctl.cli.lookup import choose_unknown
     from sowctl.engine.search.unknown_fields import UnknownFieldCheck
     from sowctl.engine.verbs.inspect.diff import compare_sides
 
+    wanted = arguments.differences
     if arguments.format == "envelopes" and (
-        arguments.only
-        or arguments.ignore
-        or arguments.loose
-        or arguments.on
+        wanted.fields
+        or wanted.ignored
+        or wanted.loose
+        or wanted.on
         or arguments.stat
         or arguments.summary
         or arguments.top_n is not None
@@ -131,17 +108,8 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
             "combined with --only, --ignore, --loose, --on, --top-n, --stat and --summary",
             hint="remove these options; --filter and --key select records",
         )
-    options = DiffOptions(
-        filter=arguments.filter,
-        keys=tuple(arguments.key) if arguments.key else None,
-        fields=_parse_paths(arguments.only),
-        ignored=_parse_paths(arguments.ignore),
-        on=_parse_paths(arguments.on),
-        loose=arguments.loose,
-        stamps=arguments.meta,
-        records=arguments.format == "envelopes"
-        or (arguments.summary and not arguments.stat and arguments.format == "text"),
-    )
+    is_brief = arguments.summary and not arguments.stat and arguments.format == "text"
+    options = replace(wanted, records=arguments.format == "envelopes" or is_brief)
     showing = DiffPrinter(
         invocation, arguments.format, stat=arguments.stat, summary=arguments.summary, most=arguments.top_n
     )
@@ -149,8 +117,8 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
         words = [arguments.before] if arguments.after is None else [arguments.before, arguments.after]
         sides = pair_sides(invocation, words, arguments.topic or (), arguments.message_type, stack)
         # A field that one of several topics has is known, so all of them are looked at before one is refused.
-        unknown = asking.choose_unknown(invocation, strict=arguments.strict)
-        named = arguments.filter or arguments.only or arguments.ignore or arguments.on
+        unknown = choose_unknown(invocation, strict=arguments.strict)
+        named = wanted.filter or wanted.fields or wanted.ignored or wanted.on
         lacking = UnknownFieldCheck(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
         if lacking is not None and lacking.refuses:
             for one, other in sides:
@@ -166,7 +134,3 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
         if lacking is not None:
             lacking.notify_unknown()
     return showing.finish()
-
-
-def _parse_paths(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",")) if text is not None else ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Numbers, Regex, Summary, Topics
+from sowctl.cli.parsing.options import Numbers, Regex, Summary, Topics
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl expire",

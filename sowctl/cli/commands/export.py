@@ -10,10 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.options import At, Filter, LiteralTopic, MessageType, Meta, SowKeys, Target
-from sowctl.declarations import Argument, declare_option
-from sowctl.errors import UsageError
+from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Strict, Target
+from sowctl.declarations import Argument, declare_option, declare_part
+from sowctl.engine.options import QueryOptions
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
@@ -28,19 +27,12 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 
     target: Target
     file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")]
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
-    filter: Filter = None
-    order_by: asking.OrderBy = None
-    top_n: asking.TopN = None
-    skip_n: asking.SkipN = None
-    sow_key: SowKeys = None
+    query: Annotated[QueryOptions, declare_part("filter", "order_by", "top_n", "skip_n", "sow_keys", "select", "fresh")]
     at: At = None
-    select: asking.Select = None
     message_type: MessageType = None
     literal_topic: LiteralTopic = False
     meta: Meta = False
-    fresh: asking.Fresh = False
-    strict: asking.Strict = False
+    strict: Strict = False
     overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False
 
 
@@ -67,31 +59,18 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from contextlib import closing
 
     from sowctl.cli.io.output_file import open_whole_file, refuse_existing
-    from sowctl.cli.parsing.option_values import parse_at_option, parse_sow_keys
-    from sowctl.engine.options import QueryOptions
+    from sowctl.cli.lookup import apply_unknown
+    from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
     from sowctl.values.display import format_bytes, format_duration
 
-    if arguments.filter is not None and arguments.expression is not None:
-        raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     path = Path(arguments.file)
     refuse_existing(path, force=arguments.overwrite)
     when = parse_at_option(invocation, arguments.at)
-    asked = QueryOptions(
-        filter=arguments.filter if arguments.filter is not None else arguments.expression,
-        order_by=arguments.order_by,
-        top_n=arguments.top_n,
-        skip_n=arguments.skip_n,
-        sow_keys=parse_sow_keys(arguments.sow_key) or None,
-        at=when.time,
-        select=arguments.select,
-        by_time=arguments.meta,
-        counted=False,
-        fresh=arguments.fresh,
-    )
-    asked = asking.apply_unknown(invocation, asked, None, strict=arguments.strict)
+    asked = replace(arguments.query, at=when.time, by_time=arguments.meta, counted=False)
+    asked = apply_unknown(invocation, asked, None, strict=arguments.strict)
     started = time.monotonic()
     with invocation.open_instance(arguments.target) as instance:
         targets = resolve_targets(

@@ -7,22 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import (
-    At,
-    Columns,
-    Delimiter,
-    FixNames,
-    Force,
-    Format,
-    Lengths,
-    MessageType,
-    Meta,
-    NoHeaders,
-    Null,
-    Output,
-    Target,
-    Template,
-)
+from sowctl.cli.parsing.options import At, FixNames, MessageType, OutputChoice, Target
 from sowctl.declarations import Argument, declare_option
 from sowctl.output.display import escape_line
 
@@ -44,17 +29,8 @@ class GetArguments(Struct, frozen=True, kw_only=True):
     ] = False
     at: At = None
     message_type: MessageType = None
-    format: Format = None
-    meta: Meta = False
-    columns: Columns = None
     fix_names: FixNames = False
-    delimiter: Delimiter = None
-    null: Null = False
-    length_prefix: Lengths = False
-    template: Template = None
-    no_headers: NoHeaders = False
-    output: Output = None
-    force: Force = False
+    output: OutputChoice
 
 
 def run(invocation: Invocation, arguments: GetArguments) -> int:
@@ -63,27 +39,13 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
     Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
     commas. The exit status is 1 if a key has no record; the other records are printed.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.verbs.get import get_records
 
     when = parse_at_option(invocation, arguments.at)
-    sink = Sink(
-        invocation,
-        OutputChoice(
-            arguments.format,
-            arguments.meta,
-            arguments.columns,
-            arguments.delimiter,
-            arguments.null,
-            arguments.length_prefix,
-            arguments.template,
-            arguments.output,
-            arguments.force,
-            arguments.no_headers,
-        ),
-    )
+    sink = Sink(invocation, arguments.output)
     with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
         where = resolve_one_target(instance, arguments.target, arguments.message_type)
         batch, missing = get_records(
@@ -91,13 +53,15 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
         )
         sink.write_single_batch(batch)
         # A view is not computed once more for this.
-        if arguments.columns is not None and (where.topic is None or where.topic.derived is None):
-            from sowctl.cli.parsing.queryoptions import apply_unknown
+        if arguments.output.columns is not None and (where.topic is None or where.topic.derived is None):
+            from sowctl.cli.lookup import apply_unknown
             from sowctl.engine.options import QueryOptions
             from sowctl.engine.verbs.query import report_unknown_fields
 
             named = QueryOptions(at=when.resolve_time(instance))
-            report_unknown_fields(instance, [where], apply_unknown(invocation, named, arguments.columns, strict=False))
+            report_unknown_fields(
+                instance, [where], apply_unknown(invocation, named, arguments.output.columns, strict=False)
+            )
     for key in missing:
         invocation.note(f"{escape_line(arguments.target)}: no record with key {escape_line(key)}")
     if missing and where.topic is not None and where.topic.key_generator is not None:

@@ -7,21 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import (
-    Columns,
-    Delimiter,
-    FixNames,
-    Force,
-    Format,
-    Lengths,
-    MessageType,
-    Meta,
-    NoHeaders,
-    Null,
-    Output,
-    Target,
-    Template,
-)
+from sowctl.cli.parsing.options import FixNames, MessageType, OutputChoice, Target
 from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
@@ -52,17 +38,8 @@ class HistoryArguments(Struct, frozen=True, kw_only=True):
         declare_option("--diff", help="Print only the fields in which each version differs from the previous one."),
     ] = False
     message_type: MessageType = None
-    format: Format = None
-    meta: Meta = False
-    columns: Columns = None
     fix_names: FixNames = False
-    delimiter: Delimiter = None
-    null: Null = False
-    length_prefix: Lengths = False
-    template: Template = None
-    no_headers: NoHeaders = False
-    output: Output = None
-    force: Force = False
+    output: OutputChoice
 
 
 def run(invocation: Invocation, arguments: HistoryArguments) -> int:
@@ -81,42 +58,20 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     from msgspec.structs import replace
 
     from sowctl.cli.commands.bodies.diff import show_versions
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, read_key_versions
 
-    choice = OutputChoice(
-        arguments.format,
-        True,
-        arguments.columns,
-        arguments.delimiter,
-        arguments.null,
-        arguments.length_prefix,
-        arguments.template,
-        arguments.output,
-        arguments.force,
-        arguments.no_headers,
-    )
-    if arguments.diff and (
-        arguments.format not in (None, "ndjson", "json")
-        or any(
-            (
-                arguments.columns,
-                arguments.delimiter,
-                arguments.null,
-                arguments.length_prefix,
-                arguments.template,
-                arguments.output,
-                arguments.no_headers,
-            )
-        )
-    ):
+    output = arguments.output
+    plain = replace(output, format=None, meta=False, force=False)
+    if arguments.diff and (output.format not in (None, "ndjson", "json") or plain != OutputChoice()):
         raise UsageError(
             "SOW-CLI-012",
             "--diff supports only the formats ndjson and json, and no options that change records",
             hint="remove these options, or --diff",
         )
-    sink = None if arguments.diff else Sink(invocation, choice, front=None if arguments.meta else SHORT_METADATA_FIELDS)
+    choice = replace(output, meta=True)
+    sink = None if arguments.diff else Sink(invocation, choice, front=None if output.meta else SHORT_METADATA_FIELDS)
     with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
         batch, missing = read_key_versions(
             instance,
@@ -125,13 +80,13 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
             fields=arguments.fields,
             journal=arguments.journal,
         )
-        if not (arguments.meta or arguments.columns or arguments.template):
+        if not (output.meta or output.columns or output.template):
             # A person who asked for one record knows its key.
             several = len({record.key for record in batch.records}) > 1
             known = sink is not None and sink.is_for_person and not several
             batch = replace(batch, shown=SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS)
         if sink is None:
-            show_versions(invocation, batch, arguments.format)
+            show_versions(invocation, batch, output.format)
         else:
             sink.write([batch], fit=_TABLE_FIT)
     for key in missing:

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
-from sowctl.declarations import Argument
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import Argument, declare_part
 from sowctl.errors import SowError
 
 EXAMPLES = (
@@ -24,8 +24,7 @@ class InfoArguments(Struct, frozen=True, kw_only=True):
     targets: Annotated[
         list[str] | None, Argument("TARGET", "Topics, views, .sow files or patterns. Default: all.", complete="target")
     ] = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: InfoArguments) -> int:
@@ -42,11 +41,11 @@ def run(invocation: Invocation, arguments: InfoArguments) -> int:
     one; the lag is the number of journal entries since, which queue info reads. A store that cannot be read is still
     listed, and the exit status is that of the first such error.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.rows import INFO_FIT, build_person_rows, build_topic_row
     from sowctl.engine.verbs.info import find_topic_info, list_topic_info
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance(*(arguments.targets or ())) as instance:
         problems: list[SowError] = []
         found = (
@@ -56,11 +55,11 @@ def run(invocation: Invocation, arguments: InfoArguments) -> int:
         )
         now = instance.now
     rows = [row for some in found for row in some]
-    if sink.is_for_person and arguments.columns is None:
+    if sink.is_for_person and arguments.output.columns is None:
         sink.write_rows(build_person_rows(rows, now), INFO_FIT)
     else:
         sink.write_rows(
-            build_topic_row(row, brief=sink.format == "table" and arguments.columns is None) for row in rows
+            build_topic_row(row, brief=sink.format == "table" and arguments.output.columns is None) for row in rows
         )
     for problem in problems[1:]:
         invocation.warn(problem.message, code=problem.code, place=problem.place, hint=problem.hint)

@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OlderThan, OutputChoice
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl journal archive --older-than 1d --dry-run",
@@ -39,8 +40,7 @@ class JournalArchiveArguments(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     dry_run: DryRun = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalArchiveArguments) -> int:
@@ -55,7 +55,7 @@ def run(invocation: Invocation, arguments: JournalArchiveArguments) -> int:
     so an interrupted run resumes from the last manifest. Spark plans from the manifest alone (sowctl-spark(7)).
     """
     from sowctl.cli.commands.bodies.retention import list_files
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.maintenance.retention.archive import archive_files, archive_to_url
     from sowctl.errors import UsageError
@@ -63,7 +63,7 @@ def run(invocation: Invocation, arguments: JournalArchiveArguments) -> int:
 
     age = parse_interval("--older-than", arguments.older_than)
     least = None if age is None else int(age * 1_000_000)
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         configured = None if instance.log is None else instance.log.archive_directory
         there = (

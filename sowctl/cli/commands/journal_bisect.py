@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, FixNames, Format, SowKeys, Summary
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import FixNames, OutputChoice, Summary
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import SowKeys
 
 EXAMPLES = (
     "sowctl journal bisect --topic orders --filter \"/status = 'cancelled'\"",
@@ -41,7 +43,7 @@ class JournalBisectArguments(Struct, frozen=True, kw_only=True):
         list[str] | None,
         declare_option("--key", help="Count only the record with this key. May be repeated.", metavar="KEY"),
     ] = None
-    sow_key: SowKeys = None
+    sow_keys: SowKeys = None
     since: Annotated[
         str | None,
         declare_option(
@@ -54,10 +56,9 @@ class JournalBisectArguments(Struct, frozen=True, kw_only=True):
             "--until", help="Position at which the condition is true: a time, txid or bookmark.", metavar="WHEN"
         ),
     ] = None
-    format: Format = None
-    columns: Columns = None
     fix_names: FixNames = False
     summary: Summary = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
@@ -72,20 +73,20 @@ def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
     expired by the time of the last entry of the topic do not count. The exit status is 1 if the condition holds at
     --since or does not hold at --until.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_words
-    from sowctl.cli.parsing.option_values import parse_position, parse_sow_keys
+    from sowctl.cli.parsing.option_values import parse_position
     from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
-    sink = Sink(invocation, OutputChoice(arguments.format, meta=True, columns=arguments.columns))
+    sink = Sink(invocation, replace(arguments.output, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         begin, end = opening.resolve(instance), closing.resolve(instance)
         options = BisectOptions(
             filter=arguments.filter,
             count=arguments.count,
             keys=tuple(arguments.key or ()),
-            sow_keys=parse_sow_keys(arguments.sow_key),
+            sow_keys=arguments.sow_keys or (),
             from_txid=begin.txid,
             from_time=begin.time,
             to_txid=end.txid,

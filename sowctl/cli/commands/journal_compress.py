@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format, OlderThan
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OlderThan, OutputChoice
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl journal compress --older-than 1h --dry-run",
@@ -27,8 +28,7 @@ class JournalCompressArguments(Struct, frozen=True, kw_only=True):
         declare_option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0),
     ] = 0
     dry_run: DryRun = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalCompressArguments) -> int:
@@ -43,12 +43,12 @@ def run(invocation: Invocation, arguments: JournalCompressArguments) -> int:
     tasks; a gz file can only be read from the beginning.
     """
     from sowctl.cli.commands.bodies.retention import list_files
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.maintenance.retention.compression import compress_files
 
     age = parse_interval("--older-than", arguments.older_than)
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         done = compress_files(
             instance,

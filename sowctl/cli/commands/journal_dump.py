@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, JournalPlace, NoHeaders, Output
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import FixNames, JournalPlace, OfPublisher, OutputChoice, Txids
+from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -27,16 +28,14 @@ class JournalDumpArguments(Struct, frozen=True, kw_only=True):
         list[str] | None,
         declare_option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY"),
     ] = None
-    client: Annotated[
-        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None
+    client: OfPublisher = None
     first: Annotated[
         str | None, declare_option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")
     ] = None
     last: Annotated[str | None, declare_option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")] = (
         None
     )
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
+    txid: Txids = None
     limit: Annotated[
         str | None,
         declare_option(
@@ -44,12 +43,8 @@ class JournalDumpArguments(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
     fix_names: FixNames = False
-    output: Output = None
-    force: Force = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
@@ -64,7 +59,7 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
     from sowctl.cli.parsing.option_values import parse_position, parse_range
 
     txids, entries = parse_range("--txid", arguments.txid), parse_range("--limit", arguments.limit, only="last")
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.rows import skip_entries
     from sowctl.engine.topics.targets import split_target
     from sowctl.engine.verbs.journal import EntryFilter, dump_entries
@@ -73,14 +68,7 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
     opening, closing = parse_position(invocation, arguments.first), parse_position(invocation, arguments.last)
     sink = Sink(
         invocation,
-        OutputChoice(
-            arguments.format,
-            meta=True,
-            columns=arguments.columns,
-            output=arguments.output,
-            force=arguments.force,
-            no_headers=arguments.no_headers,
-        ),
+        replace(arguments.output, meta=True),
     )
     name, message_type = split_target(arguments.topic) if arguments.topic is not None else (None, None)
     where = None if arguments.directory is None else parse_place(arguments.directory)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, JournalPlace
+from sowctl.cli.parsing.options import JournalPlace, OutputChoice
+from sowctl.declarations import declare_part
 
 EXAMPLES = (
     "sowctl journal list",
@@ -17,8 +20,7 @@ class JournalListArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl journal list``."""
 
     directory: JournalPlace = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalListArguments) -> int:
@@ -27,15 +29,15 @@ def run(invocation: Invocation, arguments: JournalListArguments) -> int:
     The list includes files in the JournalArchiveDirectory and compressed files, with their size on disk. A torn end of
     the journal is reported; if acknowledged entries are missing there, the exit status is 5.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.rows import FILES_FIT, build_file_row, build_person_file_row
     from sowctl.engine.verbs.journal import list_files
     from sowctl.remote.place import parse_place
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         files = list_files(instance, None if arguments.directory is None else parse_place(arguments.directory))
-        if sink.is_for_person and arguments.columns is None:
+        if sink.is_for_person and arguments.output.columns is None:
             sink.write_rows(map(build_person_file_row, files), FILES_FIT)
         else:
             sink.write_rows(map(build_file_row, files))

@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format, Summary, Yes
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice, Summary, Yes
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DryRun
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -44,8 +45,7 @@ class JournalPruneArguments(Struct, frozen=True, kw_only=True):
     dry_run: DryRun = False
     yes: Yes = False
     summary: Summary = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalPruneArguments) -> int:
@@ -67,7 +67,7 @@ def run(invocation: Invocation, arguments: JournalPruneArguments) -> int:
     asks for confirmation; otherwise --yes is required.
     """
     from sowctl.cli.commands.bodies.retention import build_prune_rule, has_finished_files, report_pruned
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import check_report_options
     from sowctl.engine.maintenance.retention.prune import prune_files
     from sowctl.output.reports import as_dict
@@ -75,8 +75,8 @@ def run(invocation: Invocation, arguments: JournalPruneArguments) -> int:
 
     if sum(given is not None for given in (arguments.keep_for, arguments.keep_size, arguments.before)) != 1:
         raise UsageError("SOW-UPK-002", "give exactly one of --keep-for, --keep-size and --before")
-    check_report_options(arguments.summary, arguments.format)
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    check_report_options(arguments.summary, arguments.output.format)
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         # What was written wrongly is said before anybody is asked for a yes.
         rule = build_prune_rule(invocation, instance, arguments.keep_for, arguments.keep_size, arguments.before)

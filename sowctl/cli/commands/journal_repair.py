@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format, Yes
+from sowctl.cli.parsing.options import OutputChoice, Yes
+from sowctl.declarations import declare_part
+from sowctl.engine.options import DryRun
 
 if TYPE_CHECKING:
     from sowctl.engine.maintenance.retention.journal_repair import JournalRepair
@@ -23,8 +25,7 @@ class JournalRepairArguments(Struct, frozen=True, kw_only=True):
 
     dry_run: DryRun = False
     yes: Yes = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: JournalRepairArguments) -> int:
@@ -40,10 +41,10 @@ def run(invocation: Invocation, arguments: JournalRepairArguments) -> int:
     at any time. On a terminal, it asks for confirmation; otherwise --yes is required. The exit status is 5 if damage
     remains.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.maintenance.retention.journal_repair import repair_journal
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
     with invocation.open_instance() as instance:
         if ask:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
 from sowctl.cli.parsing.options import (
-    Columns,
-    Filter,
     FixNames,
-    Force,
-    Format,
     JournalPlace,
-    NoHeaders,
-    Output,
-    SowKeys,
+    OfPublisher,
+    OutputChoice,
+    Since,
+    Strict,
     Summary,
+    Txids,
+    Until,
 )
-from sowctl.declarations import declare_option
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import Filter, SowKeys
 
 EXAMPLES = (
     "sowctl journal search --key 10417",
@@ -43,23 +43,17 @@ class JournalSearchArguments(Struct, frozen=True, kw_only=True):
             "--key", help="Only entries with this key: the text of the key field, or a publisher's key.", metavar="KEY"
         ),
     ] = None
-    sow_key: SowKeys = None
-    client: Annotated[
-        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None
+    sow_keys: SowKeys = None
+    client: OfPublisher = None
     operation: Annotated[
         list[str] | None,
         declare_option(
             "--operation", help="Only entries with this operation: publish, delete, ack, ...", metavar="WORD"
         ),
     ] = None
-    since: Annotated[
-        str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None
-    until: Annotated[
-        str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
-    ] = None
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
+    since: Since = None
+    until: Until = None
+    txid: Txids = None
     filter: Filter = None
     regex: Annotated[
         str | None,
@@ -72,14 +66,10 @@ class JournalSearchArguments(Struct, frozen=True, kw_only=True):
     ] = None
     count: Annotated[bool, declare_option("--count", help="Print only the number of entries.")] = False
     no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
-    strict: asking.Strict = False
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
+    strict: Strict = False
     fix_names: FixNames = False
-    output: Output = None
-    force: Force = False
     summary: Summary = None
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
@@ -96,9 +86,10 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     """
     from pathlib import Path
 
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_words
-    from sowctl.cli.parsing.option_values import parse_position, parse_range, parse_sow_keys
+    from sowctl.cli.lookup import apply_unknown
+    from sowctl.cli.parsing.option_values import parse_position, parse_range
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target, split_target
@@ -121,21 +112,14 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(
         invocation,
-        OutputChoice(
-            arguments.format,
-            meta=True,
-            columns=arguments.columns,
-            output=arguments.output,
-            force=arguments.force,
-            no_headers=arguments.no_headers,
-        ),
+        replace(arguments.output, meta=True),
     )
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         begin, end = opening.resolve(instance, arguments.directory), closing.resolve(instance, arguments.directory)
         options = SearchOptions(
             topics=tuple(arguments.topic or ()),
             keys=tuple(arguments.key or ()),
-            sow_keys=parse_sow_keys(arguments.sow_key),
+            sow_keys=arguments.sow_keys or (),
             client=arguments.client,
             operations=tuple(arguments.operation or ()),
             from_time=begin.time,
@@ -165,7 +149,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
             if targets:
                 fields = QueryOptions(filter=arguments.filter)
                 report_unknown_fields(
-                    instance, targets, asking.apply_unknown(invocation, fields, None, strict=arguments.strict)
+                    instance, targets, apply_unknown(invocation, fields, None, strict=arguments.strict)
                 )
     if found.report.unreadable:
         invocation.warn(f"{format_count(found.report.unreadable, 'invalid message')} cannot match the filter")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, FixNames, Format, NoHeaders, Topics
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import FixNames, OutputChoice, Topics
+from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -34,10 +35,8 @@ class JournalTailArguments(Struct, frozen=True, kw_only=True):
         False
     )
     no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
     fix_names: FixNames = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers")]
 
 
 def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
@@ -46,18 +45,18 @@ def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
     With --follow, the command keeps printing entries as they are acknowledged, until it is interrupted; journal files
     may be rotated or moved meanwhile. The entries of a group are printed once the group is complete.
     """
-    if arguments.follow and arguments.format in _COLLECTING_FORMATS:
+    if arguments.follow and arguments.output.format in _COLLECTING_FORMATS:
         raise UsageError(
             "SOW-CLI-012",
-            f"--follow and --format {arguments.format} exclude each other",
+            f"--follow and --format {arguments.output.format} exclude each other",
             hint="use for example --format ndjson",
         )
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 
     streams = invocation.streams
-    chosen = (arguments.format or "ndjson") if arguments.follow else arguments.format
-    sink = Sink(invocation, OutputChoice(chosen, meta=True, columns=arguments.columns, no_headers=arguments.no_headers))
+    chosen = (arguments.output.format or "ndjson") if arguments.follow else arguments.output.format
+    sink = Sink(invocation, replace(arguments.output, format=chosen, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         if arguments.follow:
             # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.

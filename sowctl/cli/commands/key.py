@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, Framing, MessageType, NoHeaders, NullFraming
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import Framing, MessageType, NullFraming, OutputChoice
+from sowctl.declarations import Argument, declare_option, declare_part
 
 if TYPE_CHECKING:
     from sowctl.engine.verbs.key import KeyFinder
@@ -37,9 +37,7 @@ class KeyArguments(Struct, frozen=True, kw_only=True):
     allow_null_key: Annotated[
         bool, declare_option("--allow-null-key", help="Accept null as the value of a key field.")
     ] = False
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers")]
 
 
 def run(invocation: Invocation, arguments: KeyArguments) -> int:
@@ -49,7 +47,7 @@ def run(invocation: Invocation, arguments: KeyArguments) -> int:
     check word, which distinguishes messages of different records with the same key. Preprocessing is applied before the
     key is computed. The exit status is 3 if a message has no key.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.sources import find_framing, find_kind
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.topics.targets import find_publish_topic
@@ -57,7 +55,8 @@ def run(invocation: Invocation, arguments: KeyArguments) -> int:
 
     sink = Sink(
         invocation,
-        OutputChoice(arguments.format, columns=arguments.columns, no_headers=arguments.no_headers, facts=True),
+        arguments.output,
+        facts=True,
     )
     with invocation.open_instance() as instance:
         options = PublishOptions(sow_key=arguments.sow_key, allow_null_key=arguments.allow_null_key)

@@ -194,7 +194,8 @@ def _list_rules(invocation: Invocation, chosen: frozenset[str], format: str) -> 
 
         lines = [json.dumps(row) for row in rows]
     elif is_terminal(invocation.streams.stdout):
-        from sowctl.cli.io.output_sink import OutputChoice, Sink
+        from sowctl.cli.io.output_sink import Sink
+        from sowctl.cli.parsing.options import OutputChoice
         from sowctl.output.options import TableFit
 
         Sink(invocation, OutputChoice("table")).write_rows(rows, TableFit(spare=("code",), paths=("path",)))

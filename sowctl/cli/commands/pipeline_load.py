@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Summary
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option, declare_part
+from sowctl.engine.options import PublishOptions
 from sowctl.values.units import MAX_U64
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import Operation
-    from sowctl.engine.options import OnError
     from sowctl.spark.jobs.load import Format
 
 EXAMPLES = (
@@ -43,10 +44,8 @@ class PipelineLoadArguments(Struct, frozen=True, kw_only=True):
         str, declare_option("--operation", help="Operation of each message.", choices=("publish", "delta", "delete"))
     ] = "publish"
     on_error: Annotated[
-        str,
-        declare_option(
-            "--on-error", help="On invalid messages: abort and write nothing, or skip them.", choices=("abort", "skip")
-        ),
+        Literal["abort", "skip"],
+        declare_option("--on-error", help="On invalid messages: abort and write nothing, or skip them."),
     ] = "abort"
     rejects: Annotated[
         str | None,
@@ -61,17 +60,13 @@ class PipelineLoadArguments(Struct, frozen=True, kw_only=True):
             minimum=1,
         ),
     ] = None
+    publish: Annotated[
+        PublishOptions,
+        declare_part("expiration", "client", "timestamp", "timestamp_field", "allow_null_key"),
+    ]
     reader: Annotated[
         list[str] | None,
         declare_option("--reader", help="Option of the Spark reader. May be repeated.", metavar="NAME=VALUE"),
-    ] = None
-    expiration: Annotated[
-        str | None,
-        declare_option("--expiration", help="Lifetime of the records, for example 30s; 0 for none.", metavar="TIME"),
-    ] = None
-    client: Annotated[
-        str | None,
-        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
     ] = None
     sequence: Annotated[
         int | None,
@@ -83,22 +78,6 @@ class PipelineLoadArguments(Struct, frozen=True, kw_only=True):
             maximum=MAX_U64,
         ),
     ] = None
-    timestamp: Annotated[
-        str | None,
-        declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
-    ] = None
-    timestamp_field: Annotated[
-        str | None,
-        declare_option(
-            "--timestamp-field",
-            help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
-            "unit: /ts:ms.",
-            metavar="PATH",
-        ),
-    ] = None
-    allow_null_key: Annotated[
-        bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
-    ] = False
     staging: Staging = None
     master: Master = None
     conf: Conf = None
@@ -123,24 +102,18 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
         show_job_report,
     )
     from sowctl.cli.io.bulk_load import update_indexes
-    from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.bulk.staging import require_loadable_topic
-    from sowctl.engine.options import PublishOptions
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
     from sowctl.spark.jobs.inputs import expand_paths
     from sowctl.spark.jobs.load import LoadOptions, load
 
-    publish = PublishOptions(
-        on_error=cast("OnError", arguments.on_error),
+    publish = replace(
+        arguments.publish,
+        on_error=arguments.on_error,
         max_errors=arguments.max_errors,
-        expiration=parse_interval("--expiration", arguments.expiration),
-        client=arguments.client,
         sequence=arguments.sequence,
-        timestamp=arguments.timestamp,
-        timestamp_field=arguments.timestamp_field,
-        allow_null_key=arguments.allow_null_key,
     )
     options = LoadOptions(
         cast("Format | None", arguments.input_format),

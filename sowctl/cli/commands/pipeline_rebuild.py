@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Archive, Summary, Topics
-from sowctl.declarations import declare_option
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import ReplayOptions
 
 EXAMPLES = (
     "sowctl pipeline rebuild",
@@ -25,17 +27,7 @@ class PipelineRebuildArguments(Struct, frozen=True, kw_only=True):
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
     ] = None
-    into: Annotated[
-        str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
-    ] = None
-    journal: Annotated[
-        str | None,
-        declare_option(
-            "--journal",
-            help="Journal directory, or the URL of an archive. Default: the configured one.",
-            metavar="DIR",
-        ),
-    ] = None
+    replay: Annotated[ReplayOptions, declare_part("into", "journal")]
     archive: Archive = None
     force: Annotated[
         bool, declare_option("--force", help="Rebuild even if records that the journals no longer contain are lost.")
@@ -62,7 +54,6 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
     from sowctl.cli.lookup import apply_archive
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.cli.parsing.option_values import parse_position
-    from sowctl.engine.options import ReplayOptions
     from sowctl.spark.sessions import require_pyspark
 
     require_pyspark()
@@ -70,12 +61,12 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
 
     end = parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
-        instance = apply_archive(instance, arguments.archive, arguments.journal)
-        end = end.resolve(instance, arguments.journal)
-        options = ReplayOptions(end.txid, end.time, arguments.into, arguments.journal, force=arguments.force)
+        instance = apply_archive(instance, arguments.archive, arguments.replay.journal)
+        end = end.resolve(instance, arguments.replay.journal)
+        options = replace(arguments.replay, until_txid=end.txid, until_time=end.time, force=arguments.force)
         wanted = topics_of(instance, arguments.topics or [])
         with open_job_session(
-            invocation, arguments.master, arguments.conf, reads=count_journal_bytes(instance, arguments.journal)
+            invocation, arguments.master, arguments.conf, reads=count_journal_bytes(instance, arguments.replay.journal)
         ) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.staging))
     show_job_report(invocation, report, arguments.summary)

@@ -18,8 +18,9 @@ from sowctl.cli.commands.bodies.pipeline import (
     WriterOptions,
 )
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Filter, MessageType, Summary
+from sowctl.cli.parsing.options import MessageType, Summary
 from sowctl.declarations import Argument, declare_option
+from sowctl.engine.options import Filter
 
 EXAMPLES = (
     "sowctl pipeline view orders --projection '/symbol, SUM(/qty) AS /qty' --grouping /symbol --output sums.sow",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Framing, MessageType, NullFraming, Summary
+from sowctl.cli.parsing.options import Framing, MessageType, NullFraming, Summary
 from sowctl.declarations import Argument, declare_option
+from sowctl.engine.options import PublishOptions
 from sowctl.errors import UsageError
-from sowctl.values.units import MAX_U64
-
-if TYPE_CHECKING:
-    from sowctl.engine.options import DeltaNull, OnError
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
@@ -70,97 +67,11 @@ class PublishArguments(Struct, frozen=True, kw_only=True):
     message_type: MessageType = None
     framing: Framing = None
     null: NullFraming = False
-    batch: Annotated[
-        int | None,
-        declare_option(
-            "--batch",
-            help="Maximum number of messages in a batch. Default: up to 1 MiB of messages are synced together.",
-            metavar="COUNT",
-            minimum=1,
-            maximum=1_000_000,
-        ),
-    ] = None
-    linger: Annotated[
-        str | None,
-        declare_option("--linger", help="Close an incomplete batch after TIME.", metavar="TIME"),
-    ] = None
-    on_error: Annotated[
-        str,
-        declare_option(
-            "--on-error",
-            help="On an invalid message: stop, skip it, or abort and publish nothing of this run.",
-            choices=("stop", "skip", "abort"),
-        ),
-    ] = "stop"
+    publish: PublishOptions
     rejects: Annotated[
         str | None,
         declare_option("--rejects", help="Append rejected messages to FILE, with position and reason.", metavar="FILE"),
     ] = None
-    max_errors: Annotated[
-        int | None,
-        declare_option(
-            "--max-errors",
-            help="With --on-error skip: stop after more than COUNT rejected messages.",
-            metavar="COUNT",
-            minimum=1,
-        ),
-    ] = None
-    dry_run: DryRun = False
-    expiration: Annotated[
-        str | None,
-        declare_option(
-            "--expiration", help="Lifetime of the records, for example 30s or 5m; 0 for none.", metavar="TIME"
-        ),
-    ] = None
-    sow_key: Annotated[
-        str | None,
-        declare_option("--sow-key", help="SOW key, for topics whose publishers choose the keys.", metavar="KEY"),
-    ] = None
-    client: Annotated[
-        str | None,
-        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
-    ] = None
-    sequence: Annotated[
-        int | None,
-        declare_option(
-            "--sequence",
-            help="Sequence number of the first message; further messages count up. Default: one more than the "
-            "highest number of the client.",
-            metavar="NUMBER",
-            minimum=1,
-            maximum=MAX_U64,
-        ),
-    ] = None
-    timestamp: Annotated[
-        str | None,
-        declare_option("--timestamp", help="Timestamp of the messages. Default: the current time.", metavar="TIME"),
-    ] = None
-    timestamp_field: Annotated[
-        str | None,
-        declare_option(
-            "--timestamp-field",
-            help="Path of the field that holds the timestamp of each message; for numbers since 1970 with the "
-            "unit: /ts:ms.",
-            metavar="PATH",
-        ),
-    ] = None
-    allow_null_key: Annotated[
-        bool, declare_option("--allow-null-key", help="Accept messages whose key fields are all null.")
-    ] = False
-    allow_volatile: Annotated[
-        bool,
-        declare_option("--allow-volatile", help="Accept messages that are kept neither in a store nor in the journal."),
-    ] = False
-    delta: Annotated[
-        bool, declare_option("--delta", help="Treat messages as deltas: merge each into the record with its key.")
-    ] = False
-    delta_null: Annotated[
-        str,
-        declare_option(
-            "--delta-null", help="Whether null fields of a delta are ignored or set to null.", choices=("ignore", "set")
-        ),
-    ] = "ignore"
-    update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False
     tee: Annotated[bool, declare_option("--tee", help="Write each acknowledged message to standard output.")] = False
     summary: Summary = None
 
@@ -199,8 +110,6 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     from sowctl.cli.commands.bodies.publish import PublishRun, split_operands
     from sowctl.cli.io.bulk_load import update_indexes
     from sowctl.cli.io.row_files import parse_row_options
-    from sowctl.cli.parsing.option_values import parse_interval
-    from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish_messages
 
     topic = arguments.topic
@@ -214,31 +123,14 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
         arguments.type or (), arguments.delimiter, arguments.null_text or (), arguments.rows or ()
     )
     # An envelope says for itself whether it is a delta.
-    deltas = arguments.delta or arguments.framing == "envelope"
-    if not deltas and (arguments.update_only or arguments.delta_null != "ignore"):
+    options = arguments.publish
+    deltas = options.delta or arguments.framing == "envelope"
+    if not deltas and (options.update_only or options.delta_null != "ignore"):
         raise UsageError(
             "SOW-CLI-040",
             "--update-only and --delta-null require --delta",
             hint="add --delta, or use envelopes with deltas",
         )
-    options = PublishOptions(
-        batch=arguments.batch,
-        linger=parse_interval("--linger", arguments.linger),
-        on_error=cast("OnError", arguments.on_error),
-        max_errors=arguments.max_errors,
-        dry_run=arguments.dry_run,
-        expiration=parse_interval("--expiration", arguments.expiration),
-        sow_key=arguments.sow_key,
-        client=arguments.client,
-        sequence=arguments.sequence,
-        timestamp=arguments.timestamp,
-        timestamp_field=arguments.timestamp_field,
-        allow_null_key=arguments.allow_null_key,
-        allow_volatile=arguments.allow_volatile,
-        delta=arguments.delta,
-        delta_null=cast("DeltaNull", arguments.delta_null),
-        update_only=arguments.update_only,
-    )
     watcher = PublishRun(
         invocation, "nul" if arguments.null else arguments.framing, arguments.rejects, options, tee=arguments.tee
     )
@@ -260,11 +152,11 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
             on_reject=watcher.note_rejected,
             on_broken_off=watcher.note_resume,
         )
-        if arguments.delta:
+        if options.delta:
             watcher.warn_replaced(
                 map(instance.find_message_type, {row.message_type for row in report.topics if row.updated})
             )
     watcher.print_report(report, arguments.summary)
-    if not arguments.dry_run:
+    if not options.dry_run:
         update_indexes(invocation, [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics])
     return 3 if watcher.rejects else 0

@@ -9,33 +9,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
 from sowctl.cli.parsing.options import (
+    Analyze,
     At,
-    Columns,
-    Delimiter,
-    Filter,
+    Count,
+    ExitStatus,
+    Explain,
     FixNames,
-    Force,
-    Format,
-    Lengths,
+    Follow,
     LiteralTopic,
     MessageType,
-    Meta,
-    NoHeaders,
-    Null,
-    Output,
-    SowKeys,
+    NoIndex,
+    OptionText,
+    OutputChoice,
+    Statistics,
+    Strict,
     Target,
-    Template,
 )
-from sowctl.declarations import Argument
+from sowctl.declarations import declare_part
+from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.instance import Instance
-    from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import Target as ResolvedTarget
 
 EXAMPLES = (
@@ -54,43 +51,38 @@ class QueryArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl query``."""
 
     target: Target
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
-    filter: Filter = None
-    order_by: asking.OrderBy = None
-    top_n: asking.TopN = None
-    skip_n: asking.SkipN = None
-    sow_key: SowKeys = None
+    query: Annotated[
+        QueryOptions,
+        declare_part(
+            "filter",
+            "order_by",
+            "top_n",
+            "skip_n",
+            "sow_keys",
+            "select",
+            "projection",
+            "grouping",
+            "after_key",
+            "fresh",
+            "batch_size",
+            "sort_memory",
+            "jobs",
+        ),
+    ]
     at: At = None
-    select: asking.Select = None
     message_type: MessageType = None
     literal_topic: LiteralTopic = False
-    count: asking.Count = False
-    statistics: asking.Statistics = False
-    batch_size: asking.BatchSize = 1_000
-    sort_memory: asking.SortMemory = "64MB"
-    projection: asking.Projection = None
-    grouping: asking.Grouping = None
-    after_key: asking.AfterKey = None
-    options: asking.OptionText = None
-    explain: asking.Explain = False
-    analyze: asking.Analyze = False
-    no_index: asking.NoIndex = False
-    jobs: asking.Jobs = None
-    strict: asking.Strict = False
-    exit_status: asking.ExitStatus = False
-    follow: asking.Follow = False
-    fresh: asking.Fresh = False
-    format: Format = None
-    meta: Meta = False
-    columns: Columns = None
+    options: OptionText = None
+    count: Count = False
+    statistics: Statistics = False
+    explain: Explain = False
+    analyze: Analyze = False
+    no_index: NoIndex = False
+    strict: Strict = False
+    exit_status: ExitStatus = False
+    follow: Follow = False
     fix_names: FixNames = False
-    delimiter: Delimiter = None
-    null: Null = False
-    length_prefix: Lengths = False
-    template: Template = None
-    no_headers: NoHeaders = False
-    output: Output = None
-    force: Force = False
+    output: OutputChoice
 
 
 def run(invocation: Invocation, arguments: QueryArguments) -> int:
@@ -112,81 +104,42 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     """
     from contextlib import closing
 
-    from sowctl.cli.parsing.option_values import parse_at_option, parse_bytes, parse_sow_keys
-    from sowctl.engine.options import QueryOptions
+    from sowctl.cli.lookup import apply_unknown
+    from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
 
-    at = arguments.at
-    literal_topic = arguments.literal_topic
-    if arguments.filter is not None and arguments.expression is not None:
-        raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if arguments.analyze and not arguments.explain:
         raise UsageError("SOW-CLI-031", "--analyze requires --explain", hint="add --explain")
-    asked = QueryOptions(
-        filter=arguments.filter if arguments.filter is not None else arguments.expression,
-        order_by=arguments.order_by,
-        top_n=arguments.top_n,
-        skip_n=arguments.skip_n,
-        sow_keys=parse_sow_keys(arguments.sow_key) or None,
-        select=arguments.select,
-        batch_size=arguments.batch_size,
-        sort_memory=parse_bytes("--sort-memory", arguments.sort_memory) or 0,
+    target, output, asked = arguments.target, arguments.output, arguments.query
+    asked = replace(
+        asked,
         # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
-        by_time=arguments.meta and arguments.after_key is None,
-        projection=arguments.projection,
-        grouping=arguments.grouping,
-        after_key=arguments.after_key,
-        jobs=arguments.jobs,
-        fresh=arguments.fresh,
-        counted=arguments.statistics or bool(arguments.count and arguments.format),
+        by_time=output.meta and asked.after_key is None,
+        counted=arguments.statistics or bool(arguments.count and output.format),
+        index_from=None if arguments.no_index else asked.index_from,
     )
-    if arguments.no_index:
-        asked = replace(asked, index_from=None)
+    at, literal = arguments.at, arguments.literal_topic
     if arguments.options is not None:
-        asked, at, literal_topic = asking.apply_option_string(invocation, asked, arguments.options, at, literal_topic)
+        asked, at, literal = _apply_option_string(invocation, asked, arguments.options, at, literal)
     when = parse_at_option(invocation, at)
-    asked = asking.apply_unknown(invocation, replace(asked, at=when.time), arguments.columns, strict=arguments.strict)
-    printing = (
-        arguments.format,
-        arguments.meta,
-        arguments.columns,
-        arguments.delimiter,
-        arguments.null,
-        arguments.length_prefix,
-        arguments.template,
-        arguments.output,
-        arguments.force,
-        arguments.no_headers,
-    )
+    asked = apply_unknown(invocation, replace(asked, at=when.time), output.columns, strict=arguments.strict)
     if arguments.follow:
         invocation.endless = True
         from sowctl.cli.commands.bodies.subscribe import follow_query
 
-        shaping = (
-            at,
-            arguments.count,
-            arguments.statistics,
-            arguments.explain,
-            arguments.projection,
-            arguments.fresh,
-            arguments.strict,
-            *printing,
-        )
-        return follow_query(invocation, arguments.target, arguments.message_type, asked, shaping, literal=literal_topic)
+        shaping = (at, arguments.count, arguments.statistics, arguments.explain, arguments.strict)
+        is_shaped = any(shaping) or output not in (OutputChoice(), OutputChoice(format="ndjson"))
+        return follow_query(invocation, target, arguments.message_type, asked, is_shaped=is_shaped, literal=literal)
     sink = None
-    if (
-        arguments.output is not None
-        if arguments.explain
-        else not arguments.count or any(option not in (None, False) for option in printing)
-    ):
-        from sowctl.cli.io import output_sink
+    if output.path is not None if arguments.explain else not arguments.count or output != OutputChoice():
+        from sowctl.cli.io.output_sink import Sink
 
         # Made before a store is opened, so that a wrong option costs nothing.
-        sink = output_sink.Sink(invocation, output_sink.OutputChoice(*printing))
+        sink = Sink(invocation, output)
     to_file = sink if sink is not None and sink.path is not None else None
-    row_format = arguments.format
-    if to_file is not None and arguments.format is None and (arguments.count or arguments.explain):
+    row_format = output.format
+    if to_file is not None and output.format is None and (arguments.count or arguments.explain):
         row_format = to_file.named_format
         asked = replace(asked, counted=arguments.statistics or bool(arguments.count and row_format))
     if arguments.explain:
@@ -196,18 +149,14 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
                 f"--explain cannot be used with format {row_format}",
                 hint="write to a file whose name ends in .txt, .json or .ndjson",
             )
-        with invocation.open_instance(arguments.target) as instance:
-            targets = resolve_targets(
-                instance, arguments.target, arguments.message_type, literal=literal_topic, derived=True
-            )
+        with invocation.open_instance(target) as instance:
+            targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
             asked = replace(asked, at=when.resolve_time(instance))
             return _show_plans(
                 invocation, instance, targets, asked, analyze=arguments.analyze, format=row_format, sink=to_file
             )
-    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
-        targets = resolve_targets(
-            instance, arguments.target, arguments.message_type, literal=literal_topic, derived=True
-        )
+    with invocation.open_instance(target, fix_names=arguments.fix_names) as instance:
+        targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
         asked = replace(asked, at=when.resolve_time(instance))
         with closing(start_query(instance, targets, asked)) as result:
             if arguments.count or sink is None:
@@ -266,3 +215,20 @@ def _show_plans(
     if sink is not None:
         sink.write_text("".join(lines))
     return 0
+
+
+def _apply_option_string(
+    invocation: Invocation, asked: QueryOptions, text: str, at: str | None, literal: bool
+) -> tuple[QueryOptions, str | None, bool]:
+    """The query, ``--at`` and ``--literal-topic`` with what ``--options`` says; notes on what has no effect are told.
+
+    Raises UsageError ``SOW-CLI-013`` for two instants, ``SOW-QRY-017``.
+    """
+    from sowctl.engine.search.optiontext import apply_option_text
+
+    told = apply_option_text(asked, text)
+    if told.bookmark is not None and at is not None:
+        raise UsageError("SOW-CLI-013", "the past is asked for twice", hint="give --at or the option bookmark")
+    for note in told.notes:
+        invocation.note(note)
+    return told.options, told.bookmark or at, told.literal or literal

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, MessageType, QueueName
+from sowctl.cli.parsing.options import MessageType, OutputChoice, QueueName
+from sowctl.declarations import declare_part
 
 EXAMPLES = (
     "sowctl queue info work",
@@ -18,8 +21,7 @@ class QueueInfoArguments(Struct, frozen=True, kw_only=True):
 
     name: QueueName
     message_type: MessageType = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: QueueInfoArguments) -> int:
@@ -31,16 +33,16 @@ def run(invocation: Invocation, arguments: QueueInfoArguments) -> int:
     servers, such as InitialOwner, are listed; they have no effect on files.
     """
     from sowctl.cli.commands.bodies.queue import build_info_row, build_person_facts, iterate_facts
-    from sowctl.cli.io.output_sink import OutputChoice, Sink, show_facts
+    from sowctl.cli.io.output_sink import Sink, show_facts
     from sowctl.engine.verbs.queue import build_queue_info, open_queue
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         info = build_queue_info(queue)
     row = build_info_row(info, brief=False)
-    if sink.is_for_person and arguments.columns is None:
+    if sink.is_for_person and arguments.output.columns is None:
         show_facts(invocation, list(build_person_facts(info)))
-    elif sink.format == "table" and arguments.columns is None:
+    elif sink.format == "table" and arguments.output.columns is None:
         # One fact a line: a table with forty columns shows nothing.
         sink.write_rows(iterate_facts(row))
     else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, MessageType, NoHeaders, QueueName, Template
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import MessageType, OutputChoice, QueueName
+from sowctl.declarations import declare_option, declare_part
 
 EXAMPLES = (
     "sowctl queue lease work --count 10",
@@ -28,10 +29,7 @@ class QueueLeaseArguments(Struct, frozen=True, kw_only=True):
         str, declare_option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
     ] = "command-line"
     message_type: MessageType = None
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
-    template: Template = None
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "template")]
 
 
 def run(invocation: Invocation, arguments: QueueLeaseArguments) -> int:
@@ -45,18 +43,12 @@ def run(invocation: Invocation, arguments: QueueLeaseArguments) -> int:
     """
     from contextlib import ExitStack
 
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.queue import LEASED_FIELDS, build_handle, build_queue_batch, open_queue
 
     sink = Sink(
         invocation,
-        OutputChoice(
-            arguments.format,
-            meta=True,
-            columns=arguments.columns,
-            template=arguments.template,
-            no_headers=arguments.no_headers,
-        ),
+        replace(arguments.output, meta=True),
         front=("bookmark", "token", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Force, Format, MessageType, NoHeaders, Output, QueueName, Template
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import MessageType, OutputChoice, QueueName
+from sowctl.declarations import declare_option, declare_part
 from sowctl.output.options import TableFit
 
 _TABLE_FIT = TableFit(spare=("deliveries",))
@@ -29,12 +30,7 @@ class QueuePeekArguments(Struct, frozen=True, kw_only=True):
         ),
     ] = 10
     message_type: MessageType = None
-    format: Format = None
-    columns: Columns = None
-    no_headers: NoHeaders = False
-    template: Template = None
-    output: Output = None
-    force: Force = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "template", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: QueuePeekArguments) -> int:
@@ -43,20 +39,12 @@ def run(invocation: Invocation, arguments: QueuePeekArguments) -> int:
     The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a waiting barrier)
     and dead (delivered or cancelled too often; printed last).
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.queue import PEEKED_FIELDS, build_queue_batch, open_queue
 
     sink = Sink(
         invocation,
-        OutputChoice(
-            arguments.format,
-            meta=True,
-            columns=arguments.columns,
-            template=arguments.template,
-            output=arguments.output,
-            force=arguments.force,
-            no_headers=arguments.no_headers,
-        ),
+        replace(arguments.output, meta=True),
         front=("state", "bookmark", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Archive, DryRun, Summary, Topics
+from sowctl.cli.parsing.options import Archive, Summary, Topics
 from sowctl.declarations import declare_option
+from sowctl.engine.options import ReplayOptions
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -26,33 +28,8 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
     ] = None
-    into: Annotated[
-        str | None, declare_option("--into", help="Write new stores to DIR.", metavar="DIR", complete="directory")
-    ] = None
-    journal: Annotated[
-        str | None,
-        declare_option(
-            "--journal",
-            help="Journal directory, or the URL of an archive. Default: the configured one.",
-            metavar="DIR",
-        ),
-    ] = None
+    replay: ReplayOptions
     archive: Archive = None
-    verify: Annotated[bool, declare_option("--verify", help="Compare the stores with the journals; write nothing.")] = (
-        False
-    )
-    rebuild: Annotated[
-        bool,
-        declare_option("--rebuild", help="Rebuild from the beginning of the journal even if the store could catch up."),
-    ] = False
-    rekey: Annotated[
-        bool, declare_option("--rekey", help="After a change of Key: give the records the keys of the new definition.")
-    ] = False
-    force: Annotated[
-        bool,
-        declare_option("--force", help="Replace a store even if it has records that the journals no longer contain."),
-    ] = False
-    dry_run: DryRun = False
     summary: Summary = None
 
 
@@ -77,7 +54,7 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
     The exit status is 1 if --verify finds a difference. If the journals begin later than the topic, --verify compares
     what they contain and reports that the store is not verified; this does not count as a difference.
     """
-    if arguments.until is not None and not (arguments.into or arguments.verify):
+    if arguments.until is not None and not (arguments.replay.into or arguments.replay.verify):
         raise UsageError(
             "SOW-CLI-015",
             "--until would rebuild live stores at an earlier position",
@@ -88,29 +65,18 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
     from sowctl.cli.lookup import apply_archive
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.cli.parsing.option_values import parse_position
-    from sowctl.engine.options import ReplayOptions
     from sowctl.engine.verbs.replay import replay_topics
 
     end = parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
-        instance = apply_archive(instance, arguments.archive, arguments.journal)
-        end = end.resolve(instance, arguments.journal)
-        options = ReplayOptions(
-            end.txid,
-            end.time,
-            arguments.into,
-            arguments.journal,
-            arguments.verify,
-            arguments.rebuild,
-            arguments.force,
-            arguments.dry_run,
-            arguments.rekey,
-        )
+        instance = apply_archive(instance, arguments.archive, arguments.replay.journal)
+        end = end.resolve(instance, arguments.replay.journal)
+        options = replace(arguments.replay, until_txid=end.txid, until_time=end.time)
         reports = replay_topics(instance, topics_of(instance, arguments.topics or []), options)
     for report in reports:
         show_report(invocation, report, arguments.summary)
-    if not (arguments.into or arguments.verify or arguments.dry_run):
+    if not (arguments.replay.into or arguments.replay.verify or arguments.replay.dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]
         update_indexes(invocation, [(one.topic, one.message_type, getattr(one, changed[one.action])) for one in done])
-    return 1 if arguments.verify and any(report.action == "differs" for report in reports) else 0
+    return 1 if arguments.replay.verify and any(report.action == "differs" for report in reports) else 0

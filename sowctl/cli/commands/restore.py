@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Summary
+from sowctl.cli.parsing.options import Summary
 from sowctl.declarations import Argument, declare_option
+from sowctl.engine.options import DryRun
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_U64
 

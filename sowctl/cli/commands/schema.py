@@ -5,23 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.options import (
-    At,
-    Columns,
-    Filter,
-    FixNames,
-    Force,
-    Format,
-    LiteralTopic,
-    MessageType,
-    Output,
-    Sample,
-    Target,
-)
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import OutputChoice, RecordChoice, Sample, Target
+from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,25 +33,15 @@ class SchemaArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl schema``."""
 
     target: Target
-    expression: Annotated[str | None, Argument("FILTER", "Same as --filter.")] = None
-    filter: Filter = None
+    records: RecordChoice
     sample: Sample = None
-    at: At = None
-    fresh: asking.Fresh = False
-    strict: asking.Strict = False
-    message_type: MessageType = None
-    literal_topic: LiteralTopic = False
     json_schema: Annotated[
         bool, declare_option("--json-schema", help="Print a JSON Schema that matches all messages.")
     ] = False
     ddl: Annotated[
         bool, declare_option("--ddl", help="Print the fields as a Spark schema, for the option payloadSchema.")
     ] = False
-    format: Format = None
-    columns: Columns = None
-    fix_names: FixNames = False
-    output: Output = None
-    force: Force = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: SchemaArguments) -> int:
@@ -83,44 +61,38 @@ def run(invocation: Invocation, arguments: SchemaArguments) -> int:
     and STRING for mixed types.
     """
     from sowctl.cli.commands.bodies.inspection import (
-        RecordOptions,
         build_path_row,
         inspect_topics,
         note_coverage,
         parse_sample,
     )
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.profile.jsonschema import build_json_schema as json_schema_of
     from sowctl.engine.profile.path_profile import MAX_PATHS
 
-    if arguments.filter is not None and arguments.expression is not None:
-        raise UsageError("SOW-CLI-013", "the filter is given twice", hint="give FILTER or --filter, not both")
     if (arguments.json_schema or arguments.ddl) and (
-        arguments.format is not None or arguments.columns is not None or arguments.json_schema is arguments.ddl
+        arguments.output.format is not None
+        or arguments.output.columns is not None
+        or arguments.json_schema is arguments.ddl
     ):
         name = "--json-schema" if arguments.json_schema else "--ddl"
         raise UsageError("SOW-CLI-012", f"{name} is itself an output format", hint="remove --format")
     share = parse_sample(arguments.sample)
-    chosen = "ndjson" if arguments.json_schema or arguments.ddl else arguments.format
+    chosen = "ndjson" if arguments.json_schema or arguments.ddl else arguments.output.format
     sink = Sink(
         invocation,
-        OutputChoice(chosen, columns=arguments.columns, output=arguments.output, force=arguments.force, facts=True),
-    )
-    wanted = RecordOptions(
-        arguments.target,
-        arguments.filter or arguments.expression,
-        arguments.at,
-        arguments.message_type,
-        arguments.literal_topic,
-        arguments.fresh,
-        arguments.fix_names,
-        strict=arguments.strict,
+        replace(arguments.output, format=chosen),
+        facts=True,
     )
     if arguments.ddl:
-        lines = inspect_topics(invocation, wanted, lambda ask, topic, kind: _declare_fields(ask, kind, share))
+        lines = inspect_topics(
+            invocation, arguments.target, arguments.records, lambda ask, topic, kind: _declare_fields(ask, kind, share)
+        )
         sink.write_text("".join(line + "\n" for line in lines))
         return 0
-    reports = inspect_topics(invocation, wanted, lambda ask, topic, kind: _read_schema(ask, topic, kind, share))
+    reports = inspect_topics(
+        invocation, arguments.target, arguments.records, lambda ask, topic, kind: _read_schema(ask, topic, kind, share)
+    )
     for report in reports:
         note_coverage(invocation, report)
         if report.left_out:

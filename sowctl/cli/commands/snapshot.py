@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, FixNames, Force, Format, MessageType, Meta, NoHeaders, Summary, Target
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import FixNames, Force, MessageType, OutputChoice, Summary, Target
+from sowctl.declarations import declare_option, declare_part
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -35,10 +36,7 @@ class SnapshotArguments(Struct, frozen=True, kw_only=True):
     ] = None
     force: Force = False
     message_type: MessageType = None
-    format: Format = None
-    meta: Meta = False
-    columns: Columns = None
-    no_headers: NoHeaders = False
+    records: Annotated[OutputChoice, declare_part("format", "meta", "columns", "no_headers")]
     fix_names: FixNames = False
     summary: Summary = None
 
@@ -53,7 +51,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from pathlib import Path
 
     from sowctl.cli.io.output_file import refuse_existing
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
@@ -64,21 +62,11 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     when = parse_at_option(invocation, arguments.at)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.
     if arguments.output is None or not arguments.output.endswith(".sow"):
-        sink = Sink(
-            invocation,
-            OutputChoice(
-                arguments.format,
-                arguments.meta,
-                arguments.columns,
-                output=arguments.output,
-                force=arguments.force,
-                no_headers=arguments.no_headers,
-            ),
-        )
+        sink = Sink(invocation, replace(arguments.records, path=arguments.output, force=arguments.force))
 
         def asked(instance: Instance) -> QueryOptions:
             # In the order of updates, so that envelopes can be published again.
-            return QueryOptions(at=when.resolve_time(instance), by_time=arguments.meta)
+            return QueryOptions(at=when.resolve_time(instance), by_time=arguments.records.meta)
 
         with (
             invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance,

@@ -8,8 +8,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Delimiter, Force, Format, Null, Output, Template
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.errors import UsageError
 
 EXAMPLES = (
@@ -32,13 +32,7 @@ class SqlArguments(Struct, frozen=True, kw_only=True):
     allow_files: Annotated[
         bool, declare_option("--allow-files", help="Allow statements to read and write files and to attach databases.")
     ] = False
-    format: Format = None
-    columns: Columns = None
-    delimiter: Delimiter = None
-    null: Null = False
-    template: Template = None
-    output: Output = None
-    force: Force = False
+    output: Annotated[OutputChoice, declare_part("format", "columns", "delimiter", "null", "template", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: SqlArguments) -> int:
@@ -81,20 +75,7 @@ def run(invocation: Invocation, arguments: SqlArguments) -> int:
             Path(arguments.file).read_bytes() if arguments.file not in (None, "-") else invocation.streams.stdin.read()
         )
         statement = decode_text(raw, STDIN_NAME if arguments.file in (None, "-") else str(arguments.file))
-    results = ResultWriter(
-        invocation,
-        (
-            arguments.format,
-            False,
-            arguments.columns,
-            arguments.delimiter,
-            arguments.null,
-            False,
-            arguments.template,
-            arguments.output,
-            arguments.force,
-        ),
-    )
+    results = ResultWriter(invocation, arguments.output)
     with invocation.open_instance() as instance, Database(instance, files=arguments.allow_files) as database:
         results.write(database, statement)
     return 0

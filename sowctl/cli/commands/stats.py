@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing import queryoptions as asking
-from sowctl.cli.parsing.options import (
-    At,
-    Filter,
-    FixNames,
-    Force,
-    Format,
-    LiteralTopic,
-    MessageType,
-    Output,
-    Sample,
-)
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import OutputChoice, RecordChoice
+from sowctl.cli.parsing.stats_options import FieldOptions, RateOptions
+from sowctl.declarations import Argument, declare_option, declare_part, list_given_options
+from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl stats orders /price /symbol",
@@ -39,41 +31,13 @@ class StatsArguments(Struct, frozen=True, kw_only=True):
     paths: Annotated[
         list[str] | None, Argument("PATH", "Fields, for example /price. Default: all fields with values.")
     ] = None
-    filter: Filter = None
-    sample: Sample = None
-    top: Annotated[
-        int, declare_option("--top", help="Number of most frequent values to print.", metavar="COUNT", minimum=0)
-    ] = 5
-    bars: Annotated[
-        int,
-        declare_option("--bars", help="Approximate number of histogram bars.", metavar="COUNT", minimum=1, maximum=200),
-    ] = 10
-    at: At = None
-    fresh: asking.Fresh = False
-    message_type: MessageType = None
-    literal_topic: LiteralTopic = False
+    records: RecordChoice
+    fields: FieldOptions
     journal: Annotated[bool, declare_option("--journal", help="Count the messages in the journal by time instead.")] = (
         False
     )
-    interval: Annotated[
-        str | None,
-        declare_option("--interval", help="With --journal: length of the intervals. Default: 1m.", metavar="TIME"),
-    ] = None
-    since: Annotated[
-        str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None
-    until: Annotated[
-        str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
-    ] = None
-    txid: Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")] = None
-    client: Annotated[
-        str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
-    ] = None
-    strict: asking.Strict = False
-    format: Format = None
-    fix_names: FixNames = False
-    output: Output = None
-    force: Force = False
+    rates: RateOptions
+    output: Annotated[OutputChoice, declare_part("format", "path", "force")]
 
 
 def run(invocation: Invocation, arguments: StatsArguments) -> int:
@@ -97,50 +61,23 @@ def run(invocation: Invocation, arguments: StatsArguments) -> int:
     without messages. Other formats print at most 10,000 intervals, or 1,000,000 with --interval: if there are more,
     their length is doubled until there are fewer.
     """
-    from sowctl.cli.commands.bodies.inspection import RecordOptions
-    from sowctl.cli.commands.bodies.stats import CountOptions, FieldOptions, FigureOptions, count_journal, show_fields
+    from sowctl.cli.commands.bodies.stats import JournalCount, count_journal, show_fields
 
-    shown = FigureOptions(arguments.format, arguments.output, arguments.force)
+    records = arguments.records
     if arguments.journal:
-        about = {
-            "PATH": arguments.paths,
-            "--filter": arguments.filter,
-            "--sample": arguments.sample,
-            "--at": arguments.at,
-            "--fresh": arguments.fresh,
-            "--strict": arguments.strict,
-        }
-        counting = CountOptions(
-            arguments.target,
-            arguments.interval,
-            arguments.since,
-            arguments.until,
-            arguments.txid,
-            arguments.client,
-            arguments.message_type,
-        )
-        return count_journal(invocation, counting, shown, about)
-    about = {
-        "--interval": arguments.interval,
-        "--since": arguments.since,
-        "--until": arguments.until,
-        "--txid": arguments.txid,
-        "--client": arguments.client,
-    }
-    wanted = RecordOptions(
-        arguments.target or "",
-        arguments.filter,
-        arguments.at,
-        arguments.message_type,
-        arguments.literal_topic,
-        arguments.fresh,
-        arguments.fix_names,
-        strict=arguments.strict,
-    )
-    return show_fields(
-        invocation,
-        wanted,
-        FieldOptions(tuple(arguments.paths or ()), arguments.sample, arguments.top, arguments.bars),
-        shown,
-        about,
-    )
+        chosen = replace(records, message_type=None, literal_topic=False, fix_names=False)
+        given = ["PATH"] if arguments.paths else ["--sample"] if arguments.fields.sample else list_given_options(chosen)
+        for name in given[:1]:
+            raise _build_misuse_error(name, "cannot be used with --journal")
+        counted = JournalCount(arguments.target, records.message_type, arguments.rates)
+        return count_journal(invocation, counted, arguments.output)
+    for name in list_given_options(arguments.rates)[:1]:
+        raise _build_misuse_error(name, "requires --journal")
+    if not arguments.target:
+        raise UsageError("SOW-CLI-003", "missing argument TARGET", hint="name a topic, or add --journal")
+    paths = arguments.paths or []
+    return show_fields(invocation, arguments.target, paths, records, arguments.fields, arguments.output)
+
+
+def _build_misuse_error(name: str, words: str) -> UsageError:
+    return UsageError("SOW-STA-003", f"{name} {words}", hint="statistics are either of records or of the journal")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Format, Targets
+from sowctl.cli.parsing.options import OutputChoice, Targets
+from sowctl.declarations import declare_part
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl store clean --dry-run",
@@ -18,7 +22,7 @@ class StoreCleanArguments(Struct, frozen=True, kw_only=True):
 
     targets: Targets = None
     dry_run: DryRun = False
-    format: Format = None
+    output: Annotated[OutputChoice, declare_part("format")]
 
 
 def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
@@ -28,13 +32,13 @@ def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
     kept, as is everything else. Without TARGET, the stores of all topics are cleaned. Unfinished stores are also
     removed by the next process that builds a store; this command does it now, and prints the space freed.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.topics.targets import Target, resolve_targets
     from sowctl.engine.verbs.upkeep.clean import clean_stores
     from sowctl.output.reports import as_dict
     from sowctl.values.display import format_bytes
 
-    sink = Sink(invocation, OutputChoice(arguments.format))
+    sink = Sink(invocation, arguments.output)
     with invocation.open_instance(*(arguments.targets or ())) as instance:
         chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
         if not arguments.targets:

@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Numbers, Summary, Targets
+from sowctl.cli.parsing.options import Numbers, Summary, Targets
 from sowctl.declarations import declare_option
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl store compact orders",

@@ -7,8 +7,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import DryRun, Format, Summary, Targets, Yes
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice, Summary, Targets, Yes
+from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl store repair orders --dry-run",
@@ -25,8 +26,8 @@ class StoreRepairArguments(Struct, frozen=True, kw_only=True):
     ] = False
     dry_run: DryRun = False
     yes: Yes = False
-    format: Format = None
     summary: Summary = None
+    output: Annotated[OutputChoice, declare_part("format")]
 
 
 def run(invocation: Invocation, arguments: StoreRepairArguments) -> int:
@@ -41,7 +42,7 @@ def run(invocation: Invocation, arguments: StoreRepairArguments) -> int:
     required, or --dry-run to show what would be done. Without TARGET, all topics with a store are examined. The exit
     status is 5 if a record is lost.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
     from sowctl.engine.topics.targets import Target, resolve_targets
     from sowctl.engine.verbs.upkeep.repair import repair_stores
@@ -49,7 +50,7 @@ def run(invocation: Invocation, arguments: StoreRepairArguments) -> int:
 
     if not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes):
         invocation.streams.confirm("replace damaged stores with repaired ones (the damaged files are kept beside them)")
-    sink = Sink(invocation, OutputChoice(arguments.format))
+    sink = Sink(invocation, arguments.output)
     status = 0
     with invocation.open_instance(*(arguments.targets or ())) as instance:
         chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import declare_part
 
 EXAMPLES = (
     "sowctl upkeep list",
@@ -16,8 +19,7 @@ EXAMPLES = (
 class UpkeepListArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl upkeep list``."""
 
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: UpkeepListArguments) -> int:
@@ -27,13 +29,13 @@ def run(invocation: Invocation, arguments: UpkeepListArguments) -> int:
     only to servers; sowctl upkeep run ignores them.
     """
     from sowctl.cli.commands.bodies.retention import ACTIONS_FIT, build_action_row, build_person_action_row
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.maintenance.retention.actions import list_actions
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         now = instance.now
-        if sink.is_for_person and arguments.columns is None:
+        if sink.is_for_person and arguments.output.columns is None:
             sink.write_rows((build_person_action_row(action, now) for action in list_actions(instance)), ACTIONS_FIT)
         else:
             sink.write_rows(build_action_row(action, now) for action in list_actions(instance))

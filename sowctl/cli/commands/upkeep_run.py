@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, DryRun, Format
+from sowctl.cli.parsing.options import OutputChoice
+from sowctl.declarations import declare_part
+from sowctl.engine.options import DryRun
 
 EXAMPLES = (
     "sowctl upkeep run --dry-run",
@@ -18,8 +22,7 @@ class UpkeepRunArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl upkeep run``."""
 
     dry_run: DryRun = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: UpkeepRunArguments) -> int:
@@ -36,10 +39,10 @@ def run(invocation: Invocation, arguments: UpkeepRunArguments) -> int:
     remove.
     """
     from sowctl.cli.commands.bodies.retention import RecordDeleter, build_step_row
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.maintenance.retention.actions import run_actions as run_actions
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     failed = []
     with invocation.open_instance() as instance:
         reports = []

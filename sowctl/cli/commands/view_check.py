@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, Views
+from sowctl.cli.parsing.options import OutputChoice, Views
+from sowctl.declarations import declare_part
 
 EXAMPLES = ("sowctl view check totals",)
 
@@ -14,8 +17,7 @@ class ViewCheckArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl view check``."""
 
     views: Views = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: ViewCheckArguments) -> int:
@@ -25,11 +27,11 @@ def run(invocation: Invocation, arguments: ViewCheckArguments) -> int:
     surplus those that should not be, and different those with the same key but other content. The exit status is 1 if
     there are any; 'sowctl view refresh --fresh' corrects them.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.view import check_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         found = [check_view(instance, view) for view in select_views(instance, arguments.views)]
     sink.write_rows(as_dict(one) | {"state": "sound" if one.is_sound else "differs"} for one in found)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, Views
+from sowctl.cli.parsing.options import OutputChoice, Views
+from sowctl.declarations import declare_part
 
 EXAMPLES = (
     "sowctl view list",
@@ -17,8 +20,7 @@ class ViewListArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl view list``."""
 
     views: Views = None
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: ViewListArguments) -> int:
@@ -29,17 +31,17 @@ def run(invocation: Invocation, arguments: ViewListArguments) -> int:
     does not refresh it.
     """
     from sowctl.cli.commands.bodies.view import VIEWS_FIT, build_info_row, build_person_row
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.view import build_view_info, select_views
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         found = [build_view_info(instance, view) for view in select_views(instance, arguments.views)]
         now = instance.now
-    if sink.is_for_person and arguments.columns is None:
+    if sink.is_for_person and arguments.output.columns is None:
         sink.write_rows((build_person_row(one, now) for one in found), VIEWS_FIT)
     else:
         sink.write_rows(
-            build_info_row(one, brief=sink.format == "table" and arguments.columns is None) for one in found
+            build_info_row(one, brief=sink.format == "table" and arguments.output.columns is None) for one in found
         )
     return 0

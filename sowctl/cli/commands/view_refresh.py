@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Columns, Format, Views
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import OutputChoice, Views
+from sowctl.declarations import declare_option, declare_part
 
 EXAMPLES = (
     "sowctl view refresh",
@@ -21,8 +21,7 @@ class ViewRefreshArguments(Struct, frozen=True, kw_only=True):
 
     views: Views = None
     fresh: Annotated[bool, declare_option("--fresh", help="Recompute everything, ignoring the caches.")] = False
-    format: Format = None
-    columns: Columns = None
+    output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
 def run(invocation: Invocation, arguments: ViewRefreshArguments) -> int:
@@ -32,11 +31,11 @@ def run(invocation: Invocation, arguments: ViewRefreshArguments) -> int:
     up or computed; none if a view has no cache because none of its topics has a file. With --fresh, the caches of views
     that a view reads are recomputed, too.
     """
-    from sowctl.cli.io.output_sink import OutputChoice, Sink
+    from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.view import refresh_view, select_views
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, OutputChoice(arguments.format, columns=arguments.columns, facts=True))
+    sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
         chosen = select_views(instance, arguments.views)
         sink.write_rows(as_dict(refresh_view(instance, view, fresh=arguments.fresh)) for view in chosen)

@@ -15,14 +15,16 @@ from msgspec.structs import replace
 
 from sowctl.cli.completion import filters
 from sowctl.cli.completion.instance_values import InstanceValues
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, LEADING_VALUE_OPTIONS
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, LEADING_VALUE_OPTIONS
+from sowctl.cli.parsing.options import FORMATS
 from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES, Command, find_command, list_members
 from sowctl.declarations import COMPLETED_KINDS, STORE_COMPLETIONS, Argument, Option
 
 if TYPE_CHECKING:
-    from sowctl.cli.context import Invocation, Settings
+    from sowctl.cli.context import Invocation
+    from sowctl.cli.settings import Settings
 
 _FILTER_METAVARS = ("FILTER", "EXPR")
 _FIELD_METAVARS = ("LIST", "PATH")
@@ -235,17 +237,10 @@ def _list_words(kind: str) -> tuple[str, ...]:
 
 
 def _list_option_names() -> list[str]:
-    from sowctl.engine.search.optiontext import (
-        BOOKMARK,
-        IGNORED_OPTIONS,
-        LIST_OPTIONS,
-        LITERAL,
-        NUMBER_OPTIONS,
-        TEXT_OPTIONS,
-    )
+    from sowctl.engine.search.optiontext import BOOKMARK, IGNORED_OPTIONS, LITERAL, list_query_options
 
     return [
-        *(f"{name}=" for name in (*NUMBER_OPTIONS, *LIST_OPTIONS, *TEXT_OPTIONS, BOOKMARK)),
+        *(f"{name}=" for name in (*list_query_options(), BOOKMARK)),
         LITERAL,
         *IGNORED_OPTIONS,
     ]

@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.output_file import open_whole_file, refuse_existing
+from sowctl.cli.parsing.options import OutputChoice
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
@@ -35,34 +35,25 @@ MAX_ROWS_TOGETHER = 1000
 """Rows in memory that are written at once: 500,000 rows of ``blame`` as csv took 25 s of CPU one by one."""
 
 
-class OutputChoice(Struct, frozen=True):
-    """The output options of a command as given. ``facts``: they are for rows that are no records."""
-
-    format: str | None = None
-    meta: bool = False
-    columns: str | None = None
-    delimiter: str | None = None
-    null: bool = False
-    length_prefix: bool = False
-    template: str | None = None
-    output: str | None = None
-    force: bool = False
-    no_headers: bool = False
-    facts: bool = False
-
-
 class Sink:
     """Output of records of a command. Made before a store is opened, so that a wrong option costs nothing.
 
-    ``front`` names the columns of metadata, if not the usual ones.
+    ``front`` names the columns of metadata, if not the usual ones; ``facts``: the rows are no records.
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for options that exclude each other and what
     ``output.options`` and ``output.formats`` raise; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
     """
 
-    def __init__(self, invocation: Invocation, choice: OutputChoice, front: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        choice: OutputChoice,
+        front: tuple[str, ...] | None = None,
+        *,
+        facts: bool = False,
+    ) -> None:
         self.invocation = invocation
-        self.path = Path(choice.output) if choice.output not in (None, "-") else None
+        self.path = Path(choice.path) if choice.path not in (None, "-") else None
         self.force = choice.force
         if self.path is not None:
             # Asked now, and again when the file is put in place: a query may take long, and another program may be
@@ -94,7 +85,7 @@ class Sink:
         )
         self.options = OutputOptions(
             meta=choice.meta,
-            columns=parse_columns(choice.columns, facts=choice.facts) if choice.columns is not None else (),
+            columns=parse_columns(choice.columns, facts=facts) if choice.columns is not None else (),
             delimiter=delimiter,
             length_prefix=choice.length_prefix,
             template=choice.template,

@@ -148,7 +148,8 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
 
     rows = _build_report_rows(reports)
     if format is not None:
-        from sowctl.cli.io.output_sink import OutputChoice, Sink
+        from sowctl.cli.io.output_sink import Sink
+        from sowctl.cli.parsing.options import OutputChoice
 
         Sink(invocation, OutputChoice(format)).write_rows(rows)
     elif summary == "json":

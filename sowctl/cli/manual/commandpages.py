@@ -19,9 +19,10 @@ from sowctl.cli.manual.roff import (
     format_sentence,
 )
 from sowctl.cli.parsing.codes import EXIT_STATUSES
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.parsing.helptext import format_usage, group_by_panel
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.options import FORMATS, GLOBAL_PARAMETERS, GLOBAL_VARIABLES
+from sowctl.cli.parsing.options import FORMATS
 from sowctl.cli.parsing.overview import EXAMPLES, PROGRAM_SUMMARY
 from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
@@ -154,8 +155,8 @@ def _format_option(parameter: Parameter) -> tuple[str, str]:
     if parameter.takes_value:
         value = " " + ("|".join(declared.choices) if declared.choices else declared.metavar)
     text = declared.help
-    if parameter.takes_value and parameter.default not in (None, []):
-        text += f" The default is {parameter.default}."
+    if default := parameter.format_default():
+        text += f" The default is {default}."
     if parameter.required:
         text += " Required."
     return ", ".join(declared.names) + value, text

@@ -3,10 +3,11 @@
 * ``table``: the table of commands: name, module, summary, group.
 * ``dispatch``: from argv to the command's function, and the call.
 * ``loader``: importing one command with its declarations.
-* ``declarations``: declaring the options and arguments of a command.
+* ``parameters``: the options and operands that the Struct of a command declares, and building it from their values.
 * ``options``: options that several commands share.
-* ``queryoptions``: options of queries.
-* ``replayoptions``: options for the beginning, pace and stored position of subscriptions.
+* ``global_options``: the parameters of the global options, and their environment variables.
+* ``stats_options``: options of statistics.
+* ``place_options``: options for the stored position of subscriptions.
 * ``arguments``: reading plain command lines without Typer.
 * ``application``: reading all other command lines with Typer.
 * ``option_values``: option texts to instants, txids, keys, lifetimes and sizes.

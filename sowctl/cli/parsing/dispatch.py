@@ -9,10 +9,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from sowctl.cli.context import Invocation, Settings
+from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import arguments, parameters, table
+from sowctl.cli.parsing.global_options import (
+    GLOBAL_PARAMETERS,
+    GLOBAL_VARIABLES,
+    LEADING_VALUE_OPTIONS,
+    read_environment,
+)
 from sowctl.cli.parsing.loader import LoadedCommand, load_command
-from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES, LEADING_VALUE_OPTIONS, read_environment
+from sowctl.cli.settings import Settings
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 

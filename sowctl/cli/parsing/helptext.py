@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from inspect import cleandoc
 
 from sowctl.cli.parsing.loader import LoadedCommand
-from sowctl.cli.parsing.options import GLOBAL_PANEL as GLOBAL_PANEL
 from sowctl.cli.parsing.parameters import Parameter
+from sowctl.cli.settings import GLOBAL_PANEL as GLOBAL_PANEL
 from sowctl.cli.streams import Streams, is_terminal
 from sowctl.declarations import Argument, Option
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import parameters, table
-from sowctl.cli.parsing.options import GLOBAL_PARAMETERS
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 
 
 class LoadedCommand(Struct, frozen=True):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.values.times import Micros, parse_time
 from sowctl.values.units import parse_seconds, parse_size, parse_whole_number
 
 if TYPE_CHECKING:
+    from sowctl.cli.context import Invocation
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.log_places import Moment
 

@@ -1,24 +1,21 @@
 """The options that several commands share, each declared once, so that all commands spell them alike.
 
-A command uses the name as an annotation: ``filter: Filter = None``. ``GLOBAL_PARAMETERS`` are the options of every
-command; they may stand before or after the command's name and end up in :class:`~sowctl.cli.context.Settings`.
+A command uses the name as the annotation of a field: ``message_type: MessageType = None``. Options that the engine has,
+too, are declared there (:mod:`sowctl.engine.options`); those of every command are in :mod:`sowctl.cli.settings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
-from msgspec.structs import replace
+from msgspec import Struct
 
-from sowctl.cli.parsing.parameters import Parameter, Shape
-from sowctl.declarations import Argument, Option, declare_option
-from sowctl.errors import UsageError
+from sowctl.declarations import Argument, declare_option
+from sowctl.engine.options import Filter, Fresh
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
 FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
 FRAMINGS = ("lines", "nul", "length", "envelope")
-GLOBAL_PANEL = "Global options"
 OUTPUT_PANEL = "Output options"
 
 Target: TypeAlias = Annotated[
@@ -68,17 +65,6 @@ Coverage: TypeAlias = Annotated[
     ),
 ]
 
-Filter: TypeAlias = Annotated[
-    str | None, declare_option("--filter", "-f", help="Only records that match the expression EXPR.", metavar="EXPR")
-]
-SowKeys: TypeAlias = Annotated[
-    list[str] | None,
-    declare_option(
-        "--sow-key",
-        help="Only the record with this SOW key, or a comma-separated list of keys. May be repeated.",
-        metavar="KEY",
-    ),
-]
 MessageType: TypeAlias = Annotated[
     str | None,
     declare_option(
@@ -97,6 +83,16 @@ Sample: TypeAlias = Annotated[
 ]
 Regex: TypeAlias = Annotated[
     bool, declare_option("--regex", help="Treat the target as a regular expression; list its matches.")
+]
+Since: TypeAlias = Annotated[
+    str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+]
+Until: TypeAlias = Annotated[
+    str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
+]
+Txids: TypeAlias = Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")]
+OfPublisher: TypeAlias = Annotated[
+    str | None, declare_option("--client", help="Only entries of this publisher.", metavar="NAME")
 ]
 At: TypeAlias = Annotated[
     str | None, declare_option("--at", help="State as of a time, a bookmark or a txid.", metavar="WHEN")
@@ -190,7 +186,6 @@ Output: TypeAlias = Annotated[
 Force: TypeAlias = Annotated[
     bool, declare_option("--force", help="Let --output replace an existing file.", panel=OUTPUT_PANEL)
 ]
-DryRun: TypeAlias = Annotated[bool, declare_option("--dry-run", help="Show what would be done without doing it.")]
 Yes: TypeAlias = Annotated[bool, declare_option("--yes", help="Do not ask for confirmation.")]
 Summary: TypeAlias = Annotated[
     str | None,
@@ -209,117 +204,53 @@ Numbers: TypeAlias = Annotated[
     ),
 ]
 
-_CONFIG_OPTION = declare_option(
-    "--config",
-    "-c",
-    help="Configuration file. Default: $SOWCTL_CONFIG, otherwise the one of sowctl.xml, amps.xml and "
-    "config.xml in the working directory.",
-    metavar="FILE",
-    complete="file",
-    panel=GLOBAL_PANEL,
-)
-_ROOT_OPTION = declare_option(
-    "--root",
-    help="Base directory of relative paths in the configuration. Default: the directory of the configuration file.",
-    metavar="DIR",
-    complete="directory",
-    panel=GLOBAL_PANEL,
-)
-_COLOR_OPTION = declare_option(
-    "--color", help="Color messages.", choices=("auto", "always", "never"), panel=GLOBAL_PANEL
-)
-_ERROR_FORMAT_OPTION = declare_option(
-    "--error-format", help="Output format of errors.", choices=("text", "json"), panel=GLOBAL_PANEL
-)
-_LOCK_WAIT_OPTION = declare_option(
-    "--lock-wait", help="How long to wait for a lock: 0, 10s, forever.", metavar="TIME", panel=GLOBAL_PANEL
-)
-_TIMEOUT_OPTION = declare_option(
-    "--timeout",
-    help="Stop after TIME, for example 30s, as if interrupted, and exit with status 124.",
-    metavar="TIME",
-    panel=GLOBAL_PANEL,
-)
-_NOW_OPTION = declare_option(
-    "--now",
-    help="Time to use as the current time. Default: $SOWCTL_NOW, otherwise the system clock.",
-    panel=GLOBAL_PANEL,
-)
-_PROGRESS_OPTION = declare_option(
-    "--progress",
-    help="Show progress on standard error.",
-    choices=("auto", "always", "never", "json"),
-    panel=GLOBAL_PANEL,
-)
-_QUIET_OPTION = declare_option("--quiet", "-q", help="Suppress notes; errors are still printed.", panel=GLOBAL_PANEL)
-_VERBOSE_OPTION = declare_option(
-    "--verbose", "-v", help="Print more notes. May be repeated.", counted=True, panel=GLOBAL_PANEL
-)
-_NO_PAGER_OPTION = declare_option(
-    "--no-pager", help="Do not use a pager for long tables on a terminal.", panel=GLOBAL_PANEL
-)
-_DEBUG_OPTION = declare_option("--debug", help="Print a traceback with each error.", panel=GLOBAL_PANEL)
+Count: TypeAlias = Annotated[
+    bool, declare_option("--count", help="Print only the number of records; with --format, the number per topic.")
+]
+Statistics: TypeAlias = Annotated[
+    bool, declare_option("--statistics", help="Print the number of records examined, matched and returned.")
+]
+OptionText: TypeAlias = Annotated[
+    str | None,
+    declare_option("--options", help="AMPS option string, for example 'top_n=10,select=[-/,+/id]'.", metavar="TEXT"),
+]
+Explain: TypeAlias = Annotated[
+    bool,
+    declare_option("--explain", help="Print the query plan. Counts as a query for the decision to build an index."),
+]
+Analyze: TypeAlias = Annotated[
+    bool, declare_option("--analyze", help="With --explain: run the query and print counts and time, too.")
+]
+NoIndex: TypeAlias = Annotated[bool, declare_option("--no-index", help="Neither use nor build memo indexes.")]
+Strict: TypeAlias = Annotated[
+    bool, declare_option("--strict", help="Exit with status 2 if a named field occurs in no record.")
+]
+ExitStatus: TypeAlias = Annotated[bool, declare_option("--exit-status", help="Exit with status 1 if nothing is found.")]
+Follow: TypeAlias = Annotated[bool, declare_option("--follow", help="Keep printing new messages until interrupted.")]
 
 
-def _build_shared(name: str, declared: Option, shape: Shape, default: object) -> Parameter:
-    return Parameter(name, declared, shape, False, default)
+class OutputChoice(Struct, frozen=True):
+    """The output of records as asked for: format, columns, framing and file."""
+
+    format: Format = None
+    meta: Meta = False
+    columns: Columns = None
+    delimiter: Delimiter = None
+    null: Null = False
+    length_prefix: Lengths = False
+    template: Template = None
+    no_headers: NoHeaders = False
+    path: Output = None
+    force: Force = False
 
 
-GLOBAL_PARAMETERS: tuple[Parameter, ...] = (
-    _build_shared("config", _CONFIG_OPTION, "text", None),
-    _build_shared("root", _ROOT_OPTION, "text", None),
-    _build_shared("now", _NOW_OPTION, "text", None),
-    _build_shared("lock_wait", _LOCK_WAIT_OPTION, "text", "10s"),
-    _build_shared("timeout", _TIMEOUT_OPTION, "text", None),
-    _build_shared("color", _COLOR_OPTION, "text", "auto"),
-    _build_shared("error_format", _ERROR_FORMAT_OPTION, "text", "text"),
-    _build_shared("progress", _PROGRESS_OPTION, "text", "auto"),
-    _build_shared("quiet", _QUIET_OPTION, "flag", False),
-    _build_shared("verbose", _VERBOSE_OPTION, "count", 0),
-    _build_shared("no_pager", _NO_PAGER_OPTION, "flag", False),
-    _build_shared("debug", _DEBUG_OPTION, "flag", False),
-)
-GLOBAL_VARIABLES: dict[str, str] = {
-    parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBAL_PARAMETERS
-}
-"""The environment variable of each global option; it counts where the option is not given."""
-_SWITCH_VALUES = {"1": 1, "true": 1, "yes": 1, "on": 1, "0": 0, "false": 0, "no": 0, "off": 0, "2": 2, "3": 3}
-"""What a variable of an option without a value may say: that it is given, or not, or how often."""
+class RecordChoice(Struct, frozen=True):
+    """The records that a command looks at, and of which instant."""
 
-
-def read_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
-    """``GLOBAL_PARAMETERS`` with what the environment sets as defaults; a variable that is empty sets nothing.
-
-    --config stays as it is: commands that can do without a configuration read only one that is given, so that
-    :meth:`~sowctl.cli.context.Invocation.find_config_path` looks at its variable.
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-091`` for a value that the option would not take.
-    """
-    found = []
-    for parameter in GLOBAL_PARAMETERS:
-        name = GLOBAL_VARIABLES[parameter.name]
-        text = None if parameter.name == "config" else environ.get(name) or None
-        if text is None:
-            found.append(parameter)
-            continue
-        choices = parameter.declared.choices if parameter.takes_value else tuple(_SWITCH_VALUES)
-        # Words are taken as they are usually written; choices only as --help has them.
-        known = text if parameter.takes_value else text.lower()
-        if choices and known not in choices:
-            words = f"{name} is '{text}'; it takes {', '.join(choices)}"
-            raise UsageError("SOW-CLI-091", words, hint=f"unset {name}, or give it one of these")
-        value: object = text
-        if not parameter.takes_value:
-            value = _SWITCH_VALUES[known] if parameter.shape == "count" else bool(_SWITCH_VALUES[known])
-        # The default is exchanged, so that an option on the command line still wins.
-        found.append(replace(parameter, default=value))
-    return tuple(found)
-
-
-# ``--format`` is no global option, and often written in front of the command: its value must not be taken for a
-# command.
-LEADING_VALUE_OPTIONS = frozenset(
-    name
-    for parameter in GLOBAL_PARAMETERS
-    if parameter.takes_value and isinstance(parameter.declared, Option)
-    for name in parameter.declared.names
-) | {"--format", "-F"}
+    filter: Filter = None
+    at: At = None
+    fresh: Fresh = False
+    strict: Strict = False
+    message_type: MessageType = None
+    literal_topic: LiteralTopic = False
+    fix_names: FixNames = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.helptext import (
     DEFAULT_COLUMNS,
     MAX_SHORT_EXAMPLES,
@@ -14,7 +15,6 @@ from sowctl.cli.parsing.helptext import (
     format_usage_lines,
     wrap_words,
 )
-from sowctl.cli.parsing.options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, list_members
 from sowctl.declarations import Option
 from sowctl.version import VERSION

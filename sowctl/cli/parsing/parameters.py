@@ -27,8 +27,9 @@ class Parameter(Struct, frozen=True):
     """One option or operand of a command: the name of its field, its declaration, shape and default.
 
     ``part`` is the field that holds the Struct of the option, where that is not the command's own. ``switches_off``: a
-    flag whose field is True without it. ``stands_for``: a flag that gives another parameter, named first, a value; the
-    command itself never sees it.
+    flag whose field is True without it. ``is_tuple``: its texts are a tuple there. ``stands_for``: a flag that gives
+    another parameter, named first, a value, or an operand (None) that gives it its own; the command itself never sees
+    it.
     """
 
     name: str
@@ -36,9 +37,10 @@ class Parameter(Struct, frozen=True):
     shape: Shape
     required: bool
     default: Any
-    stands_for: tuple[str, str] | None = None
+    stands_for: tuple[str, str | None] | None = None
     part: str = ""
     switches_off: bool = False
+    is_tuple: bool = False
 
     @property
     def takes_value(self) -> bool:
@@ -103,7 +105,7 @@ def _build_parameter(field: DeclaredField, declared: Option | Argument, default:
     required, switches_off = default is NODEFAULT, shape == "flag" and default is True
     # What switches off is, for the readers, a flag like any other: given or not. An empty tuple is: not given.
     known = None if required or default == () else False if switches_off else default
-    return Parameter(field.name, declared, shape, required, known, None, part, switches_off)
+    return Parameter(field.name, declared, shape, required, known, None, part, switches_off, origin is tuple)
 
 
 def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
@@ -113,24 +115,42 @@ def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
 
 
 def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """``--json`` where ``--format`` knows json and the command has no ``--json`` of its own."""
+    """Return ``--json`` where ``--format`` knows json and the command has no ``--json`` of its own, and the operand
+    that stands for an option."""
+    found = []
     known = {parameter.name: parameter.declared for parameter in own}
     declared = known.get("format")
-    if "json" in known or not isinstance(declared, Option) or "json" not in declared.choices:
-        return ()
-    words = declare_option("--json", help="Same as --format json.", panel=declared.panel)
-    return (Parameter("json", words, "flag", False, False, ("format", "json")),)
+    if "json" not in known and isinstance(declared, Option) and "json" in declared.choices:
+        words = declare_option("--json", help="Same as --format json.", panel=declared.panel)
+        found.append(Parameter("json", words, "flag", False, False, ("format", "json")))
+    operands = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
+    # Behind an operand that may be left out or repeated nobody could tell what is meant.
+    if operands and all(parameter.required and parameter.shape == "text" for parameter in operands):
+        for parameter in own:
+            if isinstance(option := parameter.declared, Option) and option.operand:
+                operand = Argument(option.operand, f"Same as {option.names[0]}.")
+                found.append(
+                    Parameter(f"{parameter.name}_operand", operand, "text", False, None, (parameter.name, None))
+                )
+    return tuple(found)
 
 
 def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` without the flags that stand for a value of another parameter, which has that value now.
+    """``values`` without the parameters that stand for another one, which has their value now.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another one.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another value, and
+    ``SOW-CLI-013`` where an operand and its option are given.
     """
     for parameter in parameters:
-        if parameter.stands_for is None or not values.pop(parameter.name):
+        if parameter.stands_for is None or (given := values.pop(parameter.name)) in (None, False):
             continue
         name, value = parameter.stands_for
+        if value is None:
+            if values[name] is not None:
+                hint = f"give {parameter.declared.metavar} or --{name}, not both"
+                raise UsageError("SOW-CLI-013", f"the {name} is given twice", hint=hint)
+            values[name] = given
+            continue
         target = next(one for one in parameters if one.name == name)
         if values[name] not in (target.default, value):
             flag, other = f"--{parameter.name}", f"--{name} {values[name]}"
@@ -172,4 +192,4 @@ def _convert_value(parameter: Parameter, value: Any) -> Any:
             return parse_sow_keys(value) or None
         case "paths":
             return tuple(part.strip() for part in value.split(","))
-    return value
+    return tuple(value) if parameter.is_tuple else value

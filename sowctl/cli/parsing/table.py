@@ -3,10 +3,10 @@
 ``sowctl --help``, the man pages, the completion scripts and the dispatcher all read this table; none of them imports
 a command's module to learn its name. Importing this module costs next to nothing.
 
-A new command is a file in ``sowctl/cli/commands`` and a line here. The file has one public function ``run``, whose
-parameters are its options (:mod:`sowctl.cli.parsing.declarations`) and whose docstring is the text of its page, and a
-tuple ``EXAMPLES`` of command lines, which stand in help and page. Then ``python -m sowctl.cli.manual man/`` makes the
-page.
+A new command is a file in ``sowctl/cli/commands`` and a line here. The file has a Struct that declares its options and
+operands (:mod:`sowctl.declarations`), one public function ``run(invocation, arguments)`` whose docstring is the text of
+its page, and a tuple ``EXAMPLES`` of command lines, which stand in help and page. Then ``python -m sowctl.cli.manual
+man/`` makes the page.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from sowctl.output.display import escape_line
 
 if TYPE_CHECKING:
     from sowctl.cli.completion.instance_values import InstanceValues
-    from sowctl.cli.context import Invocation, Settings
+    from sowctl.cli.context import Invocation
+    from sowctl.cli.settings import Settings
 
 PROMPT_TEXT = "sowctl> "
 HISTORY_VARIABLE = "SOWCTL_HISTORY"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sowctl.cli.configuration_cache import ConfigurationCache
 from sowctl.cli.io.sources import STDIN_NAME
 from sowctl.cli.main import BROKEN_PIPE_STATUS, HUNG_UP_STATUS, INTERRUPTED_STATUS, TERMINATED_STATUS, main
-from sowctl.cli.parsing.options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
+from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.shell.command_lines import Unfinished, build_unfinished_error, iterate_commands, split_words
 from sowctl.cli.streams import ClosedInput
 from sowctl.engine.instance import Instance

@@ -7,17 +7,16 @@ error before anything happens; one that means nothing for files is known, and co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.declarations import DeclaredField, list_option_texts
 from sowctl.engine.options import QueryOptions
 from sowctl.errors import UsageError
+from sowctl.values.units import parse_seconds
 
-NUMBER_OPTIONS = {"top_n": "top_n", "skip_n": "skip_n", "batch_size": "batch_size"}
-LIST_OPTIONS = {"select": "select", "grouping": "grouping", "projection": "projection"}
-TEXT_OPTIONS = {"orderby": "order_by"}
-"""Name in the text, field of :class:`~sowctl.engine.options.QueryOptions`."""
 BOOKMARK, LITERAL = "bookmark", "non_regex_topic"
 IGNORED_OPTIONS = {
     "timestamp": "--meta prints the time of each record",
@@ -35,6 +34,32 @@ class ParsedOptions(Struct, frozen=True):
     bookmark: str | None = None
     literal: bool = False
     notes: tuple[str, ...] = ()
+
+
+@cache
+def list_query_options() -> dict[str, DeclaredField]:
+    """Return the fields of :class:`~sowctl.engine.options.QueryOptions` that an option text may set, by their names
+    there."""
+    return list_option_texts(QueryOptions)
+
+
+def parse_option_value(field: DeclaredField, text: str) -> object:
+    """Return what a field gets from the text of its value. Raises ValueError."""
+    if field.base is int:
+        if not text.isascii() or not text.isdecimal():
+            raise ValueError(f"{text!r} is not an integer")
+        return int(text)
+    if field.base is bool:
+        return parse_switch(text)
+    return parse_seconds(text) if field.base is float else text
+
+
+def parse_switch(text: str) -> bool:
+    """Return the truth value of a text. Raises ValueError."""
+    found = _SWITCH_VALUES.get(text.lower())
+    if found is None:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return found
 
 
 def parse_option_text(text: str) -> Mapping[str, str]:
@@ -86,39 +111,31 @@ def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
     """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017``."""
     changes: dict[str, object] = {}
     bookmark, literal, notes = None, False, []
+    known = list_query_options()
     for name, value in parse_option_text(text).items():
-        if name in NUMBER_OPTIONS:
-            if not value.isascii() or not value.isdecimal():
-                raise _make_syntax_error(text, 0, f"{name} must be an integer, not {value!r}")
-            changes[NUMBER_OPTIONS[name]] = int(value)
-        elif name in LIST_OPTIONS or name in TEXT_OPTIONS:
-            changes[LIST_OPTIONS.get(name) or TEXT_OPTIONS[name]] = value
-        elif name == BOOKMARK:
-            bookmark = value
-        elif name == LITERAL:
-            literal = _parse_switch(text, name, value)
-        elif name in IGNORED_OPTIONS:
-            if _parse_switch(text, name, value):
+        try:
+            if name in known:
+                changes[known[name].name] = parse_option_value(known[name], value)
+            elif name == BOOKMARK:
+                bookmark = value
+            elif name == LITERAL:
+                literal = parse_switch(value)
+            elif name not in IGNORED_OPTIONS:
+                raise _make_unknown_error(name)
+            elif parse_switch(value):
                 notes.append(f"the query option {name} has no effect: {IGNORED_OPTIONS[name]}")
-        else:
-            raise _make_unknown_error(name)
+        except ValueError as error:
+            raise _make_syntax_error(text, 0, f"{name}: {error}") from None
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
             raise _make_syntax_error(text, 0, f"{field} is given both as an option and in --options")
     return ParsedOptions(replace(options, **changes), bookmark, literal, tuple(notes))
 
 
-def _parse_switch(text: str, name: str, value: str) -> bool:
-    found = _SWITCH_VALUES.get(value.lower())
-    if found is None:
-        raise _make_syntax_error(text, 0, f"{name} must be true or false, not {value!r}")
-    return found
-
-
 def _make_unknown_error(name: str) -> UsageError:
     from difflib import get_close_matches
 
-    known = [*NUMBER_OPTIONS, *LIST_OPTIONS, *TEXT_OPTIONS, BOOKMARK, LITERAL, *IGNORED_OPTIONS]
+    known = [*list_query_options(), BOOKMARK, LITERAL, *IGNORED_OPTIONS]
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
     return UsageError("SOW-QRY-017", f"unknown query option {name!r}", hint=f"{meant}valid options: {', '.join(known)}")

@@ -6,20 +6,19 @@ pause, resume or stop. The option text is that of a command to a server: ``top_n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.declarations import DeclaredField, list_option_texts
 from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.search.keytext import split_keys
-from sowctl.engine.search.optiontext import parse_option_text
+from sowctl.engine.search.optiontext import parse_option_text, parse_option_value, parse_switch
 from sowctl.errors import UsageError
 from sowctl.values.units import parse_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONTROL_COMMANDS = ("replace", "pause", "resume", "stop")
 
@@ -53,37 +52,11 @@ def _make_control_error(words: str) -> UsageError:
     )
 
 
-def _parse_number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal():
-        raise ValueError(f"{text!r} is not an integer")
-    return int(text)
+@cache
+def _list_options() -> dict[str, DeclaredField]:
+    return list_option_texts(SubscribeOptions)
 
 
-def _parse_switch(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-_TEXT_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "top_n": ("top_n", _parse_number),
-    "skip_n": ("skip_n", _parse_number),
-    "batch_size": ("batch_size", _parse_number),
-    "select": ("select", str),
-    "orderby": ("order_by", str),
-    "grouping": ("grouping", str),
-    "projection": ("projection", str),
-    "oof": ("oof", _parse_switch),
-    "delta": ("delta", _parse_switch),
-    "no_empties": ("no_empties", _parse_switch),
-    "send_keys": ("send_keys", _parse_switch),
-    "conflation": ("conflation", str),
-    "conflation_key": ("conflation_key", str),
-    "bookmark_not_found": ("bookmark_not_found", str),
-    "rate": ("rate", str),
-    "rate_max_gap": ("rate_max_gap", parse_seconds),
-}
-"""Name in the text, field of the options, and how its value is read."""
 _PAGE_OPTIONS = ("top_n", "skip_n", "orderby")
 """Names in the text of what makes a page."""
 _IGNORED_OPTION = "timestamp"
@@ -94,15 +67,15 @@ def apply_subscription_text(options: SubscribeOptions, text: str) -> SubscribeOp
     """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017`` and ``SOW-FOL-007``."""
     changes: dict[str, Any] = {}
     for name, value in parse_option_text(text).items():
-        row = _TEXT_OPTIONS.get(name)
-        if row is None and name != _IGNORED_OPTION:
-            hint = f"valid options: {', '.join((*_TEXT_OPTIONS, _IGNORED_OPTION))}"
+        field = _list_options().get(name)
+        if field is None and name != _IGNORED_OPTION:
+            hint = f"valid options: {', '.join((*_list_options(), _IGNORED_OPTION))}"
             raise UsageError("SOW-FOL-007", f"unknown subscription option {name!r}", hint=hint)
         try:
-            if row is None:
-                _parse_switch(value)
+            if field is None:
+                parse_switch(value)
             else:
-                changes[row[0]] = row[1](value)
+                changes[field.name] = parse_option_value(field, value)
         except ValueError as error:
             raise UsageError(
                 "SOW-FOL-007", f"option {name}: {error}", hint="write options like top_n=10,skip_n=0,oof"
@@ -137,7 +110,7 @@ def apply_replace_line(options: SubscribeOptions, control: ControlLine) -> Subsc
     if control.sow_keys is not None:
         new = replace(new, sow_keys=split_keys(control.sow_keys) if control.sow_keys.strip() else None)
     given = parse_option_text(control.options or "")
-    page = {name: getattr(options, _TEXT_OPTIONS[name][0]) for name in _PAGE_OPTIONS}
+    page = {name: getattr(options, _list_options()[name].name) for name in _PAGE_OPTIONS}
     missing = [name for name, value in page.items() if value is not None and name not in given]
     if missing:
         # An order has commas of its own.

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.errors import UsageError
@@ -15,6 +14,7 @@ from sowctl.output.reports import as_dict
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
+    from sowctl.cli.parsing.options import RecordChoice
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.profile.sample import SampleShare
@@ -25,48 +25,37 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 
-class RecordOptions(Struct, frozen=True):
-    """The choice of records as given on the command line; ``paths``, joined by commas, are fields of them."""
-
-    target: str
-    filter: str | None = None
-    at: str | None = None
-    message_type: str | None = None
-    literal: bool = False
-    fresh: bool = False
-    fix_names: bool = False
-    paths: str | None = None
-    strict: bool = False
-
-
 Ask = Callable[[], AbstractContextManager["QueryResult"]]
 Look = Callable[[Ask, str, "MessageType"], Any]
 
 
-def inspect_topics(invocation: Invocation, wanted: RecordOptions, look: Look) -> list[Any]:
+def inspect_topics(
+    invocation: Invocation, target: str, wanted: RecordChoice, look: Look, *, paths: str | None = None
+) -> list[Any]:
     """Call ``look`` for each topic with a function that opens its records, its name and its type.
 
+    ``paths``, joined by commas, are fields that the records should have.
     Of several topics those without records yet are left out, as in a query.
     """
+    from sowctl.cli.lookup import apply_unknown
     from sowctl.cli.parsing.option_values import parse_at_option
-    from sowctl.cli.parsing.queryoptions import apply_unknown
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import resolve_targets, select_readable_targets
     from sowctl.engine.verbs.query import report_unknown_fields, start_query
     from sowctl.engine.views.openers import has_known_state
 
     when = parse_at_option(invocation, wanted.at)
-    with invocation.open_instance(wanted.target, fix_names=wanted.fix_names) as instance:
-        targets = resolve_targets(instance, wanted.target, wanted.message_type, literal=wanted.literal, derived=True)
+    with invocation.open_instance(target, fix_names=wanted.fix_names) as instance:
+        targets = resolve_targets(instance, target, wanted.message_type, literal=wanted.literal_topic, derived=True)
         options = QueryOptions(filter=wanted.filter, at=when.resolve_time(instance), fresh=wanted.fresh)
-        report_unknown_fields(instance, targets, apply_unknown(invocation, options, wanted.paths, strict=wanted.strict))
+        report_unknown_fields(instance, targets, apply_unknown(invocation, options, paths, strict=wanted.strict))
         # Every pass over the records sees the same clock: none expires between two of them.
         now = instance.now
         instance = replace(instance, clock=lambda: now)
         found = []
-        for target in select_readable_targets(instance, targets, has_known_state):
-            ask = partial(_open_query, start_query, instance, target, options)
-            found.append(look(ask, *_find_name(instance, target)))
+        for one in select_readable_targets(instance, targets, has_known_state):
+            ask = partial(_open_query, start_query, instance, one, options)
+            found.append(look(ask, *_find_name(instance, one)))
         return found
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.subscriptions.events import Delivery, EventBatch
@@ -19,6 +18,7 @@ from sowctl.identity.bookmarks import Bookmark
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
+    from sowctl.cli.parsing.place_options import PlaceOptions
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import SubscribeOptions
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 COMMIT_INTERVAL_SECONDS = 1.0
 """Seconds between two writes of a place, unless something else is asked for."""
 UNLIMITED_SECONDS = float("inf")
-
-
-class PlaceOptions(Struct, frozen=True):
-    """The options about the stored place."""
-
-    store: str | None
-    store_config: str | None
-    client: str | None
-    sub_id: str | None
-    commit: bool
-    ack: bool
-    every: str | None
 
 
 class PlaceTracker:
@@ -158,7 +146,7 @@ def hold_place(
     # One without an id gets one that it has again the next time.
     sub_id = keeping.sub_id or " ".join(filter(None, (target, asked.filter)))
     who = Subscriber(keeping.client or "", sub_id)
-    count, interval = _parse_commit_interval(keeping.every)
+    count, interval = _parse_commit_interval(keeping.commit_every)
     found = open_bookmark_store(of, keeping.store, RowVerbs())
     # Without --commit a place is read and stays where it is, however many read it.
     with hold_place_locks(found, [who] if keeping.commit else [], instance):
@@ -184,7 +172,7 @@ def _check_options(keeping: PlaceOptions) -> None:
     wrong = None
     if keeping.store is None and (keeping.client or keeping.sub_id or keeping.store_config or keeping.commit):
         wrong = "no bookmark store is given", "add --store"
-    elif (keeping.ack or keeping.every is not None) and not keeping.commit:
+    elif (keeping.ack or keeping.commit_every is not None) and not keeping.commit:
         wrong = "no position is stored", "add --commit"
     if wrong is not None:
         raise UsageError("SOW-CLI-033", wrong[0], hint=wrong[1])

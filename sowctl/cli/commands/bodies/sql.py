@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.output_sink import OutputChoice, Sink
+from sowctl.cli.io.output_sink import Sink
+from sowctl.cli.parsing.options import OutputChoice
 from sowctl.errors import UsageError
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 
@@ -25,8 +26,8 @@ NAN_FORMATS = ("msgpack",)
 class ResultWriter:
     """Output of the rows of statements; made before anything is read, so that a wrong option costs nothing."""
 
-    def __init__(self, invocation: Invocation, options: tuple[Any, ...]) -> None:
-        self._sink = sink = Sink(invocation, OutputChoice(*options))
+    def __init__(self, invocation: Invocation, choice: OutputChoice) -> None:
+        self._sink = sink = Sink(invocation, choice)
         if sink.options.columns and sink.format in TYPED_WRITERS:
             raise UsageError(
                 "SOW-OUT-012",

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from sowctl.cli.commands.bodies.inspection import RecordOptions, inspect_topics, note_coverage, parse_sample
-from sowctl.cli.io.output_sink import OutputChoice, Sink
+from sowctl.cli.commands.bodies.inspection import inspect_topics, note_coverage, parse_sample
+from sowctl.cli.io.output_sink import Sink
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
 from sowctl.output.reports import as_dict
@@ -17,6 +16,8 @@ from sowctl.output.reports import as_dict
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.inspection import Ask
     from sowctl.cli.context import Invocation
+    from sowctl.cli.parsing.options import OutputChoice, RecordChoice
+    from sowctl.cli.parsing.stats_options import FieldOptions, RateOptions
     from sowctl.engine.profile.rates import RatesReport
     from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.verbs.inspect.stats import StatsReport
@@ -26,58 +27,38 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-class FigureOptions(Struct, frozen=True):
-    """The output of the figures, as given."""
-
-    format: str | None
-    output: str | None
-    force: bool
+DEFAULT_INTERVAL_SECONDS = 60.0
 
 
-DEFAULT_INTERVAL = "1m"
-
-
-class FieldOptions(Struct, frozen=True):
-    """The fields that are looked at, and how closely, as given."""
-
-    paths: tuple[str, ...]
-    sample: str | None
-    top: int
-    bars: int
-
-
-class CountOptions(Struct, frozen=True):
-    """The messages of the journal that are counted, as given."""
+class JournalCount(Struct, frozen=True):
+    """The messages that are counted: those of all topics where ``target`` is None."""
 
     target: str | None
-    interval: str | None
-    since: str | None
-    until: str | None
-    txid: str | None
-    client: str | None
     message_type: str | None
+    rates: RateOptions
 
 
 def show_fields(
     invocation: Invocation,
-    wanted: RecordOptions,
+    target: str,
+    names: Sequence[str],
+    records: RecordChoice,
     fields: FieldOptions,
-    shown: FigureOptions,
-    others: Mapping[str, object],
+    output: OutputChoice,
 ) -> int:
-    """``stats`` of records. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
+    """``stats`` of records."""
     from sowctl.values.paths import parse_path
 
-    _refuse_options(others, "requires --journal")
-    if not wanted.target:
-        raise UsageError("SOW-CLI-003", "missing argument TARGET", hint="name a topic, or add --journal")
     # A path of sowctl schema may be given as it stands there: filters have no sign for the elements of an array.
-    paths = [parse_path(text.replace("[*]", "")) for text in fields.paths]
+    paths = [parse_path(text.replace("[*]", "")) for text in names]
     share = parse_sample(fields.sample)
-    sink = Sink(invocation, OutputChoice(shown.format, output=shown.output, force=shown.force))
-    wanted = replace(wanted, paths=",".join(map(str, paths)))
+    sink = Sink(invocation, output)
     reports = inspect_topics(
-        invocation, wanted, lambda ask, topic, kind: _read_stats(ask, topic, kind, paths, share, fields)
+        invocation,
+        target,
+        records,
+        lambda ask, topic, kind: _read_stats(ask, topic, kind, paths, share, fields),
+        paths=",".join(map(str, paths)),
     )
     for report in reports:
         note_coverage(invocation, report)
@@ -117,22 +98,20 @@ def _read_stats(
     return compute_stats(ask, topic, kind, paths, share, top=fields.top, bars=fields.bars)
 
 
-def count_journal(
-    invocation: Invocation, counting: CountOptions, shown: FigureOptions, others: Mapping[str, object]
-) -> int:
-    """``stats --journal``. Raises UsageError ``SOW-STA-003`` for options of the other half among ``others``."""
-    from sowctl.cli.parsing.option_values import parse_interval, parse_position, parse_range
+def count_journal(invocation: Invocation, counted: JournalCount, output: OutputChoice) -> int:
+    """``stats --journal``."""
+    from sowctl.cli.parsing.option_values import parse_position, parse_range
     from sowctl.engine.profile.rates import MAX_ASKED_INTERVALS, MAX_INTERVALS
     from sowctl.engine.verbs.inspect.stats import EntryRange, count_rates
     from sowctl.values.units import format_interval
 
-    _refuse_options(others, "cannot be used with --journal")
+    counting = counted.rates
     txids = parse_range("--txid", counting.txid)
     begins, ends = parse_position(invocation, counting.since), parse_position(invocation, counting.until)
-    interval = round((parse_interval("--interval", counting.interval or DEFAULT_INTERVAL) or 0) * 1_000_000)
+    interval = round((DEFAULT_INTERVAL_SECONDS if counting.interval is None else counting.interval) * 1_000_000)
     if interval < 1:
         raise UsageError("SOW-CLI-022", "--interval must be above 0", hint="use for example 10s, 1m or 1h")
-    sink = Sink(invocation, OutputChoice(shown.format, output=shown.output, force=shown.force))
+    sink = Sink(invocation, output)
     with invocation.open_instance() as instance:
         begin, end = begins.resolve(instance), ends.resolve(instance)
         within = EntryRange(
@@ -142,7 +121,7 @@ def count_journal(
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
             client=counting.client,
         )
-        topics = [_format_target(counting)] if counting.target else []
+        topics = [_format_target(counted.target, counted.message_type)] if counted.target else []
         # A person sees no interval in which nothing happened; a program gets each, unless it asked for fewer.
         asked = counting.interval is not None or sink.format == "table"
         most = MAX_ASKED_INTERVALS if asked else MAX_INTERVALS
@@ -182,15 +161,8 @@ def build_rate_rows(report: RatesReport) -> list[dict[str, Any]]:
     ]
 
 
-def _format_target(counting: CountOptions) -> str:
-    kind = counting.message_type
-    return f"[{kind}].[{counting.target}]" if kind is not None else counting.target or ""
-
-
-def _refuse_options(others: Mapping[str, object], words: str) -> None:
-    given = next((name for name, value in others.items() if value not in (None, False)), None)
-    if given is not None:
-        raise UsageError("SOW-STA-003", f"{given} {words}", hint="statistics are either of records or of the journal")
+def _format_target(target: str, message_type: str | None) -> str:
+    return f"[{message_type}].[{target}]" if message_type is not None else target
 
 
 def _draw_figures(sink: Sink, draw: Callable[[Terminal, BinaryIO], object]) -> None:

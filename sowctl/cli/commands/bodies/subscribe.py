@@ -174,15 +174,15 @@ def follow_query(
     target: str,
     message_type: str | None,
     asked: QueryOptions,
-    shaping: Sequence[object],
     *,
+    is_shaped: bool,
     literal: bool,
 ) -> int:
     """``query --follow``: the records that match, then the messages behind them, as payloads.
 
-    Raises UsageError ``SOW-CLI-097`` for options that are among those ``shaping`` the output otherwise.
+    Raises UsageError ``SOW-CLI-097`` where other options shape the output (``is_shaped``).
     """
-    if any(one not in (None, False, "ndjson") for one in shaping):
+    if is_shaped or asked.projection is not None or asked.fresh:
         hint = (
             "with --follow, use a filter, --sow-key, --order-by, --top-n, --skip-n and --select; "
             "for other options, use subscribe"
