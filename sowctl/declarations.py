@@ -49,8 +49,8 @@ class Option(Struct, frozen=True):
     """One option: its spellings, what it does, what stands for its value, and which values it takes.
 
     A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
-    ``operand``: how the value is called as the last operand of a command whose other operands are all required; it is
-    the same as the option there.
+    ``old_names``: former spellings, which still work. ``operand``: how the value is called as the last operand of a
+    command whose other operands are all required; it is the same as the option there.
     """
 
     names: tuple[str, ...]
@@ -65,6 +65,12 @@ class Option(Struct, frozen=True):
     unit: Unit = ""
     option_text: str = ""
     operand: str = ""
+    old_names: tuple[str, ...] = ()
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every spelling that is understood."""
+        return self.names + self.old_names
 
 
 class Argument(Struct, frozen=True):

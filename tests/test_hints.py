@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import sowctl
-from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
+from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.overview import list_known_options
 from sowctl.cli.parsing.table import COMMANDS, PREFIXES, find_command
 

@@ -43,7 +43,7 @@ def parse_defines(texts: Sequence[str] | None) -> dict[str, str]:
 def find_main_file(invocation: Invocation, file: str | None) -> tuple[Path, bytes | None]:
     """The path of an operand, or of the usual configuration; for ``-`` a name and what standard input holds."""
     if file != "-":
-        return Path(file) if file is not None else invocation.find_config_path(), None
+        return invocation.find_config_path(file), None
     from sowctl.cli.io.sources import STDIN_NAME
     from sowctl.config.parse import MAX_FILE_BYTES
 

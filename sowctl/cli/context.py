@@ -85,13 +85,15 @@ class Invocation:
                 "SOW-CLI-006", f"{name}: {error}", hint="use for example 0, 500ms, 10s or forever"
             ) from None
 
-    def find_config_path(self) -> Path:
-        """The configuration file: --config (or SOWCTL_CONFIG), or the one with a usual name in the working directory.
+    def find_config_path(self, named: str | None = None) -> Path:
+        """The configuration file: ``named``, by --config or SOWCTL_CONFIG, or the usual one in the working directory.
+
+        A directory that is named has it under a usual name, too.
 
         Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one and ``SOW-CLI-090`` for ``-``,
         and :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.
         """
-        named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
+        named = named or self.settings.config or self.environ.get("SOWCTL_CONFIG")
         if named == "-":
             raise UsageError(
                 "SOW-CLI-090",
@@ -99,14 +101,15 @@ class Invocation:
                 hint="'sowctl validate -', 'sowctl lint -' and 'sowctl config show -' read a configuration "
                 "from standard input",
             )
-        if named:
-            return Path(named)
-        found = find_default_config(self.environ, Path())
+        place = Path(named or "")
+        if named and not place.is_dir():
+            return place
+        found = find_default_config({} if named else self.environ, place)
         if found is not None:
             return found
         raise ConfigError(
             "SOW-CLI-005",
-            f"no configuration found: {Path.cwd()} has none of {', '.join(CONFIG_NAMES)}",
+            f"no configuration found: {place.absolute()} has none of {', '.join(CONFIG_NAMES)}",
             hint="use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance",
         )
 

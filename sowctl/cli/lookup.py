@@ -102,6 +102,20 @@ def _require_topic(target: Target) -> TopicConfig:
     return target.topic
 
 
+def split_journal_operands(
+    words: Sequence[str] | None, topics: Sequence[str] | None
+) -> tuple[tuple[str, ...], str | None]:
+    """The topics among operands and ``--topic``, and the operand that is a directory or a URL: the journal to read.
+
+    Raises UsageError ``SOW-CLI-013`` for two journals.
+    """
+    places = [word for word in words or () if "://" in word or Path(word).is_dir()]
+    if len(places) > 1:
+        raise UsageError("SOW-CLI-013", "the journal is given twice", hint=f"remove {places[-1]}")
+    names = [word for word in words or () if word not in places]
+    return (*names, *(topics or ())), places[0] if places else None
+
+
 def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:
     """Return the query's options with the treatment of fields that no record has."""
     from msgspec.structs import replace

@@ -19,8 +19,8 @@ class Settings(Struct, frozen=True):
         declare_option(
             "--config",
             "-c",
-            help="Configuration file. Default: $SOWCTL_CONFIG, otherwise the one of sowctl.xml, amps.xml and "
-            "config.xml in the working directory.",
+            help="Configuration file, or the directory that has it as sowctl.xml, amps.xml or config.xml. Default: "
+            "$SOWCTL_CONFIG, otherwise the working directory.",
             metavar="FILE",
             complete="file",
             panel=GLOBAL_PANEL,

@@ -24,6 +24,6 @@ def find_default_config(environment: Mapping[str, str], directory: Path, how: st
         raise UsageError(
             "SOW-CLI-004",
             f"several configurations here: {', '.join(found)}",
-            hint=f"select one: {how} {found[0]}",
+            hint=f"select one: {how} {directory / found[0]}",
         )
     return directory / found[0] if found else None

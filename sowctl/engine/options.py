@@ -35,6 +35,15 @@ SowKeys: TypeAlias = Annotated[
         unit="keys",
     ),
 ]
+Keys: TypeAlias = Annotated[
+    tuple[str, ...] | None,
+    declare_option(
+        "--key",
+        help="Only the record with this key: the value of the key field; commas separate the values of several "
+        "fields. May be repeated.",
+        metavar="VALUE",
+    ),
+]
 OrderBy: TypeAlias = Annotated[
     str | None,
     declare_option(
@@ -191,7 +200,8 @@ class PublishOptions(Struct, frozen=True):
 class QueryOptions(Struct, frozen=True):
     """Options of a query: the records to read, their order and number.
 
-    ``at`` is an instant in microseconds UTC. ``sort_memory`` bytes are held while ordering, and while a view is
+    ``sow_keys`` and ``keys``, values of key fields, may both be given. ``at`` is an instant in microseconds UTC.
+    ``sort_memory`` bytes are held while ordering, and while a view is
     computed; what is more goes to temporary files. ``by_time``: in the order of updates where there is no other.
     ``jobs`` processes may read a large store; None: as many as pay. ``index_from``: records of a store from which on
     memo indexes are used and built; None: never. ``counted``: read on where all of ``top_n`` have been found, so that
@@ -205,6 +215,7 @@ class QueryOptions(Struct, frozen=True):
     top_n: TopN = None
     skip_n: SkipN = None
     sow_keys: SowKeys = None
+    keys: Keys = None
     at: int | None = None
     select: Select = None
     batch_size: Annotated[
@@ -262,6 +273,7 @@ class SubscribeOptions(Struct, frozen=True):
     top_n: TopN = None
     skip_n: SkipN = None
     sow_keys: SowKeys = None
+    keys: Keys = None
     select: Select = None
     sow: Annotated[bool, declare_option("--no-sow", help="Skip the initial records; print only new messages.")] = True
     batch_size: Annotated[
@@ -391,13 +403,14 @@ class SubscribeOptions(Struct, frozen=True):
 
 
 class DeleteOptions(Struct, frozen=True):
-    """Options of a delete: exactly one of a filter, SOW keys, or messages whose keys are meant."""
+    """Options of a delete: exactly one of a filter, keys (SOW keys or values of key fields), or messages with keys."""
 
     filter: Filter = None
     sow_keys: SowKeys = None
     data: tuple[bytes, ...] | None = None
     dry_run: DryRun = False
     client: str | None = None
+    keys: Keys = None
 
 
 class ReplayOptions(Struct, frozen=True):

@@ -72,7 +72,7 @@ def asked(cli: Cli, *words: str) -> tuple[list[str], list[str]]:
         (["query", "orders", "--format=t"], "-", {"--format=table", "--format=tsv"}, {"--format=csv"}),
         (["query", "orders", "--count=t"], "-", set(), {"--count=true"}),
         (["journal", ""], "-", {"list", "dump"}, {"query"}),
-        (["journal", "dump", "--fr"], "-", {"--from"}, {"--framing"}),
+        (["journal", "dump", "--si"], "-", {"--since"}, {"--framing"}),
         (["no-such", ""], "-", set(), {"query", "orders"}),
         (["publish", "orders", "--on-error", ""], "-", {"stop", "skip", "abort"}, set()),
         (["query", "--color", "a"], "-", {"always", "auto"}, {"never"}),

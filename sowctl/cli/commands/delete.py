@@ -26,7 +26,7 @@ class DeleteArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl delete``."""
 
     target: Target
-    delete: Annotated[DeleteOptions, declare_part("filter", "sow_keys", "dry_run")]
+    delete: Annotated[DeleteOptions, declare_part("filter", "keys", "sow_keys", "dry_run")]
     data: Annotated[
         str | None,
         declare_option(
@@ -44,7 +44,7 @@ class DeleteArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: DeleteArguments) -> int:
-    """Delete the records selected by --filter, --sow-key or --data. Exactly one of them is required.
+    """Delete the records selected by a filter, by keys or by --data. Exactly one of them is required.
 
     The deletions are written to the journal in one group: all of them or none. On a terminal, the command shows the
     number of records and asks for confirmation; otherwise --yes is required. If a field of the filter occurs in no
@@ -56,10 +56,11 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
     all of them if it matches the Name of the Pattern topic.
     """
     wanted, dry_run = arguments.delete, arguments.delete.dry_run
-    if sum(given is not None for given in (wanted.filter, wanted.sow_keys, arguments.data)) != 1:
+    keys = wanted.sow_keys if wanted.sow_keys is not None else wanted.keys
+    if sum(given is not None for given in (wanted.filter, keys, arguments.data)) != 1:
         raise UsageError(
             "SOW-CLI-014",
-            "give exactly one of --filter, --sow-key and --data",
+            "give exactly one of --filter, --key (or --sow-key) and --data",
             hint="to select all records, use --filter '1 = 1'",
         )
     from sowctl.cli.io.report_output import check_report_options, show_reports

@@ -27,7 +27,9 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 
     target: Target
     file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")]
-    query: Annotated[QueryOptions, declare_part("filter", "order_by", "top_n", "skip_n", "sow_keys", "select", "fresh")]
+    query: Annotated[
+        QueryOptions, declare_part("filter", "order_by", "top_n", "skip_n", "sow_keys", "keys", "select", "fresh")
+    ]
     at: At = None
     message_type: MessageType = None
     literal_topic: LiteralTopic = False

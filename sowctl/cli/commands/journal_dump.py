@@ -8,13 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import FixNames, JournalPlace, OfPublisher, OutputChoice, Txids
+from sowctl.cli.parsing.options import (
+    FixNames,
+    JournalOperands,
+    OfPublisher,
+    OutputChoice,
+    Since,
+    TopicNames,
+    Txids,
+    Until,
+)
 from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
 EXAMPLES = (
-    "sowctl journal dump --topic orders --from -15m",
-    "sowctl journal dump --key 12915563182432364013",
+    "sowctl journal dump orders --since -15m",
+    "sowctl journal dump --sow-key 12915563182432364013",
     "sowctl journal dump -l 1000:1010 --no-data",
 )
 
@@ -22,19 +31,21 @@ EXAMPLES = (
 class JournalDumpArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl journal dump``."""
 
-    directory: JournalPlace = None
-    topic: Annotated[str | None, declare_option("--topic", help="Only entries of this topic.", metavar="NAME")] = None
-    keys: Annotated[
-        list[str] | None,
-        declare_option("--key", help="Only entries with this SOW key. May be repeated.", metavar="KEY"),
+    operands: JournalOperands = None
+    topic: TopicNames = None
+    sow_keys: Annotated[
+        tuple[str, ...] | None,
+        declare_option(
+            "--sow-key",
+            help="Only entries with this SOW key, or a comma-separated list of keys. May be repeated.",
+            metavar="KEY",
+            unit="keys",
+            old_names=("--key",),
+        ),
     ] = None
     client: OfPublisher = None
-    first: Annotated[
-        str | None, declare_option("--from", help="Start at this time, txid or bookmark.", metavar="WHEN")
-    ] = None
-    last: Annotated[str | None, declare_option("--to", help="End at this time, txid or bookmark.", metavar="WHEN")] = (
-        None
-    )
+    since: Since = None
+    until: Until = None
     txid: Txids = None
     limit: Annotated[
         str | None,
@@ -52,32 +63,32 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
 
     The command ends at the position that is the end of the journal when it starts, even if others keep writing. Every
     entry has a bookmark: that of its publisher, or otherwise that of the instance with the txid of the entry. --at,
-    --from and --to accept both. A queue acknowledgement has the bookmark of its message as message_bookmark. The output
-    is valid input for publish --framing envelope, except for queue entries. A torn end of the journal is skipped and
-    reported; if acknowledged entries are missing there, the command exits with status 5 after the last readable entry.
+    --since and --until accept both. A queue acknowledgement has the bookmark of its message as message_bookmark. The
+    output is valid input for publish --framing envelope, except for queue entries. A torn end of the journal is skipped
+    and reported; if acknowledged entries are missing there, the command exits with status 5 after the last readable
+    entry.
     """
+    from sowctl.cli.lookup import split_journal_operands
     from sowctl.cli.parsing.option_values import parse_position, parse_range
 
     txids, entries = parse_range("--txid", arguments.txid), parse_range("--limit", arguments.limit, only="last")
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.rows import skip_entries
-    from sowctl.engine.topics.targets import split_target
     from sowctl.engine.verbs.journal import EntryFilter, dump_entries
     from sowctl.remote.place import parse_place
 
-    opening, closing = parse_position(invocation, arguments.first), parse_position(invocation, arguments.last)
+    opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(
         invocation,
         replace(arguments.output, meta=True),
     )
-    name, message_type = split_target(arguments.topic) if arguments.topic is not None else (None, None)
-    where = None if arguments.directory is None else parse_place(arguments.directory)
+    topics, directory = split_journal_operands(arguments.operands, arguments.topic)
+    where = None if directory is None else parse_place(directory)
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
-        begin, end = opening.resolve(instance, arguments.directory), closing.resolve(instance, arguments.directory)
+        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         wanted = EntryFilter(
-            topic=name,
-            message_type=message_type,
-            keys=frozenset(map(_parse_key, arguments.keys)) if arguments.keys else None,
+            topics=topics,
+            keys=frozenset(map(_parse_key, arguments.sow_keys)) if arguments.sow_keys else None,
             client=arguments.client,
             from_time=begin.time,
             to_time=end.time,
@@ -95,7 +106,5 @@ def _parse_key(text: str) -> int:
 
     key = parse_sow_key(text)
     if key is None:
-        raise UsageError(
-            "SOW-CLI-025", f"--key {text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys"
-        )
+        raise UsageError("SOW-CLI-025", f"{text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys")
     return int.from_bytes(key, "big")

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import (
     FixNames,
-    JournalPlace,
+    JournalOperands,
     OfPublisher,
     OutputChoice,
     Since,
     Strict,
     Summary,
+    TopicNames,
     Txids,
     Until,
 )
@@ -24,7 +25,7 @@ from sowctl.engine.options import Filter, SowKeys
 
 EXAMPLES = (
     "sowctl journal search --key 10417",
-    "sowctl journal search --topic orders --client order-gateway --since -15m",
+    "sowctl journal search orders --client order-gateway --since -15m",
     "sowctl journal search --filter \"/status = 'cancelled'\" --no-data --limit 5",
     "sowctl journal search --regex '\"qty\":[0-9]{4}' --count",
 )
@@ -33,10 +34,8 @@ EXAMPLES = (
 class JournalSearchArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl journal search``."""
 
-    directory: JournalPlace = None
-    topic: Annotated[
-        list[str] | None, declare_option("--topic", help="Only entries of this topic. May be repeated.", metavar="NAME")
-    ] = None
+    operands: JournalOperands = None
+    topic: TopicNames = None
     key: Annotated[
         list[str] | None,
         declare_option(
@@ -84,30 +83,21 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     PCRE2 pattern over the bytes of the payload; start it with (?i) to ignore case. If a filter finds nothing and names
     a field that occurs in no record, a note is printed; with --strict, this is an error.
     """
-    from pathlib import Path
-
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_words
-    from sowctl.cli.lookup import apply_unknown
+    from sowctl.cli.lookup import apply_unknown, split_journal_operands
     from sowctl.cli.parsing.option_values import parse_position, parse_range
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target, split_target
     from sowctl.engine.verbs.query import report_unknown_fields
     from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
-    from sowctl.errors import MissingError
     from sowctl.output.reports import as_dict
     from sowctl.remote.place import parse_place
     from sowctl.values.display import format_count
 
-    where = None if arguments.directory is None else parse_place(arguments.directory)
-    if isinstance(where, Path) and not where.is_dir():
-        raise MissingError(
-            "SOW-JRN-001",
-            "not a directory, so it has no journal",
-            place=arguments.directory,
-            hint="--regex PATTERN searches messages for text, --filter EXPR compares fields, --key KEY finds a record",
-        )
+    topics, directory = split_journal_operands(arguments.operands, arguments.topic)
+    where = None if directory is None else parse_place(directory)
     txids = parse_range("--txid", arguments.txid)
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(
@@ -115,9 +105,9 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
         replace(arguments.output, meta=True),
     )
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
-        begin, end = opening.resolve(instance, arguments.directory), closing.resolve(instance, arguments.directory)
+        begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         options = SearchOptions(
-            topics=tuple(arguments.topic or ()),
+            topics=topics,
             keys=tuple(arguments.key or ()),
             sow_keys=arguments.sow_keys or (),
             client=arguments.client,
@@ -137,13 +127,8 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
         else:
             sink.write(found)
         # Entries may have fields that no record has any more, so it is told only where none was found.
-        if (
-            arguments.filter is not None
-            and arguments.filter.strip()
-            and not found.report.matched
-            and arguments.directory is None
-        ):
-            names = {split_target(text)[0] for text in arguments.topic or ()}
+        if arguments.filter is not None and arguments.filter.strip() and not found.report.matched and directory is None:
+            names = {split_target(text)[0] for text in topics}
             stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]
             targets = [Target(topic=one) for one in stored if not names or one.name in names]
             if targets:

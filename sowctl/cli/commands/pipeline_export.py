@@ -23,7 +23,7 @@ from sowctl.declarations import declare_option
 
 EXAMPLES = (
     "sowctl pipeline export orders --output by-side --partition-by /side",
-    "sowctl pipeline export --journal --from 1 --to 2026-01-05T10:00:00Z --output log --output-format ndjson",
+    "sowctl pipeline export --journal --since 1 --until 2026-01-05T10:00:00Z --output log --output-format ndjson",
 )
 
 
@@ -33,11 +33,20 @@ class PipelineExportArguments(Struct, frozen=True, kw_only=True):
     output: Where
     topics: Topics = None
     journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False
-    begin: Annotated[
-        str | None, declare_option("--from", help="With --journal: first txid, time or bookmark.", metavar="WHEN")
+    since: Annotated[
+        str | None,
+        declare_option(
+            "--since",
+            help="With --journal: first time, txid or bookmark.",
+            metavar="WHEN",
+            old_names=("--from",),
+        ),
     ] = None
-    end: Annotated[
-        str | None, declare_option("--to", help="With --journal: last txid, time or bookmark.", metavar="WHEN")
+    until: Annotated[
+        str | None,
+        declare_option(
+            "--until", help="With --journal: last time, txid or bookmark.", metavar="WHEN", old_names=("--to",)
+        ),
     ] = None
     format: Kind = None
     fields: Fields = None
@@ -65,8 +74,8 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
     require_pyspark()
     from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 
-    if (arguments.begin or arguments.end) and not arguments.journal:
-        raise UsageError("SOW-CLI-076", "--from and --to select journal entries", hint="add --journal")
+    if (arguments.since or arguments.until) and not arguments.journal:
+        raise UsageError("SOW-CLI-076", "--since and --until select journal entries", hint="add --journal")
     where = pipeline.build_output(
         arguments.output,
         arguments.format,
@@ -77,7 +86,7 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
         force=arguments.force,
         staging=arguments.staging,
     )
-    first, last = parse_position(invocation, arguments.begin), parse_position(invocation, arguments.end)
+    first, last = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
         first, last = first.resolve(instance), last.resolve(instance)
         chosen = [pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topics or ()]

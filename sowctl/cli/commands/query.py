@@ -59,6 +59,7 @@ class QueryArguments(Struct, frozen=True, kw_only=True):
             "top_n",
             "skip_n",
             "sow_keys",
+            "keys",
             "select",
             "projection",
             "grouping",

@@ -136,7 +136,7 @@ def _read_option(line: _CommandLine, word: str) -> None:
 
 def _find_option(line: _CommandLine, name: str) -> Parameter | None:
     for parameter in line.parameters:
-        if isinstance(parameter.declared, Option) and name in parameter.declared.names:
+        if isinstance(parameter.declared, Option) and name in parameter.declared.spellings:
             return parameter
     return None
 

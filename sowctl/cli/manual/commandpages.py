@@ -20,7 +20,7 @@ from sowctl.cli.manual.roff import (
 )
 from sowctl.cli.parsing.codes import EXIT_STATUSES
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
-from sowctl.cli.parsing.helptext import format_usage, group_by_panel
+from sowctl.cli.parsing.helptext import format_old_names, format_usage, group_by_panel
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.options import FORMATS
 from sowctl.cli.parsing.overview import EXAMPLES, PROGRAM_SUMMARY
@@ -159,6 +159,7 @@ def _format_option(parameter: Parameter) -> tuple[str, str]:
         text += f" The default is {default}."
     if parameter.required:
         text += " Required."
+    text += format_old_names(parameter)
     return ", ".join(declared.names) + value, text
 
 

@@ -77,7 +77,7 @@ def _build_declaration(parameter: Parameter) -> Any:
     if isinstance(declared, Argument):
         return typer.Argument(help=declared.help, metavar=declared.metavar, parser=parser)
     return typer.Option(
-        *declared.names,
+        *declared.spellings,
         help=declared.help,
         metavar=declared.metavar if parameter.takes_value else None,
         count=declared.counted,

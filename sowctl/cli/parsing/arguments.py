@@ -35,7 +35,7 @@ def read_plain(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[st
 
 
 def _list_names(parameter: Parameter) -> tuple[str, ...]:
-    return parameter.declared.names if isinstance(parameter.declared, Option) else ()
+    return parameter.declared.spellings if isinstance(parameter.declared, Option) else ()
 
 
 def _take_option(word: str, rest: list[str], spelled: dict[str, Parameter], values: dict[str, Any]) -> bool:

@@ -138,7 +138,14 @@ def format_spelling(parameter: Parameter) -> str:
 def format_option(parameter: Parameter, columns: int = DEFAULT_COLUMNS) -> list[str]:
     """The lines of one option."""
     words = parameter.declared.help + _format_choices(parameter) + _format_default(parameter)
+    words += format_old_names(parameter)
     return format_entry(format_spelling(parameter), words, columns)
+
+
+def format_old_names(parameter: Parameter) -> str:
+    """The former spellings of an option as a sentence, with a space before it; empty without any."""
+    old = parameter.declared.old_names if isinstance(parameter.declared, Option) else ()
+    return f" Old spelling: {', '.join(old)}." if old else ""
 
 
 def format_entry(names: str, help: str, columns: int = DEFAULT_COLUMNS, indent: int = _INDENT_COLUMNS) -> list[str]:

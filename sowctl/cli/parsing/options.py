@@ -35,6 +35,18 @@ Leaser: TypeAlias = Annotated[
 ]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "Names of topics. Default: all.", complete="topic")]
 
+JournalOperands: TypeAlias = Annotated[
+    list[str] | None,
+    Argument(
+        "TOPIC",
+        "Names of topics. Default: all. A directory, or the URL of an archive, is the journal to read.",
+        complete="topic",
+    ),
+]
+TopicNames: TypeAlias = Annotated[
+    list[str] | None,
+    declare_option("--topic", help="Same as TOPIC, also where a directory has that name.", metavar="NAME"),
+]
 JournalPlace: TypeAlias = Annotated[
     str | None, Argument("DIR", "Journal directory. Default: the configured one.", complete="directory")
 ]
@@ -85,10 +97,12 @@ Regex: TypeAlias = Annotated[
     bool, declare_option("--regex", help="Treat the target as a regular expression; list its matches.")
 ]
 Since: TypeAlias = Annotated[
-    str | None, declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN")
+    str | None,
+    declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN", old_names=("--from",)),
 ]
 Until: TypeAlias = Annotated[
-    str | None, declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN")
+    str | None,
+    declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN", old_names=("--to",)),
 ]
 Txids: TypeAlias = Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")]
 OfPublisher: TypeAlias = Annotated[

@@ -8,7 +8,7 @@ query, delete and filters on ``SOW_KEY()``, which take SOW keys and publishers' 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.store.meta import Definition
     from sowctl.values.paths import Path
+
+
+class KeyOptions(Protocol):
+    """Options that name records by keys: SOW keys as clients see them, and values of key fields."""
+
+    @property
+    def sow_keys(self) -> tuple[str, ...] | None: ...
+    @property
+    def keys(self) -> tuple[str, ...] | None: ...
 
 
 def parse_key(text: str, key_mode: str) -> bytes:
@@ -83,6 +92,23 @@ def resolve_key_texts(
     if naming.mode == "user":
         return [[_encode_user_key(text, target)] for text in texts]
     return [_resolve_key_text(text, naming, fields) for text in texts]
+
+
+def read_key_options(options: KeyOptions, target: Target, definition: Definition | None) -> list[bytes] | None:
+    """The 8-byte keys that the options ``sow_keys`` and ``keys`` name in a target; None where neither is given.
+
+    Raises as :func:`parse_keys` and :func:`resolve_key_texts`.
+    """
+    if options.sow_keys is None and options.keys is None:
+        return None
+    if target.topic is not None:
+        found = parse_keys(options.sow_keys or (), target.topic)
+    else:
+        assert definition is not None
+        found = [parse_key(text, definition.key_mode) for text in options.sow_keys or ()]
+    if options.keys is not None:
+        found += [key for keys in resolve_key_texts(options.keys, target, definition, fields=True) for key in keys]
+    return found
 
 
 def make_key_error(text: str) -> UsageError:

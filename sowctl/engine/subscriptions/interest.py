@@ -10,10 +10,10 @@ import msgspec
 
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import SubscribeOptions
-from sowctl.engine.search.keytext import parse_keys
+from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.terms import MAX_BATCH_RECORDS, check_aggregation, parse_order_keys, parse_select_list
-from sowctl.engine.topics.targets import QUEUE_KINDS
+from sowctl.engine.topics.targets import QUEUE_KINDS, Target
 from sowctl.errors import UsageError
 from sowctl.structs import DescribedStruct
 
@@ -93,7 +93,8 @@ def compile_interests(instance: Instance, topics: Sequence[TopicConfig], options
         _check_conflation(instance, topic, kind, options)
         seen = topic.key_mode == "fields"
         matcher = Matcher(options.filter, kind, topic.name, environment, seen=seen, functions=functions)
-        sow_keys = None if options.sow_keys is None else frozenset(parse_keys(options.sow_keys, topic))
+        keys = read_key_options(options, Target(topic=topic), None)
+        sow_keys = None if keys is None else frozenset(keys)
         select = None if directives is None else _make_selector(kind, directives)
         wanted.append(Interest(topic, kind, matcher, options, sow_keys, select, order))
     if is_page(options) and not options.oof:
@@ -155,10 +156,10 @@ def check_options(options: SubscribeOptions) -> None:
             # True is an int to Python, and a mistake here.
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
                 raise TypeError(f"{name} must be {words}, not {type(value).__name__}: {value!r}")
-    keys = options.sow_keys
-    # A text would be taken for a list of its letters.
-    if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
-        raise TypeError(f"sow_keys must be a tuple of str, not {keys!r}")
+    for name, keys in (("sow_keys", options.sow_keys), ("keys", options.keys)):
+        # A text would be taken for a list of its letters.
+        if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
+            raise TypeError(f"{name} must be a tuple of str, not {keys!r}")
     for name, least in (_MIN_COUNTS | _MIN_SECONDS).items():
         value = getattr(options, name)
         # Not a number is not above the least either.
@@ -197,6 +198,7 @@ def _check_record_options(topic: TopicConfig, options: SubscribeOptions) -> None
         "projection": options.projection is not None,
         "skip-n": is_page(options),
         "sow-key": options.sow_keys is not None,
+        "key": options.keys is not None,
     }
     wish = next((name for name, given in wishes.items() if given), None)
     if topic.key_mode == "none" and wish is not None:

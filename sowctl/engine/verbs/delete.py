@@ -21,7 +21,7 @@ from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.options import DeleteOptions, PublishOptions
 from sowctl.engine.reports import DeleteReport
-from sowctl.engine.search.keytext import parse_keys
+from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.scan import open_access
 from sowctl.engine.sources.logical_topics import build_logical_filter, narrow_source
@@ -64,12 +64,13 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
     Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file, and
     what stores and journals raise.
     """
-    chosen = [s for s in (options.filter, options.sow_keys, options.data) if s is not None]
+    named = options.sow_keys if options.sow_keys is not None else options.keys
+    chosen = [s for s in (options.filter, named, options.data) if s is not None]
     if len(chosen) != 1:
         raise UsageError(
             "SOW-DEL-001",
-            "a delete requires exactly one of a filter, SOW keys, and data",
-            hint="use --filter, --sow-key or --data",
+            "a delete requires exactly one of a filter, keys, and data",
+            hint="use --filter, --key, --sow-key or --data",
         )
     # An empty variable in a script is more likely than a wish to delete everything.
     if options.filter is not None and not options.filter.strip():
@@ -257,8 +258,8 @@ def _put_deletions(memtable: Memtable, part: Deletions, txid: int, at: int) -> i
 
 def _read_named_keys(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
     """The keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
-    if options.sow_keys is not None:
-        return parse_keys(options.sow_keys, topic)
+    if (keys := read_key_options(options, Target(topic=topic), None)) is not None:
+        return keys
     assert options.data is not None
     if topic.key_mode == "user":
         raise UsageError("SOW-DEL-005", f"keys of topic {topic.name!r} are not in its messages", hint="use --sow-key")

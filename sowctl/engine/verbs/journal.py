@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from sowctl.engine.maintenance.journal_search.entries import (
     require_logical_topic,
 )
 from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
+from sowctl.engine.topics.targets import split_target
 from sowctl.errors import DamageError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class EntryFilter(Struct, frozen=True):
-    """A filter of journal entries; None passes everything. ``topic`` may be a logical one.
+    """A filter of journal entries; None passes everything.
 
-    Times in microseconds UTC, bounds inclusive.
+    ``topics``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``; none passes all. Times in
+    microseconds UTC, bounds inclusive.
     """
 
-    topic: str | None = None
-    message_type: str | None = None
+    topics: tuple[str, ...] = ()
     keys: frozenset[int] | None = None
     client: str | None = None
     from_time: int | None = None
@@ -76,20 +77,21 @@ def dump_entries(
     publisher = hash_client_name(wanted.client) if wanted.client is not None else None
     left = wanted.limit
     with open_whole_log(instance, directory) as log:
-        if wanted.topic is not None:
-            require_logical_topic(instance, log, wanted.topic, wanted.message_type)
+        topics = [split_target(text) for text in wanted.topics]
+        for name, message_type in topics:
+            require_logical_topic(instance, log, name, message_type)
         after = (wanted.from_txid or 1) - 1
         for block in log.iter_blocks(after=after, until=wanted.to_txid):
             # The header tells, so such blocks are not decompressed.
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
                 continue
-            if wanted.topic is not None and not _may_have_topic(block, wanted.topic):
+            if topics and not any(_may_have_topic(block, name) for name, _ in topics):
                 continue
             held: list[EntryRecord] = []
             for entry in block.iter_entries():
                 if left is not None and left <= 0:
                     break
-                if not _passes_filter(entry, wanted, publisher):
+                if not _passes_filter(entry, wanted, topics, publisher):
                     continue
                 # A batch has one topic, and the order of txids is kept.
                 if held and held[-1].entry.topic != entry.topic:
@@ -109,10 +111,11 @@ def _may_have_topic(block: Block, topic: str) -> bool:
     return bool(block.header.flags & LOGICAL_TOPICS_FLAG) or any(name == topic for name, _ in block.topics)
 
 
-def _passes_filter(entry: Entry, wanted: EntryFilter, publisher: int | None) -> bool:
+def _passes_filter(
+    entry: Entry, wanted: EntryFilter, topics: Sequence[tuple[str, str | None]], publisher: int | None
+) -> bool:
     return (
-        (wanted.topic is None or entry.topic.name == wanted.topic or decode_logical_topic(entry) == wanted.topic)
-        and (wanted.message_type is None or entry.topic.message_type == wanted.message_type)
+        (not topics or any(_is_of_topic(entry, name, message_type) for name, message_type in topics))
         and (
             wanted.keys is None or (int.from_bytes(entry.key, "big") in wanted.keys and not entry.flags & UNKEYED_FLAG)
         )
@@ -121,4 +124,11 @@ def _passes_filter(entry: Entry, wanted: EntryFilter, publisher: int | None) -> 
         and (wanted.to_time is None or entry.time <= wanted.to_time)
         and (wanted.from_txid is None or entry.txid >= wanted.from_txid)
         and (wanted.to_txid is None or entry.txid <= wanted.to_txid)
+    )
+
+
+def _is_of_topic(entry: Entry, name: str, message_type: str | None) -> bool:
+    return (entry.topic.name == name or decode_logical_topic(entry) == name) and message_type in (
+        None,
+        entry.topic.message_type,
     )

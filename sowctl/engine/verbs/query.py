@@ -17,7 +17,7 @@ from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, build_record_batch
 from sowctl.engine.reports import QueryStatistics
-from sowctl.engine.search.keytext import parse_key, parse_keys
+from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.plan import PartReducer, TopicQuery
 from sowctl.engine.search.scan import Scan, filter_runs, open_scan
@@ -128,7 +128,7 @@ class _QueryRun:
     def count_records(self) -> int:
         """The number of records of the result."""
         options = self._options
-        if options.projection is not None or options.sow_keys is not None or self._after is not None:
+        if options.projection is not None or self._names_keys or self._after is not None:
             return sum(map(len, self.iterate_batches()))
         skip, left, total = options.skip_n or 0, options.top_n, 0
         with closing(self._open_scans()) as scans:
@@ -160,7 +160,7 @@ class _QueryRun:
             for scan, numbers in scans:
                 target, source = next(targets), scan.source
                 found: Iterator[MatchedPairs]
-                if self._options.sow_keys is not None:
+                if self._names_keys:
                     # SOW keys name the records, and the filter still applies to them.
                     found = filter_runs(build_bare_runs((self._look_up_keys(source, target),)), scan.matcher, numbers)
                     if self._options.projection is not None:
@@ -249,7 +249,7 @@ class _QueryRun:
         options = self._options
         return TopicQuery(
             matcher,
-            given=None if options.sow_keys is None else len(options.sow_keys),
+            given=len((*(options.sow_keys or ()), *(options.keys or ()))) if self._names_keys else None,
             order=self._order,
             wanted=self._count_wanted(),
             by_time=options.by_time,
@@ -263,10 +263,11 @@ class _QueryRun:
         )
 
     def _look_up_keys(self, source: Source, target: Target) -> Pairs:
-        texts = self._options.sow_keys or ()
-        if target.topic is not None:
-            return source.find_records(parse_keys(texts, target.topic))
-        return source.find_records([parse_key(text, source.definition.key_mode) for text in texts])
+        return source.find_records(read_key_options(self._options, target, source.definition) or [])
+
+    @property
+    def _names_keys(self) -> bool:
+        return self._options.sow_keys is not None or self._options.keys is not None
 
     def _iterate_limited(self) -> Generator[RecordBatch]:
         skip = self._options.skip_n or 0

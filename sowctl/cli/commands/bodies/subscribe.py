@@ -193,6 +193,7 @@ def follow_query(
     wanted = SubscribeOptions(
         filter=asked.filter,
         sow_keys=asked.sow_keys,
+        keys=asked.keys,
         order_by=asked.order_by,
         top_n=asked.top_n,
         skip_n=asked.skip_n,

@@ -1,0 +1,131 @@
+"""What means the same is said in the same way by every command: keys, filters, configurations."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sowctl.cli.parsing.application import read_with_typer
+from sowctl.cli.parsing.dispatch import split_argv
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.parameters import Parameter
+from sowctl.cli.parsing.table import COMMANDS, find_command
+from sowctl.declarations import Argument, Option
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+TWO_FIELDS = "<Topic><Name>pairs</Name><MessageType>json</MessageType><Key>/a</Key><Key>/b</Key>"
+TOPICS = topic_xml("t") + TWO_FIELDS + "<FileName>sow/%n.sow</FileName></Topic>"
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    Path("sowctl.xml").write_text(config_xml(TOPICS, ("t",)))
+    cli("publish", "t", stdin=b'{"id":"A"}\n{"id":"B"}\n{"id":"C,D"}\n')
+    cli("publish", "pairs", stdin=b'{"a":"1","b":"x"}\n{"a":"1","b":"y"}\n{"a":"2","b":"x"}\n')
+    return cli
+
+
+def ids(out: str, name: str = "id") -> list[str]:
+    return sorted(json.loads(line)[name] for line in out.splitlines())
+
+
+def test_key_names_records_by_the_values_of_their_key_fields(shop: Cli) -> None:
+    assert ids(shop("query", "t", "--key", "A", "--key", "C,D", "--key", "none").out) == ["A", "C,D"]
+    assert ids(shop("query", "pairs", "--key", "1,y").out, "b") == ["y"]
+    assert shop("query", "pairs", "--key", "1").err.partition("]")[0] == "error[SOW-QRY-002"
+    assert ids(shop("subscribe", "t", "--key", "B", "--until-now", "--data-only").out) == ["B"]
+    assert shop("export", "t", "one.ndjson", "--key", "A").status == 0
+    assert ids(Path("one.ndjson").read_text()) == ["A"]
+    [row] = [json.loads(line) for line in shop("query", "t", "--key", "A", "--meta").out.splitlines()]
+    # Beside a SOW key, both count.
+    assert ids(shop("query", "t", "--sow-key", row["sow_key"], "--key", "B").out) == ["A", "B"]
+    assert shop("delete", "t", "--key", "A", "--key", "none", "--yes").status == 0
+    assert ids(shop("query", "t").out) == ["B", "C,D"]
+
+
+def test_a_delete_takes_one_way_to_name_records(shop: Cli) -> None:
+    assert (
+        shop("delete", "t", "--key", "A", "--filter", "/id = 'B'", "--yes").err.partition("]")[0] == "error[SOW-CLI-014"
+    )
+    assert shop("delete", "t", "/id = 'B'", "--yes").status == 0
+    assert ids(shop("query", "t").out) == ["A", "C,D"]
+    assert (
+        shop("delete", "t", "/id = 'A'", "--filter", "/id = 'A'", "--yes").err.partition("]")[0] == "error[SOW-CLI-013"
+    )
+
+
+def test_a_directory_stands_for_its_configuration(shop: Cli) -> None:
+    place = str(Path.cwd())
+    elsewhere = Path("elsewhere")
+    elsewhere.mkdir()
+    os.chdir(elsewhere)
+    assert ids(shop("-c", place, "query", "t").out) == ["A", "B", "C,D"]
+    assert ids(shop("query", "t", environ={"SOWCTL_CONFIG": place}).out) == ["A", "B", "C,D"]
+    assert shop("validate", place).status == 0
+    assert shop("-c", str(Path(place) / "elsewhere"), "info").err.partition("]")[0] == "error[SOW-CLI-005"
+    (Path(place) / "amps.xml").write_text("<AMPSConfig/>")
+    said = shop("-c", place, "info")
+    assert said.err.partition("]")[0] == "error[SOW-CLI-004" and str(Path(place) / "sowctl.xml") in said.err
+
+
+def declared() -> list[tuple[str, Parameter]]:
+    return [(one.name, parameter) for one in COMMANDS for parameter in load_command(one).parameters]
+
+
+def test_a_filter_is_an_operand_wherever_nothing_is_left_out_before_it() -> None:
+    for command, parameters in ((one.name, load_command(one).parameters) for one in COMMANDS):
+        operands = [one for one in parameters if isinstance(one.declared, Argument) and one.stands_for is None]
+        takes = any(isinstance(one.declared, Option) and one.declared.operand for one in parameters)
+        sure = bool(operands) and all(one.required and one.shape == "text" for one in operands)
+        has = any(one.stands_for == ("filter", None) for one in parameters)
+        assert has == (takes and sure), command
+
+
+MIXED = {"--count", "--explain", "--fields", "--filter", "--journal", "--regex", "--summary"}
+"""Words that take a value in some commands and none in others. They are older than the rule; no new one may join."""
+
+
+def test_a_word_takes_a_value_everywhere_or_nowhere() -> None:
+    shapes: dict[str, dict[bool, list[str]]] = {}
+    for command, parameter in declared():
+        for name in getattr(parameter.declared, "names", ()):
+            if name.startswith("--"):
+                shapes.setdefault(name, {}).setdefault(parameter.takes_value, []).append(command)
+    mixed = {name: found for name, found in shapes.items() if len(found) > 1}
+    assert set(mixed) == MIXED, mixed
+
+
+def test_topics_are_operands_of_the_journal_too(shop: Cli) -> None:
+    shop("publish", "pairs", stdin=b'{"a":"9","b":"x"}\n')
+    rows = shop("journal", "dump", "t").out
+    assert rows and rows == shop("journal", "dump", "--topic", "t").out == shop("journal", "dump", "journal", "t").out
+    assert shop("journal", "search", "t", "--count").out == "3\n" == shop("journal", "search", "journal", "--count").out
+    assert shop("journal", "search", "nope").status == shop("journal", "dump", "nope").status == 10
+    assert "SOW-CLI-013" in shop("journal", "dump", "journal", "sow").err
+
+
+@pytest.mark.parametrize(("old", "new"), [("--from", "--since"), ("--to", "--until"), ("--key", "--sow-key")])
+def test_former_spellings_work_and_are_said_to_be_old(old: str, new: str, shop: Cli) -> None:
+    value = "12" if new == "--sow-key" else "2"
+    assert shop("journal", "dump", old, value).out == shop("journal", "dump", new, value).out
+    assert f"Old spelling: {old}." in " ".join(shop("journal", "dump", "--help").out.split())
+
+
+LINES = Path(__file__).with_name("released_lines.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_command_lines_of_earlier_pages_are_still_read(line: str) -> None:
+    words = shlex.split(line)[1:]
+    parts = split_argv(words)
+    command = find_command((parts.word or "",))
+    rest = parts.rest
+    if command is None:
+        command, rest = find_command((parts.word or "", rest[0])), rest[1:]
+    assert command is not None
+    assert read_with_typer("sowctl", load_command(command).parameters, [*parts.leading, *rest]) is not None
