@@ -45,12 +45,17 @@ Unit: TypeAlias = Literal["", "seconds", "bytes", "keys", "paths"]
 a list with commas into SOW keys or paths. Empty: the text itself, or a whole number."""
 
 
+DOCUMENT = "document"
+"""The value of an option for formats that ``--json`` gives where json alone means lines."""
+
+
 class Option(Struct, frozen=True):
     """One option: its spellings, what it does, what stands for its value, and which values it takes.
 
     A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
-    ``old_names``: former spellings, which still work. ``operand``: how the value is called as the last operand of a
-    command whose other operands are all required; it is the same as the option there.
+    ``old_names``: former spellings, which still work. ``document``: the choice json prints lines, so that ``--json``,
+    which prints one document, gives the value :data:`DOCUMENT`. ``operand``: how the value is called as the last
+    operand of a command whose other operands are all required; it is the same as the option there.
     """
 
     names: tuple[str, ...]
@@ -66,6 +71,7 @@ class Option(Struct, frozen=True):
     option_text: str = ""
     operand: str = ""
     old_names: tuple[str, ...] = ()
+    document: bool = False
 
     @property
     def spellings(self) -> tuple[str, ...]:

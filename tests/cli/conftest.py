@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
 
+from sowctl.cli.context import Invocation
 from sowctl.cli.main import main
 
 
@@ -50,4 +52,15 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., int]], N
     """Puts a function in the place of the command ``completion``, which then takes no options of its own."""
     from sowctl.cli.commands import completion
 
-    return lambda run: monkeypatch.setattr(completion, "run", run)
+    def plant(run: Callable[..., int]) -> None:
+        def call(invocation: Invocation, arguments: NoArguments) -> int:
+            return run(invocation)
+
+        monkeypatch.setattr(completion, "NoArguments", NoArguments, raising=False)
+        monkeypatch.setattr(completion, "run", call)
+
+    return plant
+
+
+class NoArguments(Struct, frozen=True):
+    """Arguments of a command that takes none."""

@@ -72,7 +72,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
         (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
-        (["journal", "search", "d", "/a > 1"], "SOW-CLI-003", "give a filter with --filter"),
+        (["pipeline", "view", "v", "/a > 1", "--output", "x"], "SOW-CLI-003", "give a filter with --filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
         (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),

@@ -36,5 +36,5 @@ def run(invocation: Invocation, arguments: CheckArguments) -> int:
     with invocation.open_instance(*(arguments.targets or ())) as instance:
         chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
         examination = check_instance(instance, chosen if arguments.targets else None)
-        show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)
+        show_examination(invocation, examination, format=arguments.format, summary=arguments.summary)
     return examination.status

@@ -57,7 +57,13 @@ class DiffArguments(Struct, frozen=True, kw_only=True):
     ] = None
     format: Annotated[
         str,
-        declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json", "envelopes")),
+        declare_option(
+            "--format",
+            "-F",
+            help="Output format of differences.",
+            choices=("text", "json", "envelopes"),
+            document=True,
+        ),
     ] = "text"
     strict: Strict = False
     message_type: MessageType = None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Strict, Target
+from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Strict, Summary, Target
 from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.engine.options import QueryOptions
 from sowctl.output.display import escape_line
@@ -35,6 +35,7 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
     literal_topic: LiteralTopic = False
     meta: Meta = False
     strict: Strict = False
+    summary: Summary = None
     overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False
 
 
@@ -61,12 +62,13 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from contextlib import closing
 
     from sowctl.cli.io.output_file import open_whole_file, refuse_existing
+    from sowctl.cli.io.report_output import show_words
     from sowctl.cli.lookup import apply_unknown
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
-    from sowctl.values.display import format_bytes, format_duration
+    from sowctl.values.display import format_bytes, format_count, format_duration
 
     path = Path(arguments.file)
     refuse_existing(path, force=arguments.overwrite)
@@ -90,7 +92,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             written = writer.write(result, stream)
     for note in written.notes:
         invocation.note(note)
-    seconds = time.monotonic() - started
-    size = format_bytes(path.stat().st_size)
-    invocation.note(f"{escape_line(arguments.file)}: {written.records:,} records, {size} in {format_duration(seconds)}")
+    seconds, size = time.monotonic() - started, path.stat().st_size
+    words = f"{escape_line(arguments.file)}: {format_count(written.records, 'record')}, {format_bytes(size)}"
+    row = {"file": arguments.file, "topics": topics, "records": written.records, "bytes": size}
+    row |= {"seconds": round(seconds, 6)}
+    show_words(invocation, f"{words} in {format_duration(seconds)}", row, arguments.summary)
     return 0

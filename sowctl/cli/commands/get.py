@@ -16,7 +16,7 @@ EXAMPLES = (
     "sowctl get orders 10417 10418 --meta",
     "sowctl get quotes IBM --at -15m",
 )
-COMMON_OPTIONS = ("at", "fields", "format", "columns", "meta", "message_type", "output")
+COMMON_OPTIONS = ("at", "fields", "format", "columns", "meta", "message_type", "path")
 
 
 class GetArguments(Struct, frozen=True, kw_only=True):

@@ -36,4 +36,4 @@ def run(invocation: Invocation, arguments: JournalCheckArguments) -> int:
 
     with invocation.open_instance() as instance:
         examination = check_journal(instance, Path(arguments.directory) if arguments.directory is not None else None)
-        return show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)
+        return show_examination(invocation, examination, format=arguments.format, summary=arguments.summary)

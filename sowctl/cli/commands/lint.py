@@ -11,7 +11,7 @@ from sowctl.cli.configuration import Define
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FINDING_FORMATS
 from sowctl.cli.streams import is_terminal
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class LintArguments(Struct, frozen=True, kw_only=True):
     ] = False
     format: Annotated[
         str,
-        declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS),
+        declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS, document=True),
     ] = "text"
     explain: Annotated[
         str | None,
@@ -139,7 +139,7 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
 
 def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
     """Write the findings of all files and their count; the status."""
-    from sowctl.cli.io.report_output import write_findings
+    from sowctl.cli.io.report_output import write_findings, write_findings_document
 
     results: list[Linted] = []
 
@@ -148,7 +148,10 @@ def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str
             results.append(result)
             yield from result.findings
 
-    tally = write_findings(invocation, findings(), format)
+    if format == DOCUMENT:
+        tally = write_findings_document(invocation, findings(), lambda _: {"files": len(results)})
+    else:
+        tally = write_findings(invocation, findings(), format)
     invocation.note(f"{tally} in {len(results)} {'file' if len(results) == 1 else 'files'}")
     # Told last, so that one file that cannot be read does not hide what is wrong with the others.
     if not all(result.readable for result in results):
@@ -189,6 +192,11 @@ def _list_rules(invocation: Invocation, chosen: frozenset[str], format: str) -> 
         }
         for rule in rules
     ]
+    if format == DOCUMENT:
+        from sowctl.cli.io.report_output import write_rows_document
+
+        write_rows_document(invocation, rows)
+        return 0
     if format == "json":
         import json
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Archive, Summary, Topics
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import Archive, Summaries, Topics
+from sowctl.declarations import DOCUMENT, declare_option
 from sowctl.engine.options import ReplayOptions
 from sowctl.errors import UsageError
 
@@ -30,7 +30,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     ] = None
     replay: ReplayOptions
     archive: Archive = None
-    summary: Summary = None
+    summary: Summaries = None
 
 
 def run(invocation: Invocation, arguments: ReplayArguments) -> int:
@@ -61,11 +61,12 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
             hint="add --into DIR for new stores, or --verify",
         )
     from sowctl.cli.io.bulk_load import update_indexes
-    from sowctl.cli.io.report_output import show_report
+    from sowctl.cli.io.report_output import show_report, write_rows_document
     from sowctl.cli.lookup import apply_archive
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.cli.parsing.option_values import parse_position
     from sowctl.engine.verbs.replay import replay_topics
+    from sowctl.output.reports import as_dict
 
     end = parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
@@ -73,8 +74,11 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
         end = end.resolve(instance, arguments.replay.journal)
         options = replace(arguments.replay, until_txid=end.txid, until_time=end.time)
         reports = replay_topics(instance, topics_of(instance, arguments.topics or []), options)
-    for report in reports:
-        show_report(invocation, report, arguments.summary)
+    if arguments.summary == DOCUMENT:
+        write_rows_document(invocation, [as_dict(report) for report in reports])
+    else:
+        for report in reports:
+            show_report(invocation, report, arguments.summary)
     if not (arguments.replay.into or arguments.replay.verify or arguments.replay.dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]

@@ -85,5 +85,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
         report = write_snapshot(
             instance, where, when.resolve_time(instance), Path(arguments.output), force=arguments.force
         )
-    show_report(invocation, report, arguments.summary)
+    # A store has no format, so the flag --json is about the report.
+    summary = "json" if arguments.summary is None and arguments.records.format == "json" else arguments.summary
+    show_report(invocation, report, summary)
     return 0

@@ -19,7 +19,7 @@ EXAMPLES = (
     " WHERE n.status <> b.status GROUP BY 1'",
     "sowctl sql --format ndjson 'SELECT _client, count(*) FROM journal GROUP BY ALL'",
 )
-COMMON_OPTIONS = ("file", "allow_files", "format", "output")
+COMMON_OPTIONS = ("file", "allow_files", "format", "path")
 
 
 class SqlArguments(Struct, frozen=True, kw_only=True):

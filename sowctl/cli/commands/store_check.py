@@ -62,7 +62,7 @@ def run(invocation: Invocation, arguments: StoreCheckArguments) -> int:
         if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         examination = check_instance(instance, chosen, CheckScope(instance.now, share, part, limit))
-        show_examination(invocation, examination, as_json=arguments.format == "json", summary=arguments.summary)
+        show_examination(invocation, examination, format=arguments.format, summary=arguments.summary)
     return examination.status
 
 

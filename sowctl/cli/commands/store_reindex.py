@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Summary, Targets
-from sowctl.declarations import declare_option
+from sowctl.cli.parsing.options import Summaries, Targets
+from sowctl.declarations import DOCUMENT, declare_option
 
 EXAMPLES = (
     "sowctl store reindex orders",
@@ -21,7 +21,7 @@ class StoreReindexArguments(Struct, frozen=True, kw_only=True):
 
     targets: Targets = None
     drop: Annotated[bool, declare_option("--drop", help="Remove all memo indexes instead.")] = False
-    summary: Summary = None
+    summary: Summaries = None
 
 
 def run(invocation: Invocation, arguments: StoreReindexArguments) -> int:
@@ -30,9 +30,10 @@ def run(invocation: Invocation, arguments: StoreReindexArguments) -> int:
     Queries build indexes as needed; this command builds them in advance, or removes them. Without TARGET, all topics
     with a store are indexed. For the files, see sow-memo(5).
     """
-    from sowctl.cli.io.report_output import show_report
+    from sowctl.cli.io.report_output import show_report, write_rows_document
     from sowctl.engine.topics.targets import Target, resolve_targets
     from sowctl.engine.verbs.reindex import rebuild_indexes
+    from sowctl.output.reports import as_dict
 
     with invocation.open_instance(*(arguments.targets or ())) as instance:
         chosen = [target for text in arguments.targets or () for target in resolve_targets(instance, text)]
@@ -40,6 +41,10 @@ def run(invocation: Invocation, arguments: StoreReindexArguments) -> int:
             chosen = [
                 Target(topic=topic) for topic in instance.topics if topic.file is not None and topic.file.exists()
             ]
-        for report in rebuild_indexes(instance, chosen, drop=arguments.drop):
-            show_report(invocation, report, arguments.summary)
+        reports = rebuild_indexes(instance, chosen, drop=arguments.drop)
+        if arguments.summary == DOCUMENT:
+            write_rows_document(invocation, [as_dict(report) for report in reports])
+        else:
+            for report in reports:
+                show_report(invocation, report, arguments.summary)
     return 0

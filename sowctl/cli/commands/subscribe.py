@@ -41,6 +41,9 @@ class SubscribeArguments(Struct, frozen=True, kw_only=True):
     ] = False
     strict: Strict = False
     place: PlaceOptions
+    json: Annotated[bool, declare_option("--json", help="Print each event as a line of JSON, also on a terminal.")] = (
+        False
+    )
     data_only: Annotated[bool, declare_option("--data-only", help="Print payloads instead of events.")] = False
     fix_names: FixNames = False
 
@@ -97,6 +100,7 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
                 invocation,
                 instance,
                 data_only=arguments.data_only,
+                as_json=arguments.json,
                 controlled=arguments.control,
                 several=several,
                 places=places,

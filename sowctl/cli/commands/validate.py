@@ -10,7 +10,7 @@ from msgspec import Struct
 from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FINDING_FORMATS
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     define: Define = None
     fragment: Fragment = False
     format: Annotated[
-        str, declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS)
+        str, declare_option("--format", "-F", help="Output format of findings.", choices=FINDING_FORMATS, document=True)
     ] = "text"
 
 
@@ -46,7 +46,7 @@ def run(invocation: Invocation, arguments: ValidateArguments) -> int:
     cannot be read (the others are still checked).
     """
     from sowctl.cli.configuration import find_main_file, parse_defines
-    from sowctl.cli.io.report_output import write_findings
+    from sowctl.cli.io.report_output import write_findings, write_findings_document
     from sowctl.config.validate import validate_config
 
     values = parse_defines(arguments.define)
@@ -69,7 +69,10 @@ def run(invocation: Invocation, arguments: ValidateArguments) -> int:
             else:
                 yield from found
 
-    tally = write_findings(invocation, findings(), arguments.format)
+    if arguments.format == DOCUMENT:
+        tally = write_findings_document(invocation, findings(), lambda _: {"files": len(inputs)})
+    else:
+        tally = write_findings(invocation, findings(), arguments.format)
     if unread:
         # The other files were looked at all the same; the error ends the command, with status 4 as any finding does.
         raise unread[0]

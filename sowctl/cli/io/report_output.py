@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sowctl.cli.context import Invocation
+from sowctl.declarations import DOCUMENT
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
 from sowctl.values.jsonline import format_json_line
@@ -47,18 +48,21 @@ class Examination(Protocol):
     def coverage(self) -> str: ...
 
 
-def show_examination(invocation: Invocation, examined: Examination, *, as_json: bool, summary: str | None) -> int:
+def show_examination(invocation: Invocation, examined: Examination, *, format: str, summary: str | None) -> int:
     """Write what a check finds, and then how much it has read; 5 where it found damage, else 0.
 
     Of findings as JSON each line of standard output is one, so how much was read follows as a line of JSON on standard
-    error, unless ``summary`` says otherwise.
+    error, unless ``summary`` says otherwise; one document has both.
     """
 
     from sowctl.output.linting.plain import FindingCounter
     from sowctl.output.reports import as_dict
 
     tally = FindingCounter()
-    if not as_json:
+    if format == DOCUMENT:
+        tally = write_findings_document(invocation, examined, lambda _: as_dict(examined.report))
+        return 5 if any(found >= Level.ERROR for found in tally.counts) else 0
+    if format != "json":
         status = show_findings(
             invocation, tally.count_findings(examined), as_json=False, status=5, clean="no damage found"
         )
@@ -86,6 +90,34 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
     # In front of the count on standard error, so that a terminal shows the two in order.
     out.flush()
     return tally
+
+
+def write_findings_document(
+    invocation: Invocation,
+    findings: Iterable[Finding],
+    build_facts: Callable[[FindingCounter], Mapping[str, object]] = lambda _: {},
+) -> FindingCounter:
+    """Write one JSON object: the findings, further facts, and the counts of findings by level; return the counts."""
+    from sowctl.output.linting.plain import FindingCounter, as_json
+
+    out = invocation.streams.stdout
+    tally = FindingCounter()
+    # Findings are written as they come: there may be more of them than memory holds.
+    opening = '{"findings":[\n'
+    for finding in tally.count_findings(findings):
+        out.write(f"{opening}{as_json(finding)}".encode())
+        opening = ",\n"
+    facts = format_json_line(dict(build_facts(tally)) | tally.count_by_name())
+    front = '{"findings":[' if not tally.counts else ""
+    out.write(f"{front}],{facts[1:]}\n".encode())
+    out.flush()
+    return tally
+
+
+def write_rows_document(invocation: Invocation, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write one JSON array with an object a line."""
+    lines = ",\n".join(map(format_json_line, rows))
+    invocation.streams.stdout.write(f"[{lines}]\n".encode())
 
 
 class RefusedWarnings:
@@ -139,7 +171,7 @@ def show_words(invocation: Invocation, words: str, row: Mapping[str, object], su
 
 
 def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
-    """Say what was done to each of several topics, and in total where they are more than one.
+    """Say what was done to each of several topics, and in total where they are more than one; a document has no total.
 
     With ``--format``: rows on standard output, the total in the last one, without a topic. Else as a single report.
     Raises UsageError ``SOW-CLI-012`` as :func:`check_report_options` does.
@@ -152,6 +184,8 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
         from sowctl.cli.parsing.options import OutputChoice
 
         Sink(invocation, OutputChoice(format)).write_rows(rows)
+    elif summary == DOCUMENT:
+        write_rows_document(invocation, [rendering.as_dict(report) for report in reports])
     elif summary == "json":
         for row in rows:
             invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")

@@ -46,7 +46,10 @@ def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[
         raise KeyboardInterrupt from None
     finally:
         sys.excepthook = hook
-    return answer or None
+    if not answer:
+        return None
+    # Typer would turn the default of such a value into a text.
+    return {one.name: one.default if answer[one.name] is None else answer[one.name] for one in parameters}
 
 
 def _build_collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:
@@ -57,7 +60,11 @@ def _build_collector(parameters: Sequence[Parameter], answer: dict[str, Any]) ->
         inspect.Parameter(
             parameter.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if parameter.required else parameter.default,
+            default=inspect.Parameter.empty
+            if parameter.required
+            else None
+            if parameter.declared.unit
+            else parameter.default,
             annotation=Annotated[_choose_type(parameter), _build_declaration(parameter)],
         )
         for parameter in parameters

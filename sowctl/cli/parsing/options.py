@@ -65,7 +65,7 @@ OlderThan: TypeAlias = Annotated[
     ),
 ]
 FindingsFormat: TypeAlias = Annotated[
-    str, declare_option("--format", "-F", help="Output format of findings.", choices=("text", "json"))
+    str, declare_option("--format", "-F", help="Output format of findings.", choices=("text", "json"), document=True)
 ]
 Coverage: TypeAlias = Annotated[
     str | None,
@@ -205,6 +205,16 @@ Summary: TypeAlias = Annotated[
     str | None,
     declare_option(
         "--summary", help="Output format of the final report.", choices=("text", "json"), panel=OUTPUT_PANEL
+    ),
+]
+Summaries: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--summary",
+        help="Output format of the final reports; json is a line for each topic.",
+        choices=("text", "json"),
+        panel=OUTPUT_PANEL,
+        document=True,
     ),
 ]
 Numbers: TypeAlias = Annotated[

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 from msgspec import NODEFAULT, Struct
 
 from sowctl.cli.parsing.option_values import parse_bytes, parse_interval, parse_sow_keys
-from sowctl.declarations import Argument, DeclaredField, Option, Part, declare_option, iterate_fields
+from sowctl.declarations import DOCUMENT, Argument, DeclaredField, Option, Part, declare_option, iterate_fields
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_COUNT, format_size
 
@@ -115,14 +115,21 @@ def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
 
 
 def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """Return ``--json`` where ``--format`` knows json and the command has no ``--json`` of its own, and the operand
-    that stands for an option."""
-    found = []
+    """Return ``--json`` where ``--format`` or else ``--summary`` knows json and the command has no ``--json`` of its
+    own, and the operand that stands for an option."""
+    found: list[Parameter] = []
     known = {parameter.name: parameter.declared for parameter in own}
-    declared = known.get("format")
-    if "json" not in known and isinstance(declared, Option) and "json" in declared.choices:
-        words = declare_option("--json", help="Same as --format json.", panel=declared.panel)
-        found.append(Parameter("json", words, "flag", False, False, ("format", "json")))
+    for name in ("format", "summary"):
+        declared = known.get(name)
+        if "json" in known or found or not isinstance(declared, Option) or "json" not in declared.choices:
+            continue
+        words = (
+            "Print one JSON document, also if all is well."
+            if declared.document
+            else f"Same as {declared.names[0]} json."
+        )
+        flag = declare_option("--json", help=words, panel=declared.panel)
+        found.append(Parameter("json", flag, "flag", False, False, (name, DOCUMENT if declared.document else "json")))
     operands = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
     # Behind an operand that may be left out or repeated nobody could tell what is meant.
     if operands and all(parameter.required and parameter.shape == "text" for parameter in operands):

@@ -47,7 +47,7 @@ def parse_option_value(field: DeclaredField, text: str) -> object:
     """Return what a field gets from the text of its value. Raises ValueError."""
     if field.base is int:
         if not text.isascii() or not text.isdecimal():
-            raise ValueError(f"{text!r} is not an integer")
+            raise ValueError(f"must be an integer, not {text!r}")
         return int(text)
     if field.base is bool:
         return parse_switch(text)
@@ -58,7 +58,7 @@ def parse_switch(text: str) -> bool:
     """Return the truth value of a text. Raises ValueError."""
     found = _SWITCH_VALUES.get(text.lower())
     if found is None:
-        raise ValueError(f"{text!r} is neither true nor false")
+        raise ValueError(f"must be true or false, not {text!r}")
     return found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import DOCUMENT
 from sowctl.output.differences.records import (
     DiffText,
     encode_change,
@@ -71,7 +72,10 @@ class DiffPrinter:
         self, invocation: Invocation, format: str, *, stat: bool = False, summary: bool = False, most: int | None = None
     ) -> None:
         self._invocation = invocation
-        self._format = format
+        # A document is an array of what json prints in lines.
+        self._format = "json" if format == DOCUMENT else format
+        self._opening = b"[" if format == DOCUMENT else b""
+        self._closing = b"]\n" if format == DOCUMENT else b""
         self._counting = stat or summary
         self._stat, self._most = stat, most
         self._text = _make_text(invocation)
@@ -127,6 +131,8 @@ class DiffPrinter:
                     self._write_lines(f"{escape_line(name):{wide}}  {format_counts(counts)}")
                 elif counts.different:
                     self._write_lines(*self._text.format_statistic(name, counts, longest))
+        if self._closing:
+            self._pending.append((b"" if self._opening == b",\n" else self._opening) + self._closing)
         self._flush()
         different = sum(1 for _, counts in self._done if counts.different)
         if self._counting and len(self._done) > 1:
@@ -139,7 +145,11 @@ class DiffPrinter:
             self._write_line(line.encode("utf-8", "backslashreplace"))
 
     def _write_line(self, line: bytes) -> None:
-        self._pending.append(line + b"\n")
+        if self._closing:
+            self._pending.append(self._opening + line)
+            self._opening = b",\n"
+        else:
+            self._pending.append(line + b"\n")
         self._size += len(line)
         if self._size >= FLUSH_BYTES:
             self._flush()

@@ -30,7 +30,8 @@ MAX_PENDING_LINES = 1000
 class EventPrinter:
     """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store.
 
-    On a terminal, unless payloads are asked for, events are lines for a person; ``several``: of more than one topic."""
+    On a terminal, unless payloads or JSON are asked for, events are lines for a person; ``several``: of more than one
+    topic."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class EventPrinter:
         *,
         data_only: bool,
         controlled: bool,
+        as_json: bool = False,
         several: bool = False,
         places: PlaceTracker | None = None,
     ) -> None:
@@ -49,7 +51,7 @@ class EventPrinter:
         on_terminal = is_terminal(streams.stdout)
         self._lines: EventLines | PersonLines = EventLines(data_only=data_only, terminal=on_terminal)
         # Who says how it goes on has to know the events as they are.
-        if on_terminal and not data_only and not controlled and (places is None or not places.acknowledged):
+        if on_terminal and not (data_only or controlled or as_json) and (places is None or not places.acknowledged):
             self._lines = PersonLines(streams.measure_columns(), several=several)
         self._controlled = controlled
         self._places = places
