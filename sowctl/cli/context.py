@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FOREVER_SECONDS = 3_000_000_000.0
 """Seconds; about a century, which every lock call still accepts."""
 SELF_REPORTING_COMMANDS = frozenset(
-    {"publish", "subscribe", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"}
+    {"publish", "subscribe", "tail", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"}
 )
 """Commands that say themselves how far they are, or that have no end."""
 

@@ -239,7 +239,6 @@ def test_what_is_suggested_exists() -> None:
         (["compare", "a", "b"], "did you mean diff?"),
         (["compact", "orders"], "did you mean store compact?"),
         (["repair"], "did you mean store repair or journal repair?"),
-        (["tail"], "did you mean journal tail?"),
         (["describe", "orders"], "did you mean schema?"),
         (["count", "orders"], "did you mean query --count?"),
         (["repl"], "did you mean shell?"),

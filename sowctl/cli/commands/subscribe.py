@@ -7,10 +7,11 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import FixNames, LiteralTopic, MessageType, Strict, Target
+from sowctl.cli.parsing.options import EventFormat, FixNames, LiteralTopic, MessageType, Strict, Target
 from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import declare_option
-from sowctl.engine.options import QueryOptions, SubscribeOptions
+from sowctl.engine.options import SubscribeOptions
+from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl subscribe orders",
@@ -41,10 +42,8 @@ class SubscribeArguments(Struct, frozen=True, kw_only=True):
     ] = False
     strict: Strict = False
     place: PlaceOptions
-    json: Annotated[bool, declare_option("--json", help="Print each event as a line of JSON, also on a terminal.")] = (
-        False
-    )
-    data_only: Annotated[bool, declare_option("--data-only", help="Print payloads instead of events.")] = False
+    format: EventFormat = None
+    data_only: Annotated[bool, declare_option("--data-only", help="Same as --format raw.")] = False
     fix_names: FixNames = False
 
 
@@ -70,46 +69,28 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     event completed marks the end of the replay. --store keeps the position for the next run; with --commit, only one
     run at a time can hold it.
     """
-    from sowctl.cli.lookup import apply_unknown
-    from sowctl.engine.topics.patterns import has_records
-    from sowctl.engine.topics.targets import Target as Resolved
-    from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
-    from sowctl.engine.verbs.query import report_unknown_fields
+    from sowctl.cli.commands.bodies.subscribe import FollowedTopics, follow_topics
 
+    if arguments.data_only and arguments.format not in (None, "raw"):
+        hint = "give one of them"
+        raise UsageError("SOW-CLI-012", f"--data-only and --format {arguments.format} exclude each other", hint=hint)
     asked = arguments.query
     if arguments.options is not None:
         from sowctl.engine.subscriptions.control import apply_subscription_text
 
         asked = apply_subscription_text(asked, arguments.options)
-    from sowctl.cli.commands.bodies.places import hold_place
-    from sowctl.cli.commands.bodies.subscribe import EventPrinter
-
-    with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
-        replayed = asked.bookmark is not None or arguments.place.store is not None
-        topics = resolve_followed_topics(
-            instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, replayed=replayed
-        )
-        # A view is not computed for this, and what has no records yet may come to have any field.
-        stored = [Resolved(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
-        if stored and len(stored) == len(topics):
-            named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
-            report_unknown_fields(instance, stored, apply_unknown(invocation, named, None, strict=arguments.strict))
-        with hold_place(invocation, instance, arguments.place, topics, arguments.target, asked) as (asked, places):
-            several = len(topics) != 1
-            printing = EventPrinter(
-                invocation,
-                instance,
-                data_only=arguments.data_only,
-                as_json=arguments.json,
-                controlled=arguments.control,
-                several=several,
-                places=places,
-            )
-            printing.run(
-                topics,
-                asked,
-                build_new_topic_resolver(
-                    instance, arguments.target, arguments.message_type, literal=arguments.literal_topic
-                ),
-            )
+    follow_topics(
+        invocation,
+        FollowedTopics(
+            arguments.target,
+            arguments.message_type,
+            arguments.literal_topic,
+            arguments.strict,
+            arguments.fix_names,
+        ),
+        asked,
+        arguments.place,
+        format="raw" if arguments.data_only else arguments.format,
+        controlled=arguments.control,
+    )
     return 0

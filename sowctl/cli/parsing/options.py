@@ -14,6 +14,7 @@ from sowctl.declarations import Argument, declare_option
 from sowctl.engine.options import Filter, Fresh
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
+EVENT_FORMATS = ("text", "ndjson", "raw")
 FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
 FRAMINGS = ("lines", "nul", "length", "envelope")
 OUTPUT_PANEL = "Output options"
@@ -205,6 +206,15 @@ Summary: TypeAlias = Annotated[
     str | None,
     declare_option(
         "--summary", help="Output format of the final report.", choices=("text", "json"), panel=OUTPUT_PANEL
+    ),
+]
+EventFormat: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--format",
+        "-F",
+        help="Output format of events; raw prints payloads. Default: text on a terminal, otherwise ndjson.",
+        choices=EVENT_FORMATS,
     ),
 ]
 Summaries: TypeAlias = Annotated[

@@ -121,7 +121,13 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
     known = {parameter.name: parameter.declared for parameter in own}
     for name in ("format", "summary"):
         declared = known.get(name)
-        if "json" in known or found or not isinstance(declared, Option) or "json" not in declared.choices:
+        if "json" in known or found or not isinstance(declared, Option):
+            continue
+        if "json" not in declared.choices:
+            # Of a stream: it has a line for each event.
+            if "ndjson" in declared.choices:
+                flag = declare_option("--json", help=f"Same as {declared.names[0]} ndjson.", panel=declared.panel)
+                found.append(Parameter("json", flag, "flag", False, False, (name, "ndjson")))
             continue
         words = (
             "Print one JSON document, also if all is well."

@@ -65,6 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("get", "get", "print records by SOW key or key-field values", DATA_GROUP),
     Command("sql", "sql", "query topics, histories and the journal in SQL, with DuckDB", DATA_GROUP),
     Command("subscribe", "subscribe", "print the records of topics, then every change as it happens", DATA_GROUP),
+    Command("tail", "tail", "print every message as it is published", DATA_GROUP),
     Command("delete", "delete", "delete records by filter, SOW key or matching messages", DATA_GROUP),
     Command("expire", "expire", "remove expired records", DATA_GROUP),
     Command("history", "history", "print the versions of records", HISTORY_GROUP),

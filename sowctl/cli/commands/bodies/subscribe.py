@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sowctl.cli.commands.bodies.input_lines import MAX_LINE_BYTES, InputReader, LineAssembler
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
@@ -17,6 +19,7 @@ from sowctl.output.events import EventLines, PersonLines
 
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.places import PlaceTracker
+    from sowctl.cli.parsing.place_options import PlaceOptions
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
@@ -30,17 +33,16 @@ MAX_PENDING_LINES = 1000
 class EventPrinter:
     """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store.
 
-    On a terminal, unless payloads or JSON are asked for, events are lines for a person; ``several``: of more than one
-    topic."""
+    ``format``: text, lines for a person, the default on a terminal; ndjson, an object a line; raw, payloads.
+    ``several``: of more than one topic."""
 
     def __init__(
         self,
         invocation: Invocation,
         instance: Instance,
         *,
-        data_only: bool,
+        format: str | None,
         controlled: bool,
-        as_json: bool = False,
         several: bool = False,
         places: PlaceTracker | None = None,
     ) -> None:
@@ -49,9 +51,10 @@ class EventPrinter:
         self._instance = instance
         self._out = streams.stdout
         on_terminal = is_terminal(streams.stdout)
-        self._lines: EventLines | PersonLines = EventLines(data_only=data_only, terminal=on_terminal)
+        self._lines: EventLines | PersonLines = EventLines(data_only=format == "raw", terminal=on_terminal)
         # Who says how it goes on has to know the events as they are.
-        if on_terminal and not (data_only or controlled or as_json) and (places is None or not places.acknowledged):
+        for_person = on_terminal and not controlled and (places is None or not places.acknowledged)
+        if format == "text" or (format is None and for_person):
             self._lines = PersonLines(streams.measure_columns(), several=several)
         self._controlled = controlled
         self._places = places
@@ -171,6 +174,50 @@ class EventPrinter:
             raise UsageError(error.code, error.message, place=error.place, hint=error.hint) from None
 
 
+class FollowedTopics(Struct, frozen=True):
+    """The topics of a subscription as given. ``strict``: a named field that no record has is an error."""
+
+    target: str
+    message_type: str | None = None
+    literal: bool = False
+    strict: bool = False
+    fix_names: bool = False
+
+
+def follow_topics(
+    invocation: Invocation,
+    followed: FollowedTopics,
+    asked: SubscribeOptions,
+    place: PlaceOptions,
+    *,
+    format: str | None,
+    controlled: bool = False,
+) -> None:
+    """Print the events of a subscription until it ends, and keep its position where ``place`` says so."""
+    from sowctl.cli.commands.bodies.places import hold_place
+    from sowctl.cli.lookup import apply_unknown
+    from sowctl.engine.options import QueryOptions
+    from sowctl.engine.topics.patterns import has_records
+    from sowctl.engine.topics.targets import Target
+    from sowctl.engine.verbs.query import report_unknown_fields
+
+    target, message_type, literal = followed.target, followed.message_type, followed.literal
+    with invocation.open_instance(target, fix_names=followed.fix_names) as instance:
+        replayed = asked.bookmark is not None or place.store is not None
+        topics = resolve_followed_topics(instance, target, message_type, literal=literal, replayed=replayed)
+        # A view is not computed for this, and what has no records yet may come to have any field.
+        stored = [Target(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
+        if stored and len(stored) == len(topics):
+            named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
+            report_unknown_fields(instance, stored, apply_unknown(invocation, named, None, strict=followed.strict))
+        with hold_place(invocation, instance, place, topics, target, asked) as (asked, places):
+            several = len(topics) != 1
+            printing = EventPrinter(
+                invocation, instance, format=format, controlled=controlled, several=several, places=places
+            )
+            printing.run(topics, asked, build_new_topic_resolver(instance, target, message_type, literal=literal))
+
+
 def follow_query(
     invocation: Invocation,
     target: str,
@@ -203,7 +250,7 @@ def follow_query(
     )
     with invocation.open_instance(target) as instance:
         topics = resolve_followed_topics(instance, target, message_type, literal=literal)
-        EventPrinter(invocation, instance, data_only=True, controlled=False).run(
+        EventPrinter(invocation, instance, format="raw", controlled=False).run(
             topics, wanted, build_new_topic_resolver(instance, target, message_type, literal=literal)
         )
     return 0
