@@ -13,7 +13,7 @@ repeated or the last operands.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -117,15 +117,15 @@ def declare_part(*fields: str) -> Part:
     return Part(fields)
 
 
-def iterate_fields(kind: type[Struct]) -> Iterator[DeclaredField]:
-    """Yield the fields of a Struct in order, with their declarations."""
+def iterate_fields(kind: type[Struct], only: Sequence[str] | None = None) -> Iterator[DeclaredField]:
+    """Yield the fields of a Struct in order, or ``only`` these in theirs, with their declarations."""
     # Evaluated here: inspect and typing's evaluation of annotations would take 5 ms of every start.
     written: dict[str, tuple[str, dict[str, Any]]] = {}
     for base in reversed(kind.__mro__):
         known = vars(sys.modules[base.__module__])
         own = base.__dict__.get("__annotations__", {})  # noqa: RUF063  # importing inspect takes longer than this
         written.update((name, (text, known)) for name, text in own.items())
-    for name in kind.__struct_fields__:
+    for name in kind.__struct_fields__ if only is None else only:
         text, known = written[name]
         annotation = eval(text, known) if isinstance(text, str) else text
         declared = None

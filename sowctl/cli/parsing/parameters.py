@@ -26,10 +26,10 @@ _NUMBER_PATTERN = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
 class Parameter(Struct, frozen=True):
     """One option or operand of a command: the name of its field, its declaration, shape and default.
 
-    ``part`` is the field that holds the Struct of the option, where that is not the command's own. ``switches_off``: a
-    flag whose field is True without it. ``is_tuple``: its texts are a tuple there. ``stands_for``: a flag that gives
-    another parameter, named first, a value, or an operand (None) that gives it its own; the command itself never sees
-    it.
+    ``part`` is the field that holds the Struct of the option, ``owner``, where that is not the command's own.
+    ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts are a tuple there. ``stands_for``: a
+    flag that gives another parameter, named first, a value, or an operand (None) that gives it its own; the command
+    itself never sees it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Parameter(Struct, frozen=True):
     default: Any
     stands_for: tuple[str, str | None] | None = None
     part: str = ""
+    owner: type[Struct] | None = None
     switches_off: bool = False
     is_tuple: bool = False
 
@@ -75,21 +76,22 @@ def read_parameters(kind: type[Struct], shared: Sequence[Parameter] = ()) -> tup
     return both
 
 
-def _iterate_parameters(kind: type[Struct], part: str = "", chosen: Sequence[str] | None = None) -> Iterator[Parameter]:
+def _iterate_parameters(kind: type[Struct], part: str = "", only: Sequence[str] | None = None) -> Iterator[Parameter]:
     names = kind.__struct_fields__
     first = len(names) - len(kind.__struct_defaults__)
     defaults = dict(zip(names[first:], kind.__struct_defaults__, strict=True))
-    fields = {field.name: field for field in iterate_fields(kind)}
-    assert chosen is None or set(chosen) <= set(fields), "a part has no such option"
-    for field in fields.values() if chosen is None else map(fields.__getitem__, chosen):
+    owner = kind if part else None
+    for field in iterate_fields(kind, only):
         if isinstance(field.declared, Part) or (isinstance(field.base, type) and issubclass(field.base, Struct)):
-            only = field.declared.fields if isinstance(field.declared, Part) else None
-            yield from _iterate_parameters(field.base, field.name, only)
+            chosen = field.declared.fields if isinstance(field.declared, Part) else None
+            yield from _iterate_parameters(field.base, field.name, chosen)
         elif field.declared is not None:
-            yield _build_parameter(field, field.declared, defaults.get(field.name, NODEFAULT), part)
+            yield _build_parameter(field, field.declared, defaults.get(field.name, NODEFAULT), part, owner)
 
 
-def _build_parameter(field: DeclaredField, declared: Option | Argument, default: Any, part: str) -> Parameter:
+def _build_parameter(
+    field: DeclaredField, declared: Option | Argument, default: Any, part: str, owner: type[Struct] | None
+) -> Parameter:
     base, origin = field.base, get_origin(field.base)
     if origin is Literal and not declared.choices and isinstance(declared, Option):
         declared = _add_choices(declared, get_args(base))
@@ -105,7 +107,7 @@ def _build_parameter(field: DeclaredField, declared: Option | Argument, default:
     required, switches_off = default is NODEFAULT, shape == "flag" and default is True
     # What switches off is, for the readers, a flag like any other: given or not. An empty tuple is: not given.
     known = None if required or default == () else False if switches_off else default
-    return Parameter(field.name, declared, shape, required, known, None, part, switches_off, origin is tuple)
+    return Parameter(field.name, declared, shape, required, known, None, part, owner, switches_off, origin is tuple)
 
 
 def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
@@ -178,17 +180,15 @@ def build_arguments(kind: type[Struct], parameters: Sequence[Parameter], values:
     Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-022`` for an interval or a size that is none.
     """
     own: dict[str, Any] = {}
-    parts: dict[str, tuple[type[Struct], dict[str, Any]]] = {
-        field.name: (field.base, {})
-        for field in iterate_fields(kind)
-        if isinstance(field.base, type) and issubclass(field.base, Struct)
-    }
+    parts: dict[str, tuple[type[Struct], dict[str, Any]]] = {}
     for parameter in parameters:
+        into = own
+        if parameter.owner is not None:
+            _, into = parts.setdefault(parameter.part, (parameter.owner, {}))
         # What is not given has the default of its field.
         if parameter.name in values and (parameter.required or values[parameter.name] is not parameter.default):
-            into = parts[parameter.part][1] if parameter.part else own
             into[parameter.name] = _convert_value(parameter, values[parameter.name])
-    return kind(**own, **{name: base(**given) for name, (base, given) in parts.items()})
+    return kind(**own, **{name: owner(**given) for name, (owner, given) in parts.items()})
 
 
 def _convert_value(parameter: Parameter, value: Any) -> Any:
