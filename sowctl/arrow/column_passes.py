@@ -7,12 +7,13 @@ become wider, so this ends; nearly always the first pass is the last.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SAMPLE_MESSAGES = 10_000
 """Messages that are looked at in full before the first pass: 4 us each."""
+
+_ROOM_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MessageBlock(DescribedStruct, frozen=True):
@@ -61,13 +64,36 @@ def write_columns(
     """
     columns = _PassColumns(names, facts)
     while True:
-        with tempfile.TemporaryFile() as file:
-            found = _write_pass(blocks(), columns, make, file)
-            if found is not None:
+        with _open_temporary_file() as file:
+            with _name_directory():
+                found = _write_pass(blocks(), columns, make, file)
                 file.seek(0)
+            if found is not None:
                 shutil.copyfileobj(file, out, 1 << 20)
                 out.flush()
                 return found
+
+
+@contextmanager
+def _open_temporary_file() -> Iterator[IO[bytes]]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+    try:
+        yield file
+    finally:
+        # Closing writes what is buffered, which may fail once more: that was told before.
+        with suppress(OSError):
+            file.close()
+
+
+@contextmanager
+def _name_directory() -> Iterator[None]:
+    """Let an error about the room for a temporary file, which has no name, speak of its directory."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.filename is not None or problem.errno not in _ROOM_ERRORS:
+            raise
+        raise OSError(problem.errno, problem.strerror, tempfile.gettempdir()) from problem
 
 
 class _PassColumns:

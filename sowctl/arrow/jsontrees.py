@@ -3,7 +3,8 @@
 Called by :mod:`sowctl.arrow.struct_decoder` for messages that its typed decoder does not take, and by
 :mod:`sowctl.arrow.inference`. Which messages can be read is decided here, by the message alone: whatever the
 message type ``json`` accepts (:mod:`sowctl.messages.json.exact_reader`). Of members given twice the last counts
-(sowctl-spark(7), MESSAGES).
+(sowctl-spark(7), MESSAGES). Half a surrogate pair, which no typed column can hold, is the text of its escape, in values
+and in names (sowctl-types(7), Special values).
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
 _NEGATIVE_ZERO_PATTERN = re.compile(rb"-0[,\]}\s]")
+_HALF_PATTERN = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape of JSON: a whole pair, half a pair, or any other one, so that a backslash is not taken for two."""
 _MAX_SAFE_DIGITS = 4000
 """Digits of the longest whole number that Python and msgspec read without complaint."""
 
@@ -55,6 +60,9 @@ class TreeReader:
                 return self._decode(message)
             except self._errors:
                 pass
+        spelled = _spell_halves(message)
+        if spelled != message:
+            return self.read_tree(spelled)
         from sowctl.messages.base import PayloadRefused
 
         try:
@@ -91,6 +99,13 @@ class TreeReader:
             whole = text.removeprefix(b"-").isdigit() and text != b"-0" and len(text) < _MAX_SAFE_DIGITS
             return int(text) if whole else self._raw(text)
         return value
+
+
+def _spell_halves(message: bytes) -> bytes:
+    """The message with the text ``\\\\ud800`` for the escape ``\\ud800`` of half a surrogate pair."""
+    if b"\\ud" not in message and b"\\uD" not in message:
+        return message
+    return _HALF_PATTERN.sub(lambda match: match[0] if match[1] is None else b"\\\\u" + match[1].lower(), message)
 
 
 def has_suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, signed: bool = False) -> bool:

@@ -7,10 +7,13 @@ made in a temporary directory and handed on as bytes.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -30,27 +33,43 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 2_000
 """Columns of a table, as SQLite is built unless told otherwise."""
+_PROBE_BYTES = 4096
+"""Size of a page: what SQLite writes at once."""
 
 
 class SqliteTable:
-    """A :class:`~sowctl.arrow.files.ColumnWriter`; ``table`` is the table's name."""
+    """A :class:`~sowctl.arrow.files.ColumnWriter`; ``table`` is the table's name.
+
+    Raises OSError where the database cannot be written, also in its methods.
+    """
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema, table: str) -> None:
         _refuse_names(schema.names)
         self._out = out
-        self._directory = tempfile.TemporaryDirectory(prefix="sowctl-")
-        self._path = Path(self._directory.name) / "export.sqlite"
-        self._database = sqlite3.connect(self._path, isolation_level=None)
-        # The file is new, and thrown away where it is not finished: no journal is needed.
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("PRAGMA synchronous = OFF")
         columns = [f"{_quote_identifier(field.name)} {_sqlite_type(field.type)}" for field in schema]
-        self._database.execute(
-            f"CREATE TABLE {_quote_identifier(table)} ({', '.join(columns) or _quote_identifier('nothing')})"
-        )
         self._insert = f"INSERT INTO {_quote_identifier(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
         self._cells = [_cell_converter(field.type) for field in schema]
-        self._database.execute("BEGIN")
+        self._directory = tempfile.TemporaryDirectory(prefix="sowctl-")
+        self._path = Path(self._directory.name) / "export.sqlite"
+        self._held = ExitStack()
+        self._held.callback(self._directory.cleanup)
+        try:
+            self._create_table(table, columns)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _create_table(self, table: str, columns: Sequence[str]) -> None:
+        with _convert_errors(self._path):
+            self._database = sqlite3.connect(self._path, isolation_level=None)
+            self._held.callback(_close_database, self._database)
+            # The file is new, and thrown away where it is not finished: no journal is needed.
+            self._database.execute("PRAGMA journal_mode = OFF")
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.execute(
+                f"CREATE TABLE {_quote_identifier(table)} ({', '.join(columns) or _quote_identifier('nothing')})"
+            )
+            self._database.execute("BEGIN")
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Insert some rows."""
@@ -58,20 +77,54 @@ class SqliteTable:
         for column, cell in zip(batch.columns, self._cells, strict=True):
             values = column.to_pylist()
             columns.append(values if cell is None else [None if one is None else cell(one) for one in values])
-        self._database.executemany(self._insert, zip(*columns, strict=True) if columns else [(None,)] * len(batch))
+        rows = zip(*columns, strict=True) if columns else [(None,)] * len(batch)
+        with _convert_errors(self._path):
+            self._database.executemany(self._insert, rows)
 
     def close(self) -> None:
         """Commit, and write the database's bytes."""
-        self._database.execute("COMMIT")
-        self._database.close()
-        with self._path.open("rb") as made:
-            shutil.copyfileobj(made, self._out, 1 << 20)
-        self._directory.cleanup()
+        with self._held:
+            with _convert_errors(self._path):
+                self._database.execute("COMMIT")
+                self._database.close()
+            with self._path.open("rb") as made:
+                shutil.copyfileobj(made, self._out, 1 << 20)
 
     def abandon(self) -> None:
         """Remove the database."""
-        self._database.close()
-        self._directory.cleanup()
+        self._held.close()
+
+
+def _close_database(database: sqlite3.Connection) -> None:
+    # Its file is removed next, whatever could not be written.
+    with suppress(sqlite3.Error):
+        database.close()
+
+
+@contextmanager
+def _convert_errors(path: Path) -> Iterator[None]:
+    """Raise OSError where SQLite cannot write the file ``path``."""
+    try:
+        yield
+    except sqlite3.OperationalError as problem:
+        # An error in a statement is no error of the file.
+        if problem.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            raise
+        raise _find_system_error(path, problem) from problem
+
+
+def _find_system_error(path: Path, problem: sqlite3.OperationalError) -> OSError:
+    """The operating system's error, which SQLite does not tell: a write behind the end of the file meets it again."""
+    place = os.fspath(path.parent.parent)
+    try:
+        with path.open("ab", buffering=0) as file:
+            # The first write may be cut short where there is room for a part of it.
+            for _ in range(2):
+                file.write(bytes(_PROBE_BYTES))
+    except OSError as found:
+        return OSError(found.errno, found.strerror, place)
+    number = errno.ENOSPC if problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL else errno.EIO
+    return OSError(number, os.strerror(number), place)
 
 
 def build_sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTable]:
@@ -85,7 +138,7 @@ def _quote_identifier(name: str) -> str:
 
 def _refuse_names(names: Sequence[str]) -> None:
     """Refuse names that a table of SQLite cannot have. Raises InputError ``SOW-EXC-025``."""
-    hint = "choose members with --select, or take .parquet, .arrow or .ndjson"
+    hint = "choose other columns with --columns, or use .parquet, .arrow or .ndjson"
     if len(names) > MAX_COLUMNS:
         words = f"the records have {len(names):,} members, and a table of SQLite has {MAX_COLUMNS:,} columns at most"
         raise InputError("SOW-EXC-025", words, hint=hint)

@@ -19,6 +19,7 @@ from sowctl.output.display import escape_line, escape_lines
 _OSERROR_TEXTS = {
     errno.ENOSPC: ("no space left on the device", "free space on the device; messages reported as durable are safe"),
     errno.EDQUOT: ("the disk quota is exceeded", "free space on the device; messages reported as durable are safe"),
+    errno.EFBIG: ("file size limit reached", "increase the limit on file sizes (ulimit -f)"),
     errno.EACCES: ("permission denied", "check the owner and permissions: ls -l"),
     errno.EPERM: ("operation not permitted", "check the owner and permissions: ls -l"),
     errno.EROFS: ("the file system is read-only", "choose a path on another file system, or mount it read-write"),
@@ -48,12 +49,22 @@ def convert_oserror(error: OSError) -> StorageError:
 
 
 def add_hint(error: SowError, command: str) -> SowError:
-    """The error, with a hint that fits the command, where a view, conflated topic or queue was no topic."""
+    """The error, with a hint that fits the command, where a view, conflated topic or queue was no topic, and where an
+    SQLite table cannot have some columns."""
+    if error.code == "SOW-EXC-025":
+        error.hint = _SQLITE_HINTS.get(command, error.hint)
     words = _KIND_HINTS.get(command, {})
     hint = words.get(error.facts.get("kind", "")) or words.get("") if error.code == "SOW-ENG-031" else None
     if hint is not None:
         error.hint = hint.format(name=error.facts["topic"])
     return error
+
+
+_SQLITE_HINTS = {
+    "export": "choose members with --select, or use .parquet, .arrow or .ndjson",
+    "sql": "rename columns in the statement: SELECT a AS b, or use .parquet, .arrow or .ndjson",
+}
+"""How to choose the columns in commands without --columns, or with a statement that names them."""
 
 
 _KIND_HINTS: dict[str, dict[str, str]] = {

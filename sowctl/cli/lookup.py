@@ -120,7 +120,9 @@ def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | No
     """Return the query's options with the treatment of fields that no record has."""
     from msgspec.structs import replace
 
-    shown = tuple(part.strip() for part in (columns or "").split(",") if part.strip().startswith(("/", "[")))
+    from sowctl.values.paths import split_list
+
+    shown = tuple(part for part in split_list(columns or "") if part.startswith(("/", "[")))
     return replace(asked, shown=shown, unknown=choose_unknown(invocation, strict=strict))
 
 

@@ -86,7 +86,8 @@ CODES: dict[str, str] = {
 
         Why: An SQLite table has at most 2,000 columns, its column names must differ in more than case, and must not
         contain a NUL character. The members of the messages exceed these limits.
-        Do: Select members with ``--select``, or export to Parquet, Arrow or NDJSON.
+        Do: Choose columns with ``--columns``, in ``sowctl export`` members with ``--select``, or write Parquet, Arrow
+        or NDJSON.
         See: sowctl-types(7)
         """,
 }

@@ -14,7 +14,7 @@ from sowctl.config.topic_patterns import is_pattern
 from sowctl.errors import UsageError
 from sowctl.messages.types import FIELDLESS_TYPES, MESSAGE_TYPES
 from sowctl.messages.xml.tree import escape_text
-from sowctl.values.paths import parse_path
+from sowctl.values.paths import parse_path, split_list
 from sowctl.values.topicref import TopicRef
 
 _COMMON_TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "binary")
@@ -55,7 +55,7 @@ def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ())
     match = _TOPIC_PATTERN.fullmatch(text.strip())
     if match is None:
         raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="write it like orders=/orderId")
-    own = tuple(key.strip() for key in match["keys"].split(",")) if match["keys"] else tuple(keys)
+    own = tuple(split_list(match["keys"])) if match["keys"] else tuple(keys)
     return check_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from sowctl.arrow.requirements import require_packages
@@ -132,7 +133,9 @@ class RecordBlocks:
 
     def __exit__(self, *_: object) -> None:
         if self._kept is not None:
-            self._kept.close()
+            # Closing writes what is buffered, which may fail once more: that was told before.
+            with suppress(OSError):
+                self._kept.close()
 
     def iterate_blocks(self) -> Iterator[MessageBlock]:
         """All records in blocks, from the first one."""

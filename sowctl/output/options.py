@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sowctl.errors import UsageError
 from sowctl.output.records import METADATA_NAMES, MORE_METADATA_NAMES
-from sowctl.values.paths import Path, parse_path
+from sowctl.values.paths import Path, parse_path, split_list
 from sowctl.values.units import parse_whole_number
 
 Column: TypeAlias = Path | str
@@ -78,7 +78,7 @@ def parse_columns(text: str, *, facts: bool = False) -> tuple[Column, ...]:
 
     Raises UsageError ``SOW-OUT-001`` or ``SOW-VAL-001``.
     """
-    parts = [part.strip() for part in text.split(",")]
+    parts = split_list(text)
     # Rows that are no records have no metadata, so that the name of a column needs no slash.
     return tuple(parse_path(f"/{part}") if facts and part.isidentifier() else parse_column(part) for part in parts)
 

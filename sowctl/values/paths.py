@@ -12,6 +12,11 @@ from sowctl.errors import UsageError
 # Unicode instead would cost milliseconds at every start.
 _STEP_PATTERN = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
 _BRACKET_PATTERN = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
+# What stands in brackets is part of a name. Possessive: a long text is passed over once.
+_LIST_PART = r"(?:\[[^\]]*+\]?|[^,\[]++)*+"
+"""Compiled when it is first used: most starts read no list."""
+_BLANKS = " \t\r\n\f\v"
+"""No step of a path has these outside brackets; it may have the blanks of Unicode."""
 
 MAX_PATH_STEPS = 256
 """Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""
@@ -77,6 +82,18 @@ def parse_path(text: str) -> Path:
         f"{text if len(text) < 200 else text[:200] + '...'!r} is not a field identifier",
         hint="write paths like /orderId, /customer/name, /items[0]/sku or [/odd name]",
     )
+
+
+def split_list(text: str) -> list[str]:
+    """The parts of a list of identifiers or other names, which commas outside brackets separate, without blanks."""
+    parts, end = [], -1
+    match_part = re.compile(_LIST_PART).match
+    while end < len(text):
+        part = match_part(text, end + 1)
+        assert part is not None  # it may be empty
+        parts.append(part[0].strip(_BLANKS))
+        end = part.end()
+    return parts
 
 
 def parse_position(digits: str) -> int:

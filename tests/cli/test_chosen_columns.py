@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,23 @@ def test_records_of_one_shape_are_read_by_columns(cli: Cli, tmp_path: Path, monk
     monkeypatch.setattr(Projection, "_build_views_by_columns", lambda *_: None)
     assert cli("query", "t", *chosen, "--output", "y.parquet").status == 0
     assert table(Path("x.parquet")).equals(table(Path("y.parquet")))
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("query", "t", "--output"), "--columns"),
+        (("query", "t", "--columns", "/id,/ID", "--output"), "--columns"),
+        (("get", "t", "1", "--columns", "/id,/ID", "--output"), "--columns"),
+        (("export", "t"), "--select"),
+        (("sql", 'SELECT id, 1 AS "ID" FROM t', "--output"), "AS"),
+    ],
+)
+def test_the_hint_about_columns_names_what_the_command_has(words: tuple[str, ...], option: str, shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+    assert shop("publish", "t", stdin=b'{"id":9,"ID":1}\n').status == 0
+    done = shop(*words, "o.db", "--error-format", "json")
+    error = next(row for row in map(json.loads, done.err.splitlines()) if row["level"] == "error")
+    assert (done.status, error["code"]) == (3, "SOW-EXC-025")
+    assert [one for one in ("--columns", "--select", "AS") if one in error["hint"].split(",")[0]] == [option]
+    assert not Path("o.db").exists()

@@ -101,6 +101,7 @@ def asked(cli: Cli, *words: str) -> tuple[list[str], list[str]]:
         (["get", "orders", "A1", "B"], "-", {"B2", "B3"}, {"A1"}),
         (["get", "orders", "--", "-"], "-", set(), {"--at"}),
         (["query", "orders", "--columns", "/id,s"], "-", {"/id,sow_key"}, {"sow_key"}),
+        (["query", "orders", "--columns", "/id,[/last,"], "-", set(), {"/id,[/last,/id"}),
         (["query", "orders", "-o", "/qty D"], "-", {"/qty DESC"}, {"/qty ASC"}),
         (["query", "orders", "-o", "/qty DESC, /s"], "-", {"/qty DESC, /side"}, set()),
         (["query", "orders", "--select", "-/,+/a"], "-", {"-/,+/at", "-/,+/at/city"}, set()),

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sowctl.cli.io.output_file import open_whole_file
+import sowctl
+from sowctl.cli.io.output_file import open_whole_file, refuse_existing
+from sowctl.engine.api import InstanceHandle
 from sowctl.errors import RefusedError
 from sowctl.seam import SEAM, Seam
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+ROOT = str(Path(sowctl.__file__).parent.parent)
 
 
 class Failing(Seam):
@@ -93,3 +101,71 @@ def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught, open_whole_file(tmp_path / "out", force=False, seam=SEAM):
         (tmp_path / "other").read_bytes()
     assert caught.value.filename == str(tmp_path / "other")
+
+
+def run_with_stdout(tmp_path: Path, *words: str, mode: str) -> subprocess.CompletedProcess[bytes]:
+    """A command whose standard output is the file ``out``, which the shell has opened and written to before."""
+    script = f'{{ echo before; "$@"; status=$?; echo after; exit $status; }} {mode} out'
+    command = [sys.executable, "-m", "sowctl", *words]
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *command], cwd=tmp_path, capture_output=True, env=os.environ | {"PYTHONPATH": ROOT}
+    )
+
+
+@pytest.mark.parametrize("mode", [">", ">>"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_standard_output_that_is_a_file_is_continued(name: str, mode: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    InstanceHandle.open(tmp_path / "sowctl.xml").topic("t").publish([{"id": 1}])
+    (tmp_path / "out").write_text("old\n")
+    for more in ((), ("--force",)):
+        done = run_with_stdout(tmp_path, "query", "t", "--output", name, *more, mode=mode)
+        assert (done.returncode, done.stderr) == (0, b"")
+    begin = "old\n" if mode == ">>" else ""
+    text = 'before\n{"id":1}\nafter\n'
+    assert (tmp_path / "out").read_text() == begin + text * (2 if mode == ">>" else 1)
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_descriptor_that_is_not_open_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught, open_whole_file(Path("/dev/fd/987654"), force=False, seam=SEAM):
+        pytest.fail("the block must not run")
+    assert caught.value.filename == "/dev/fd/987654"
+
+
+def test_a_file_with_a_number_for_a_name_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "1"
+    path.write_bytes(b"old")
+    with pytest.raises(RefusedError):
+        refuse_existing(path, force=False)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    refuse_existing(tmp_path / "loop", force=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "t", "--output", ""),
+        ("query", "t", "--output="),
+        ("export", "t", ""),
+        ("sql", "SELECT 1", "--output", ""),
+        ("snapshot", "t", "--at", "-1s", "--output", ""),
+        ("publish", "t", ""),
+        ("publish", "t", "--rejects", ""),
+        ("backup", ""),
+        ("demo", ""),
+        ("config", "show", ""),
+    ],
+)
+def test_an_empty_name_is_not_the_working_directory(words: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    done = cli(*words)
+    assert done.status == 2
+    assert "error[SOW-CLI-003]" in done.err and "is empty" in done.err
+    assert names(tmp_path) == ["sowctl.xml"]
+
+
+def test_no_name_of_a_configuration_is_its_default(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    assert cli("info", "--config", "").status == 0

@@ -60,6 +60,7 @@ def test_what_is_made_is_clean(
         ("[fix].[a.b]", InitialTopic("a.b", "fix", ("/k",))),
         ("[fix].[a]=/11,/37", InitialTopic("a", "fix", ("/11", "/37"))),
         ("t=[/odd name]", InitialTopic("t", "xml", ("[/odd name]",))),
+        ("t=[/last, first],/k", InitialTopic("t", "xml", ("[/last, first]", "/k"))),
     ],
 )
 def test_topics_as_options(text: str, expected: InitialTopic) -> None:

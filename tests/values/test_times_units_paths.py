@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.errors import UsageError
-from sowctl.values.paths import Path, Step, parse_path
+from sowctl.values.paths import Path, Step, parse_path, split_list
 from sowctl.values.times import (
     EPOCH_UNITS,
     MAX_MICROS,
@@ -245,3 +245,27 @@ def test_whole_numbers_are_read_back_with_zeros_before_them(number: int, zeros: 
 )
 def test_other_texts_are_no_whole_numbers(text: str) -> None:
     assert parse_whole_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        ("/a", ["/a"]),
+        (" /a , /b/c[0],d ", ["/a", "/b/c[0]", "d"]),
+        ("[/x,y],/a", ["[/x,y]", "/a"]),
+        ("/a,[/x,y][0], [/a[b,c],[/,]", ["/a", "[/x,y][0]", "[/a[b,c]", "[/,]"]),
+        ("/a,", ["/a", ""]),
+        (",,", ["", "", ""]),
+        ("/a,[/x,y", ["/a", "[/x,y"]),
+        ("[/x],y],/a", ["[/x]", "y]", "/a"]),
+    ],
+)
+def test_a_list_is_split_at_commas_outside_brackets(text: str, parts: list[str]) -> None:
+    assert split_list(text) == parts
+
+
+@given(st.lists(st.lists(st.text(min_size=1).filter(lambda name: not set(name) & set("/]")), min_size=1), min_size=1))
+def test_a_list_of_paths_is_split_into_them(paths: list[list[str]]) -> None:
+    wanted = [Path(tuple(map(Step, names))) for names in paths]
+    assert [parse_path(part) for part in split_list(",".join(map(str, wanted)))] == wanted

@@ -120,6 +120,7 @@ def _ask_answers(invocation: Invocation, name: str, message_type: str, journal: 
 def _ask_topic(invocation: Invocation, message_type: str, *, first: bool) -> InitialTopic | None:
     """The next topic, asked for again until it can be used; None where there is to be no other."""
     from sowctl.config.initial_config import InitialTopic, check_topic
+    from sowctl.values.paths import split_list
 
     while True:
         name = _ask_line(invocation, "topic" if first else "another topic, empty for no more", "")
@@ -132,7 +133,7 @@ def _ask_topic(invocation: Invocation, message_type: str, *, first: bool) -> Ini
             else ""
         )
         try:
-            return check_topic(InitialTopic(name, kind, tuple(k.strip() for k in keys.split(",") if k.strip())))
+            return check_topic(InitialTopic(name, kind, tuple(filter(None, split_list(keys)))))
         except UsageError as error:
             invocation.warn(f"{error.message}; {error.hint or 'try again'}")
 

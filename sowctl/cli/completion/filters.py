@@ -46,7 +46,8 @@ def complete_list(text: str, names: Iterable[str], *, order: bool = False) -> li
     if order and re.search(rf"{_PATH_REGEX}\s+[A-Za-z]*$", text):
         last = text.rstrip().rpartition(" ")[2] if not text.endswith(" ") else ""
         return _complete_part(text[: len(text) - len(last)], last.upper(), ("ASC", "DESC"))
-    part = re.search(r"[^\s,()+\-]*$", text)
+    # Brackets hold any character of a name.
+    part = re.search(r"(?:\[[^\]]*+\]?|[^\s,()+\-\[])*+$", text)
     assert part is not None  # it may be empty
     return _complete_part(text[: part.start()], part[0], names)
 

@@ -13,10 +13,16 @@ from typing import BinaryIO
 from sowctl.errors import RefusedError
 from sowctl.seam import Seam
 
+_MAX_LINKS = 40
+"""Links that lead to each other, as many as Linux follows."""
+
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked."""
-    if not force and path.is_file():
+    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked.
+
+    A name such as ``/dev/stdout`` stands for an open file of this process, which is written to and not replaced.
+    """
+    if not force and path.is_file() and _find_descriptor(path) is None:
         raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="use --force to replace it")
 
 
@@ -26,11 +32,21 @@ def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO
 
     Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
     raises. A symbolic link stays: the file that it leads to is written. What exists and is no regular file (a pipe,
-    ``/dev/null``) is written to directly. Raises
+    ``/dev/null``) is written to directly, and so is an open file of this process (``/dev/stdout``). Raises
     :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
     """
     refuse_existing(path, force=force)
-    # Renaming would put a file in the place of a pipe or device. Asked before links: /dev/stdout leads to no name.
+    descriptor = _find_descriptor(path)
+    if descriptor is not None:
+        # Not opened anew: what the shell has opened is continued, and not cut off.
+        try:
+            descriptor = os.dup(descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+        return
+    # Renaming would put a file in the place of a pipe or device.
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             yield stream
@@ -60,6 +76,20 @@ def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO
         seam.call("dir.sync", os.fsync, directory)
     finally:
         os.close(directory)
+
+
+def _find_descriptor(path: Path) -> int | None:
+    """The number of the open file of this process that a path names, such as ``/dev/stdout``; None for other paths."""
+    own = os.path.realpath("/proc/self/fd")
+    for _ in range(_MAX_LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) == own:
+            return int(path.name)
+        try:
+            path = path.parent / path.readlink()
+        except OSError:
+            # No link, or none that can be read.
+            return None
+    return None
 
 
 def _find_target(link: Path) -> Path:

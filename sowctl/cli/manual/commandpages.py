@@ -170,7 +170,7 @@ def _build_format_sections(*, named: bool) -> list[Section]:
 
     names = ", ".join(COLUMN_NAMES)
     items = Items(tuple((line.name, format_sentence(line.summary)) for line in TABLE))
-    text = f"Columns and templates know paths such as /price and these names: {names}."
+    text = f"Columns and templates know paths such as /price or [/odd, name], and these names: {names}."
     endings = ", ".join("." + name for ending in ENDINGS for name in ending.names)
     by_name = (
         f"Without --format, the ending of the --output file gives the format: {endings}. An additional .gz or .zst "
@@ -178,8 +178,8 @@ def _build_format_sections(*, named: bool) -> list[Section]:
         "arrow are streams. If --format is another format than that of the ending, --format wins, and a note says so."
     )
     halves = (
-        "Half a surrogate pair in a JSON text has no bytes: csv, tsv, template and msgpack write its escape as a text, "
-        "such as \\ud800, as the other formats do."
+        "Half a surrogate pair in a JSON text, such as \\ud800, has no bytes: ndjson, json and raw keep its escape, "
+        "and all other formats write the escape as a text."
     )
     return [
         Section("OUTPUT FORMATS", (items, *([Paragraph(by_name)] if named else []), Paragraph(text), Paragraph(halves)))

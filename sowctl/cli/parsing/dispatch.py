@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,11 @@ from sowctl.cli.parsing.global_options import (
 from sowctl.cli.parsing.loader import LoadedCommand, load_command
 from sowctl.cli.settings import Settings
 from sowctl.cli.streams import is_terminal
+from sowctl.declarations import Option
 from sowctl.errors import UsageError
+
+_PATH_KINDS = {"FILE": "file", "DIR": "directory"}
+"""What a value names, by its metavar."""
 
 
 class SplitLine(Struct, frozen=True):
@@ -48,12 +52,32 @@ def dispatch_command(invocation: Invocation, argv: Sequence[str]) -> int:
     if values is None:
         return 0
     values = {parameter.name: _decode_text(parameter, values[parameter.name]) for parameter in loaded.parameters}
+    _refuse_empty_names(command.name, loaded.parameters, values)
     values = parameters.fold_flags(loaded.parameters, values)
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBAL_PARAMETERS}
     invocation.command = command.name
     # Behind the reading, because only then it is known which words are options and which are values.
     invocation.apply_settings(Settings(**chosen))
     return loaded.run(invocation, parameters.build_arguments(loaded.arguments, loaded.parameters, values)) or 0
+
+
+def _refuse_empty_names(command: str, read: Sequence[parameters.Parameter], values: Mapping[str, Any]) -> None:
+    """Refuse an empty name of a file or directory, which would be the working directory.
+
+    Raises UsageError ``SOW-CLI-003``. Global options are left alone: without a name they have their defaults.
+    """
+    for parameter in read:
+        declared, value = parameter.declared, values[parameter.name]
+        if value != "" and not (isinstance(value, list) and "" in value):
+            continue
+        kind = _PATH_KINDS.get(declared.metavar, declared.complete)
+        if kind in _PATH_KINDS.values() and parameter not in GLOBAL_PARAMETERS:
+            label = declared.names[0] if isinstance(declared, Option) else declared.metavar
+            raise UsageError(
+                "SOW-CLI-003",
+                f"invalid value for '{label}': the name of a {kind} is empty",
+                hint=f"sowctl {command} --help lists the options",
+            )
 
 
 def _decode_text(parameter: parameters.Parameter, value: Any) -> Any:

@@ -17,6 +17,7 @@ from msgspec import NODEFAULT, Struct
 from sowctl.cli.parsing.option_values import parse_bytes, parse_interval, parse_sow_keys
 from sowctl.declarations import DOCUMENT, Argument, DeclaredField, Option, Part, declare_option, iterate_fields
 from sowctl.errors import UsageError
+from sowctl.values.paths import split_list
 from sowctl.values.units import MAX_COUNT, format_size
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
@@ -204,5 +205,5 @@ def _convert_value(parameter: Parameter, value: Any) -> Any:
         case "keys":
             return parse_sow_keys(value) or None
         case "paths":
-            return tuple(part.strip() for part in value.split(","))
+            return tuple(split_list(value))
     return tuple(value) if parameter.is_tuple else value

@@ -77,7 +77,8 @@ def parse_option_text(text: str) -> Mapping[str, str]:
             raise _make_syntax_error(text, at, "a name is missing")
         if name in found:
             raise _make_syntax_error(text, at, f"duplicate option {name}")
-        found[name] = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
+        # An identifier in brackets may begin a value, too: orderby=[/odd name] DESC.
+        found[name] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
         if not equals:
             found[name] = "true"
         at = end + 1

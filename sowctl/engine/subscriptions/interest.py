@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, cast
 
@@ -238,12 +239,18 @@ def _make_replay_error(words: str, hint: str) -> UsageError:
 
 
 def parse_field_paths(text: str | None) -> list[Path]:
-    """The fields of a list such as ``/a,/b``. Raises ExpressionError."""
+    """The fields of a list such as ``/a,/b``, also in brackets: ``[/a,/b]``. Raises ExpressionError."""
     if text is None:
         return []
+    from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.parser import parse_grouping
 
-    return [field.path for field in parse_grouping(text.strip().removeprefix("[").removesuffix("]"))]
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        # Otherwise the brackets are those of names: [/odd name], [/last, first].
+        with suppress(ExpressionError):
+            return [field.path for field in parse_grouping(text[1:-1])]
+    return [field.path for field in parse_grouping(text)]
 
 
 def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType, options: SubscribeOptions) -> None:

@@ -71,3 +71,15 @@ def test_what_is_refused(text: str, words: str) -> None:
 def test_not_both_ways() -> None:
     with pytest.raises(UsageError, match="top_n is given"):
         apply_option_text(QueryOptions(top_n=3), "top_n=4")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("orderby=[/last, first] DESC,top_n=1", "[/last, first] DESC"),
+        ("top_n=1,orderby=[[/last, first] DESC,/id]", "[/last, first] DESC,/id"),
+        ("orderby=[/id],top_n=1", "/id"),
+    ],
+)
+def test_a_name_in_brackets_may_begin_a_value(text: str, value: str) -> None:
+    assert apply_option_text(QueryOptions(), text).options.order_by == value

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sowctl.engine.subscriptions.interest import parse_field_paths
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import UsageError
@@ -61,6 +62,22 @@ def test_records_come_at_once_and_what_follows_is_conflated(lab: Lab) -> None:
             lab.clock.tick(1)
             # Of one record, or of records that the key takes together, the last one.
             assert [one for (one,) in told(news(subscription), "id")] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("/a,/b", ["/a", "/b"]),
+        (" [/a, /b] ", ["/a", "/b"]),
+        ("[/a]", ["/a"]),
+        ("[/last, first]", ["[/last, first]"]),
+        ("[/last, first],/b", ["[/last, first]", "/b"]),
+        ("[/odd name],[/last, first]", ["[/odd name]", "[/last, first]"]),
+        ("[[/odd name],/b]", ["[/odd name]", "/b"]),
+    ],
+)
+def test_a_conflation_key_may_have_names_in_brackets(text: str, paths: list[str]) -> None:
+    assert list(map(str, parse_field_paths(text))) == paths
 
 
 def test_a_position_stays_before_what_is_held_back(lab: Lab) -> None:

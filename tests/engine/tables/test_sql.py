@@ -251,6 +251,23 @@ def test_indexes_and_records_say_the_same(
     assert rows(shop, "SELECT text, whole FROM orders WHERE id = 5") == [[("new", 777)]]
 
 
+def test_half_a_surrogate_pair_is_its_escape_also_where_there_are_indexes(
+    shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Filters and indexes have U+FFFD for it.
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 1)
+    orders = shop.topic("orders")
+    orders.delete(filter="/id > 0")
+    orders.publish([b'{"id":%d,"half":"a%b"}' % (n, rb"\ud800" if n == 50 else b"") for n in range(1, 120)])
+    orders.replay()
+    for _ in range(3):
+        assert len(list(orders.query("/half = 'a\ufffd'"))) == 1
+        for condition in ("half = 'a\\ud800'", "half LIKE 'a_%'", "half <> 'a' AND id > 9"):
+            assert rows(shop, f"SELECT id, half FROM orders WHERE {condition}") == [[(50, "a\\ud800")]]
+        assert rows(shop, "SELECT count(*) FROM orders WHERE half = 'a'") == [[(118,)]]
+
+
 def test_a_view_of_a_statement_reads_its_tables_when_it_is_asked(shop: InstanceHandle) -> None:
     with Database(shop) as database:
         text = "CREATE VIEW v AS SELECT count(*) AS n FROM orders; CREATE VIEW w AS SELECT n FROM v; SELECT n FROM w;"
