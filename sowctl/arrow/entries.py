@@ -66,9 +66,9 @@ class EntryColumns:
         return self.join_numbers("operations")
 
     @cached_property
-    def topics(self) -> tuple[list[TopicRef], Numbers]:
+    def topic_refs(self) -> tuple[list[TopicRef], Numbers]:
         """The topics of these entries, and the place of each entry's topic among them."""
-        return self._common_dictionary(lambda block: block.topics, "topics", None)
+        return self._common_dictionary(lambda block: block.topic_refs, "topic_indexes", None)
 
     @cached_property
     def clients(self) -> tuple[list[str], Numbers]:
@@ -136,8 +136,8 @@ def build_entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.
     if name == "_expiration":
         return arrays.build_expirations(entries.join_numbers("expirations"))
     if name in ("_topic", "_message_type"):
-        topics, places = entries.topics
-        return arrays.take_texts([topic[name == "_message_type"] for topic in topics], places)
+        topic_refs, places = entries.topic_refs
+        return arrays.take_texts([topic[name == "_message_type"] for topic in topic_refs], places)
     if name == "_operation":
         return _operation_array(entries.operations)
     if name == "_client":

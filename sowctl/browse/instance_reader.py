@@ -230,7 +230,7 @@ class InstanceReader(DescribedStruct, frozen=True):
             before = view
         return shown[::-1]
 
-    def follow_entries(self, topics: Sequence[str], count: int, stop: Stop) -> Iterator[list[tuple[str, ...]]]:
+    def follow_entries(self, topic_names: Sequence[str], count: int, stop: Stop) -> Iterator[list[tuple[str, ...]]]:
         """The last ``count`` entries of the journal and those that come, until it is to stop.
 
         Raises what following a journal raises, Stopped.
@@ -241,7 +241,7 @@ class InstanceReader(DescribedStruct, frozen=True):
                 raise Stopped
 
         keys = KeyNames(self)
-        with closing(follow_journal(self.instance, topics, count, waiting=waiting)) as batches:  # type: ignore[type-var]
+        with closing(follow_journal(self.instance, topic_names, count, waiting=waiting)) as batches:  # type: ignore[type-var]
             for batch in batches:
                 rows = []
                 for record in batch.records:

@@ -43,12 +43,13 @@ class SideParts(Struct, frozen=True):
 
 
 def pair_sides(
-    invocation: Invocation, words: Sequence[str], topics: Sequence[str], message_type: str | None, stack: ExitStack
+    invocation: Invocation, words: Sequence[str], topic_names: Sequence[str], message_type: str | None, stack: ExitStack
 ) -> list[tuple[DiffSide, DiffSide]]:
     """The sides that are to be compared, topic by topic; ``stack`` closes the instances.
 
-    One word is compared with its own present, a range alone at its two ends. ``topics`` are those of whole instances.
-    Raises UsageError ``SOW-DIF-005`` for words that do not go together, and what opening and resolving raise.
+    One word is compared with its own present, a range alone at its two ends. ``topic_names`` are those of whole
+    instances. Raises UsageError ``SOW-DIF-005`` for words that do not go together, and what opening and resolving
+    raise.
     """
     opener = _SideOpener(invocation, stack)
     first = opener.parse_parts(words[0])
@@ -71,9 +72,11 @@ def pair_sides(
             f"{one.text} and {two.text} cannot be compared: only one is an instance",
             hint="INSTANCE:TARGET names one topic of an instance",
         )
-    if topics and one.target is not None:
+    if topic_names and one.target is not None:
         raise UsageError("SOW-DIF-005", "--topic selects topics of instances")
-    return _pair_by_topic(opener.build_sides(one, topics, message_type), opener.build_sides(two, topics, message_type))
+    return _pair_by_topic(
+        opener.build_sides(one, topic_names, message_type), opener.build_sides(two, topic_names, message_type)
+    )
 
 
 def _pair_by_topic(old: list[DiffSide], new: list[DiffSide]) -> list[tuple[DiffSide, DiffSide]]:
@@ -123,14 +126,16 @@ class _SideOpener:
             self._open[place] = self._stack.enter_context(made)
         return self._open[place]
 
-    def build_sides(self, named: SideParts, topics: Sequence[str], message_type: str | None) -> list[DiffSide]:
+    def build_sides(self, named: SideParts, topic_names: Sequence[str], message_type: str | None) -> list[DiffSide]:
         """The sides that one word means."""
         instance = self.open_instance(named)
         whole = named.target is None
         if named.target is not None:
             targets = resolve_targets(instance, named.target, message_type, derived=True)
-        elif topics:
-            targets = [target for text in topics for target in self._resolve_existing(instance, text, message_type)]
+        elif topic_names:
+            targets = [
+                target for text in topic_names for target in self._resolve_existing(instance, text, message_type)
+            ]
         else:
             targets = [Target(topic=topic) for topic in instance.topics]
         at = parse_at_option(self._invocation, named.at).resolve_time(instance)

@@ -92,6 +92,7 @@ class Pager(io.RawIOBase):
         except OSError:
             self._write_direct()
             return
+        # _held is kept: if the pager turns out to be broken, it is written without it (_wait_for_process).
         self._pass_on(self._held)
 
     def _pass_on(self, data: bytes | bytearray | memoryview) -> None:

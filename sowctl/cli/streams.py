@@ -97,6 +97,7 @@ class Streams:
         try:
             self._pager.end(at_once=at_once)
         finally:
+            # Runs also if the reader quit the pager early: the terminal is free again.
             self._write_stderr_bytes(b"".join(self._unsaid))
             self._unsaid.clear()
 

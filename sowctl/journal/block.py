@@ -129,7 +129,8 @@ class Damage(Struct, frozen=True):
 class Gap(Struct, frozen=True):
     """A part that a repair cut out of a file: so many bytes at ``offset``, and ``first_txid`` to ``last_txid``.
 
-    ``receipt`` is the name of the file that has the bytes. ``topics`` had entries there; None where that is not known.
+    ``receipt`` is the name of the file that has the bytes. ``topic_refs`` had entries there; None where that is not
+    known.
     """
 
     path: Place
@@ -138,11 +139,12 @@ class Gap(Struct, frozen=True):
     first_txid: int
     last_txid: int
     receipt: str
-    topics: tuple[TopicRef, ...] | None
+    topic_refs: tuple[TopicRef, ...] | None
 
     def concerns_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are missing, or may be."""
-        return self.topics is None or topic in self.topics
+        # Unknown counts as all topics: a reader must not skip a loss silently.
+        return self.topic_refs is None or topic in self.topic_refs
 
     @property
     def text(self) -> str:
@@ -154,7 +156,7 @@ class Gap(Struct, frozen=True):
         else:
             what = f"txids {self.first_txid} to {self.last_txid} were"
         kept = f"; {self.receipt} has the bytes" if self.receipt else ""
-        names = "" if self.topics is None else f" (of {', '.join(name for name, _ in self.topics)})"
+        names = "" if self.topic_refs is None else f" (of {', '.join(name for name, _ in self.topic_refs)})"
         return f"{what} damaged and cut out of the journal{names}{kept}"
 
     @property
@@ -248,9 +250,9 @@ class Block:
         return self.start.number, self.start.offset, self.header.crc
 
     @property
-    def topics(self) -> list[TopicRef]:
+    def topic_refs(self) -> list[TopicRef]:
         """Topics by the index that the topic column uses."""
-        return [row.topic for row in self.map.topics]
+        return [row.topic for row in self.map.topic_rows]
 
     @property
     def publishers(self) -> list[tuple[int, str]]:
@@ -268,7 +270,12 @@ class Block:
                 # part.
                 raw = decompress_part(header.codec, self._stored_columns, header.columns_raw)
                 self._columns = unpack_columns(
-                    raw, header.count, header.flags, header.payloads_raw, len(self.map.topics), len(self.map.publishers)
+                    raw,
+                    header.count,
+                    header.flags,
+                    header.payloads_raw,
+                    len(self.map.topic_rows),
+                    len(self.map.publishers),
                 )
             except ValueError as error:
                 raise self._contradiction_error(error) from error
@@ -304,7 +311,7 @@ class Block:
         """The entries in order."""
         columns = self.decode_columns()
         count = self.header.count
-        topics = self.topics
+        topic_refs = self.topic_refs
         # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
         whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None)}
         whom.update(enumerate(self.publishers))
@@ -313,7 +320,7 @@ class Block:
         rows = zip(
             range(self.header.first_txid, self.header.last_txid + 1),
             columns.operations,
-            columns.topics,
+            columns.topic_indexes,
             range(0, 8 * count, 8),
             columns.times,
             columns.expirations,
@@ -331,7 +338,7 @@ class Block:
             yield Entry(
                 txid,
                 kind,
-                topics[topic],
+                topic_refs[topic],
                 keys[at : at + 8],
                 checks[at : at + 8],
                 time,
@@ -348,7 +355,12 @@ class Block:
 
     def iter_entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
         """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
-        columns, first, topics, publishers = self.decode_columns(), self.first_txid, self.topics, self.publishers
+        columns, first, topic_refs, publishers = (
+            self.decode_columns(),
+            self.first_txid,
+            self.topic_refs,
+            self.publishers,
+        )
         ends = list(accumulate(columns.lengths, initial=0))
         payloads = self.decompress_payloads() if places else memoryview(b"")
         nothing: list[bytes | None] = [None] * self.header.count
@@ -360,7 +372,7 @@ class Block:
             yield Entry(
                 first + place,
                 columns.operations[place],
-                topics[columns.topics[place]],
+                topic_refs[columns.topic_indexes[place]],
                 bytes(columns.keys[8 * place : 8 * place + 8]),
                 bytes(columns.checks[8 * place : 8 * place + 8]),
                 columns.times[place],

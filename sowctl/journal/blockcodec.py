@@ -119,12 +119,12 @@ class MapPublisher(Struct, frozen=True):
 class BlockMap(Struct, frozen=True):
     """The topics and publishers of a block. With it a reader of one topic passes over blocks unread."""
 
-    topics: tuple[MapTopic, ...]
+    topic_rows: tuple[MapTopic, ...]
     publishers: tuple[MapPublisher, ...]
 
     def has_topic(self, topic: TopicRef) -> bool:
         """Return whether the block holds an entry of ``topic``."""
-        return any(row.topic == topic for row in self.topics)
+        return any(row.topic == topic for row in self.topic_rows)
 
 
 def compute_header_seed(lineage: bytes, number: int, offset: int) -> int:
@@ -172,6 +172,7 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
     # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
+    # Only gaps have version 2: any other block with that version has a newer format.
     if fields[1] > (GAP_VERSION if fields[3] & GAP_FLAG else BLOCK_VERSION):
         raise newer_version_error(fields[1], place)
     header = BlockHeader(*fields[2:])
@@ -216,19 +217,19 @@ def continues_chain(header: BlockHeader, chain: int) -> bool:
 
 def pack_block_map(map: BlockMap) -> bytes:
     """The map of a block as it is stored."""
-    topics = [[*row.topic, row.last_txid, row.last_time] for row in map.topics]
-    return pack_rows([topics, [[row.hash, row.client, row.sequence] for row in map.publishers]])
+    topic_rows = [[*row.topic, row.last_txid, row.last_time] for row in map.topic_rows]
+    return pack_rows([topic_rows, [[row.hash, row.client, row.sequence] for row in map.publishers]])
 
 
 def unpack_block_map(raw: bytes | memoryview, place: str) -> BlockMap:
     """Read a map whose CRC was right. Raises DamageError ``SOW-JRN-014``."""
     try:
         # The CRC was right, so wrong types are a writer's error or a forgery and not a disk's.
-        topics, publishers = unpack_rows(raw, 2)
+        topic_rows, publishers = unpack_rows(raw, 2)
         return BlockMap(
             tuple(
                 MapTopic(TopicRef(require_text(name), require_text(kind)), require_number(txid), require_number(at))
-                for name, kind, txid, at in topics
+                for name, kind, txid, at in topic_rows
             ),
             tuple(
                 MapPublisher(require_number(who), require_text(client), require_number(seq))

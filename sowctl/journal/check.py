@@ -144,6 +144,8 @@ class _JournalCheck:
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
+            # The file was moved, compressed or pruned after the listing. Pruning removes the oldest files first, so a
+            # number below all remaining ones was pruned.
             paths = find_files(self.directory, self.instance, self.archive)
             if number < min(paths, default=0):
                 return None
@@ -170,6 +172,7 @@ class _JournalCheck:
             return
         ended = next((one for one in self.histories if one.lineage == self.lineage), None)
         if header.lineage != self.lineage and ended is not None:
+            # After a restore, txids continue above every txid ever assigned, not after the last one restored.
             expected = ended.above + 1 if ended.last_txid == self.last_txid else self.last_txid + 1
         else:
             expected = self.last_txid + 1
@@ -252,12 +255,12 @@ class _JournalCheck:
         else:
             if self.last_txid is None:
                 self.state = noted
-                self.times = {topic: state.last_time for topic, state in noted.topics.items()}
+                self.times = {topic: state.last_time for topic, state in noted.topic_states.items()}
             # After damage the state is incomplete; the checkpoint of the next sound file sets it right, so that one
             # loss is not reported at every file.
             elif self.broken:
                 self.state = noted
-            elif noted.topics != self.state.topics or noted.publishers != self.state.publishers:
+            elif noted.topic_states != self.state.topic_states or noted.publishers != self.state.publishers:
                 yield _build_problem("SOW-JRN-014", file, None, "the checkpoint contradicts the files before it")
 
     def _check_group(self, file: JournalFile, walker: Walker, group: list[BlockRef]) -> Iterator[Finding]:
@@ -295,7 +298,7 @@ class _JournalCheck:
             yield _convert_error(error, str(file.path), ref.offset)
             return
         self.coverage.gaps += 1
-        if gap.topics is None:
+        if gap.topic_refs is None:
             # Which topics and publishers had entries there is told by the next checkpoint.
             self.broken = True
         elif happened:
@@ -319,9 +322,9 @@ class _JournalCheck:
             wrong.append("its times do not match its header")
         if not OPERATIONS.keys() >= set(columns.operations):
             wrong.append("an unknown operation")
-        last = {topic: index for index, topic in enumerate(columns.topics)}
+        last = {topic: index for index, topic in enumerate(columns.topic_indexes)}
         # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.
-        rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topics)]
+        rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topic_rows)]
         # Readers of one topic pass over blocks by this list: a topic that is missing in it would hide entries.
         if len(last) != len(rows) or any(
             row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows
@@ -340,9 +343,9 @@ class _JournalCheck:
 
     def _check_times(self, block: Block) -> Iterator[Finding]:
         columns = block.decode_columns()
-        topics = block.topics
-        for index, (number, at) in enumerate(zip(columns.topics, columns.times, strict=True)):
-            topic = topics[number]
+        topic_refs = block.topic_refs
+        for index, (number, at) in enumerate(zip(columns.topic_indexes, columns.times, strict=True)):
+            topic = topic_refs[number]
             before = self.times.get(topic)
             if before is not None and at < before:
                 txid = block.first_txid + index
@@ -380,8 +383,9 @@ class _JournalCheck:
         return is_locked(self.directory, self.instance) or file.read_size() != file.size
 
     def _compare_topics_file(self, told: JournalState) -> Iterator[Finding]:
+        # Readers ignore a topics file whose last block differs, so that is no contradiction.
         if told.last_block == self.state.last_block and (
-            told.topics != self.state.topics or told.publishers != self.state.publishers
+            told.topic_states != self.state.topic_states or told.publishers != self.state.publishers
         ):
             place = Place(str(build_topics_path(self.directory, self.instance)))
             yield Finding(

@@ -39,7 +39,7 @@ _COLUMNS = {
     "expirations": (24, "q"),
     "sequences": (32, "Q"),
     "lengths": (40, "I"),
-    "topics": (44, "H"),
+    "topic_indexes": (44, "H"),
     "publishers": (46, "H"),
     "flags": (48, "H"),
     "operations": (50, "B"),
@@ -62,9 +62,10 @@ assert array("H").itemsize == 2
 class Columns(Struct, frozen=True):
     """The columns of one block, one value per entry.
 
-    ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers. ``topics``
-    and ``publishers`` are indexes into the block's lists, publisher 65535 is none. The three texts are None where no
-    entry of the block has one, else a list with None for an entry that has none (an empty text is ``b""``).
+    ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers.
+    ``topic_indexes`` and ``publishers`` are indexes into the block's lists, publisher 65535 is none. The three texts
+    are None where no entry of the block has one, else a list with None for an entry that has none (an empty text is
+    ``b""``).
     """
 
     keys: memoryview
@@ -73,7 +74,7 @@ class Columns(Struct, frozen=True):
     expirations: Ints
     sequences: Ints
     lengths: Ints
-    topics: Ints
+    topic_indexes: Ints
     publishers: Ints
     flags: Ints
     operations: Ints
@@ -94,7 +95,7 @@ class NumpyColumns:
     expirations: numpy.ndarray[Any, Any]
     sequences: numpy.ndarray[Any, Any]
     lengths: numpy.ndarray[Any, Any]
-    topics: numpy.ndarray[Any, Any]
+    topic_indexes: numpy.ndarray[Any, Any]
     publishers: numpy.ndarray[Any, Any]
     flags: numpy.ndarray[Any, Any]
     operations: numpy.ndarray[Any, Any]
@@ -202,12 +203,12 @@ def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tup
 
 
 def unpack_columns(
-    raw: memoryview, count: int, block_flags: int, payloads: int, topics: int, publishers: int
+    raw: memoryview, count: int, block_flags: int, payloads: int, topic_count: int, publisher_count: int
 ) -> Columns:
     """Read the columns of ``count`` entries from decompressed bytes.
 
-    ``payloads`` is the size of all payloads, ``topics`` and ``publishers`` how many the map lists: indexes and lengths
-    have to fit them. Raises ValueError for columns that do not.
+    ``payloads`` is the size of all payloads; ``topic_count`` and ``publisher_count`` say how many the map lists.
+    Indexes and lengths have to fit them. Raises ValueError for columns that do not.
     """
     # Everything that later code indexes with is compared here once with what the block lists: behind this function
     # topics, publishers and lengths are known to be in range.
@@ -218,11 +219,12 @@ def unpack_columns(
     if sum(parts["lengths"]) != payloads:
         raise ValueError("the payload lengths do not add up")
     # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
-    if (topics != 1 or parts["topics"].cast("B") != bytes(2 * count)) and max(parts["topics"]) >= topics:
+    indexes = parts["topic_indexes"]
+    if (topic_count != 1 or indexes.cast("B") != bytes(2 * count)) and max(indexes) >= topic_count:
         raise ValueError("a topic that the block does not list")
     # On the set: a block has few publishers and up to 1,024 entries.
-    if (publishers or parts["publishers"].cast("B") != b"\xff" * (2 * count)) and any(
-        NO_PUBLISHER > index >= publishers for index in set(parts["publishers"])
+    if (publisher_count or parts["publishers"].cast("B") != b"\xff" * (2 * count)) and any(
+        NO_PUBLISHER > index >= publisher_count for index in set(parts["publishers"])
     ):
         raise ValueError("a publisher that the block does not list")
     texts: list[list[bytes | None] | None] = []
@@ -243,7 +245,7 @@ def unpack_columns(
         parts["expirations"],
         parts["sequences"],
         parts["lengths"],
-        parts["topics"],
+        parts["topic_indexes"],
         parts["publishers"],
         parts["flags"],
         parts["operations"],
@@ -280,6 +282,7 @@ def _get_compressor() -> zstandard.ZstdCompressor:
     if _zstd.compressor is None:
         import zstandard
 
+        # Frames must state their content size: decompress_part checks it before allocating.
         _zstd.compressor = zstandard.ZstdCompressor(level=1)
     return _zstd.compressor
 

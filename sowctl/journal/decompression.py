@@ -167,6 +167,7 @@ class DecompressedFile:
     def measure_size(self) -> int:
         """Return the number of bytes that it decompresses to."""
         if self.is_seekable and self._frames is not None:
+            # The table is trusted here; a frame of another length is detected when it is unpacked.
             return self._frames[1][-1]
         while not self._done:
             self._unpack_more()
@@ -221,6 +222,7 @@ class DecompressedFile:
         self._at += len(raw)
         if not raw:
             # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.
+            # An empty file is damaged, too: even an empty stream has a header.
             if not self._unpacker.is_between_streams or self._at == 0:
                 raise self._damage_error("it ends too early")
             self._done = True

@@ -422,8 +422,8 @@ class BlockRef:
         columns, _ = self.read_body()
         receipt = bytes(columns).partition(b"\n")[0].decode("utf-8", "replace") if header.columns_stored else ""
         known = header.map_size > 0
-        topics = tuple(row.topic for row in names.topics) if known else None
-        return Gap(self.file.path, self.offset, header.size, header.first_txid, header.last_txid, receipt, topics)
+        topic_refs = tuple(row.topic for row in names.topic_rows) if known else None
+        return Gap(self.file.path, self.offset, header.size, header.first_txid, header.last_txid, receipt, topic_refs)
 
     def damage_error(self) -> DamageError:
         """The error for a body with a wrong CRC."""

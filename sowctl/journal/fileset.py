@@ -151,6 +151,7 @@ class FileSet:
     def _ask_archive(self) -> None:
         """Read the manifest of the archive at a URL, unless that was done or the journal begins here, with file 0."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
+            # File 0 is not local, so older files must exist elsewhere: a missing manifest is an error.
             self._there.read_manifest(needed=True)
             self._list_files()
 
@@ -163,6 +164,7 @@ class FileSet:
     def _continues_header(self, lineage: bytes, last_txid: int, header: FileHeader) -> bool:
         """As :meth:`continues_lineage`, of a header."""
         if header.lineage == lineage:
+            # Within a lineage, txids are contiguous; after a restore, they continue above every txid ever assigned.
             return header.first_txid == last_txid + 1
         ended = next((one for one in self.histories if one.lineage == lineage), None)
         return ended is not None and (ended.last_txid, ended.above) == (last_txid, header.first_txid - 1)
@@ -268,6 +270,7 @@ class FileSet:
         last = self.open_last_file()
         if last.header.version < 2:
             return ()
+        # Checkpoints only ever add histories, so the last file has all of them.
         if self._histories[0] != last.number:
             self._histories = last.number, self.read_checkpoint_state(last.number).histories
         return self._histories[1]

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 class Group(DescribedStruct):
     """Entries to append, in order, by columns; n entries.
 
-    ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topics`` and ``publishers``
-    (65535 = no publisher), one per entry or one int for all; ``keys`` and ``checks`` 8n bytes, as
+    ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topic_refs`` and
+    ``publishers`` (65535 = no publisher), one per entry or one int for all; ``keys`` and ``checks`` 8n bytes, as
     :mod:`sowctl.identity.keys` makes them; ``times``, ``expirations`` (0 = never) in microseconds since 1970 UTC, an
     ``array("q")`` or one int for all; ``sequences`` an ``array("Q")`` or None; ``flags`` an ``array("H")`` or one int
     (see ``format.HAS_USER_KEY`` and so on: an entry whose text is not None needs its flag). The texts are None where no
     entry has one. ``stored``: what :func:`compress_payloads` makes of ``payloads``, where that has been done.
     """
 
-    topics: list[TopicRef]
+    topic_refs: list[TopicRef]
     publishers: list[tuple[int, str]]
     operations: bytes
     topic: Sequence[int] | int
@@ -133,6 +133,7 @@ def encode_blocks_in_pool(
     compressed = pool.submit(
         codec.compress_parts, [part for draft in packed for part in (draft.columns, draft.payloads)]
     )
+    # Called between submit and result: zstd releases the GIL, so compression runs in parallel.
     meanwhile()
     parts = iter(compressed.result())
     return [
@@ -148,6 +149,7 @@ def _draft_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int,
     count = len(group)
     # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
     for number, (start, stop) in enumerate(_find_block_bounds(group.payloads)):
+        # compress_payloads uses the same block bounds, so its parts correspond to these blocks.
         stored = group.stored[number] if group.stored is not None and codec_id == CODEC_ZSTD else None
         yield _draft_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
 
@@ -217,7 +219,7 @@ def _build_topic_map(group: Group, start: int, times: array[int], first_txid: in
         # nothing else.
         if len(order) != max(order) + 1:
             column = array("H", [order[index] for index in column])
-    rows = [MapTopic(group.topics[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
+    rows = [MapTopic(group.topic_refs[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
     return rows, column
 
 
@@ -276,7 +278,7 @@ def _draft_block(
     times = _spread_column(group.times, "q", start, stop)
     # Without sequences: zeros, which mean that the publisher gave none.
     sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
-    topics, topic_column = _build_topic_map(group, start, times, first_txid)
+    topic_rows, topic_column = _build_topic_map(group, start, times, first_txid)
     publishers, publisher_column = _build_publisher_map(group, start, len(times), sequences)
     payloads = group.payloads[start:stop]
     try:
@@ -297,7 +299,7 @@ def _draft_block(
         group.operations[start:stop],
     ]
     columns, flags = _raw_columns(group, start, stop, fixed)
-    names = BlockMap(tuple(topics), tuple(publishers))
+    names = BlockMap(tuple(topic_rows), tuple(publishers))
     packed_map, size = pack_block_map(names), sum(lengths)
     # A reader refuses larger blocks, so none is written.
     if max(len(columns), size) > JOURNAL_LIMITS.max_raw_bytes or len(packed_map) > MAX_MAP_BYTES:

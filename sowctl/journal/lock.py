@@ -42,6 +42,8 @@ def is_locked(directory: Path, instance: str) -> bool:
     except OSError:
         return False
     try:
+        # A shared lock, so that two concurrent checks do not see each other as the holder. Closing the file releases
+        # it.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
@@ -102,6 +104,7 @@ class JournalLock:
         if not wait_for_lock(self._try_lock, wait, _LOCK_PAUSE_SECONDS, tell):
             raise self._locked_error(wait)
         self._write_holder()
+        # After _write_holder, whose own write sets the time.
         self._taken = os.fstat(self._fd).st_mtime_ns
         self._since = time.monotonic()
 
@@ -112,6 +115,7 @@ class JournalLock:
             # Both mean that another process holds it; anything else is a failure of the file system.
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
+            # The modification time tells the holder that another process waits (see acquire).
             with suppress(OSError):
                 os.utime(self._fd)
             return False
@@ -144,6 +148,7 @@ class JournalLock:
         present one: other programs lock it without a word."""
         lines = os.pread(self._fd, 4096, 0).decode(errors="replace").split("\n")
         pid, host, command, since = (*lines, "", "", "", "")[:4]
+        # The kernel knows the current holder on this host; for another host only the text is available.
         known = find_lock_holders(self.path)
         if known and host == os.uname().nodename and pid not in map(str, known):
             pid, command, since = str(min(known)), "", ""

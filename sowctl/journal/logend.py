@@ -69,7 +69,7 @@ class LogEnd:
         # back to a topic's beginning stays answerable for ever.
         state = JournalState(Position(0, 0, 0))
         for topic, (txid, time) in beginnings.items():
-            state.topics[topic] = TopicState(txid, time, Position(0, 0, txid))
+            state.topic_states[topic] = TopicState(txid, time, Position(0, 0, txid))
         checkpoint = state.encode_checkpoint()
         try:
             self.file.create_file(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
@@ -105,7 +105,8 @@ class LogEnd:
                 self.state = self.journal.refresh_state()
                 report = self.journal.tail_report
             # What other writers left may not be on disk yet if they died between write and sync. Syncing it here makes
-            # everything before `offset` acknowledged, so that the next header may say so.
+            # everything before `offset` acknowledged, so that the next header may say so. `synced` is set before the
+            # sync: if the sync fails, _cut_back must not truncate entries of other writers.
             self.file.resume_at(self.file.read_size())
             self.file.sync()
         except OSError as error:

@@ -62,8 +62,10 @@ class Journal:
         """Use :meth:`open`."""
         self.directory = directory
         self.instance = instance
+        # Without this check, a copy of an archive that lost its end would read as a shorter journal.
         require_archive_files(directory, archive, instance)
         self._folder = FileSet(directory, instance, seam, archive, reaching)
+        # The last file decides: earlier files may belong to histories that a restore ended.
         self.lineage = self._folder.open_last_file().header.lineage
         self._scan = JournalScan(self._folder, self.lineage, acknowledged)
         self.on_gap: Callable[[Gap], None] = _ignore_gap
@@ -186,11 +188,11 @@ class Journal:
 
     def find_topic_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic, from the topics file and a scan of only what is behind it."""
-        return self.refresh_state().topics.get(topic, EMPTY_TOPIC_STATE)
+        return self.refresh_state().topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def read_topic_states(self) -> dict[TopicRef, TopicState]:
         """The states of all topics that the journal knows."""
-        return dict(self.refresh_state().topics)
+        return dict(self.refresh_state().topic_states)
 
     def covers_topic(self, topic: TopicRef) -> bool:
         """Return whether the files reach back to the first entry of a topic: none stood before the oldest file.
@@ -207,14 +209,14 @@ class Journal:
         if not known.last_txid:
             return known
         first = retry_after_removal(self._folder, lambda: self._folder.read_checkpoint_state(self._folder.numbers[0]))
-        return first.topics.get(topic, EMPTY_TOPIC_STATE)
+        return first.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def _find_prior_local_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic before the oldest file that is known without asking an archive at a URL."""
         first = retry_after_removal(
             self._folder, lambda: self._folder.read_checkpoint_state(self._folder.first_known_number)
         )
-        return first.topics.get(topic, EMPTY_TOPIC_STATE)
+        return first.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def reaches_txid(self, txid: int) -> bool:
         """Return whether the files go back to ``txid``; if those here do not, an archive at a URL is asked."""
@@ -227,6 +229,7 @@ class Journal:
     def covers_topic_after(self, topic: TopicRef, txid: int) -> bool:
         """Return whether the files have all entries of a topic above ``txid``: none stood before the oldest file. An
         archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
+        # Local files are asked first: the manifest at a URL is read only if they do not answer.
         if self._read_first_local_txid() <= txid + 1 or self._find_prior_local_state(topic).last_txid <= txid:
             return True
         return self.reaches_txid(txid + 1) or self.find_prior_state(topic).last_txid <= txid
@@ -415,6 +418,7 @@ class Journal:
         manifest.
         """
         archived = self._folder.find_archived_file(number)
+        # The manifest does not list entries that were cut out; the file is read so that the gap is reported.
         return archived is None or archived.gaps > 0 or archived.may_hold_entries(topic, low, high)
 
     def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:

@@ -59,7 +59,7 @@ class JournalScan:
     def refresh_state(self) -> JournalState:
         """Bring the state up to the present end and return it; not to be changed by the caller."""
         # Order matters: first see which files there are, then ask what is known. Knowledge may be newer than the files
-        # seen, which _known() allows for.
+        # seen, which _find_known_state() allows for.
         self._folder.refresh()
         self._folder.refuse_foreign_end()
         state = self._find_known_state()
@@ -150,6 +150,7 @@ class JournalScan:
             return None
         try:
             ref = file.find_block_at(start.offset)
+            # `size` of the last file may be outdated, and blocks after it are not found.
             if ref is None and file is self._folder.open_last_file():
                 self._folder.refresh()  # it has grown since
                 ref = file.find_block_at(start.offset)
@@ -275,7 +276,7 @@ class JournalScan:
                 return start
             after = max(after, start.txid)
         if known is not None:
-            latest = known.topics.get(topic, EMPTY_TOPIC_STATE).last_txid if topic is not None else known.end.txid
+            latest = known.topic_states.get(topic, EMPTY_TOPIC_STATE).last_txid if topic is not None else known.end.txid
             # Nothing of this topic, or nothing at all, is newer: begin at the end, so that only what was added since is
             # read.
             if latest <= after:

@@ -46,7 +46,7 @@ class JournalState(Struct):
 
     end: Position
     last_block: tuple[int, int] = (0, 0)
-    topics: dict[TopicRef, TopicState] = field(default_factory=dict)
+    topic_states: dict[TopicRef, TopicState] = field(default_factory=dict)
     publishers: dict[int, tuple[str, int]] = field(default_factory=dict)
     marks: list[tuple[int, int]] = field(default_factory=list)
     chain: int = 0
@@ -54,10 +54,10 @@ class JournalState(Struct):
 
     def absorb_block(self, group: Position, names: BlockMap) -> None:
         """Count in one block of the group that starts at ``group``."""
-        for row in names.topics:
+        for row in names.topic_rows:
             # Blocks come in txid order, so the last row wins. The position is that of the group, because reading can
             # begin only between groups.
-            self.topics[row.topic] = TopicState(row.last_txid, row.last_time, group)
+            self.topic_states[row.topic] = TopicState(row.last_txid, row.last_time, group)
         for who in names.publishers:
             # A publisher may send a lower number again; what counts is the highest one ever acknowledged.
             if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
@@ -82,6 +82,7 @@ class JournalState(Struct):
 
     def encode_checkpoint(self) -> bytes:
         """The bytes for the header of the next file."""
+        # The third list requires version 2 (file_version); a journal that was never restored stays at version 1.
         rows: list[Any] = [self._topic_rows(), self._publisher_rows()]
         if self.histories:
             rows.append([[one.lineage, one.last_txid, one.above, one.time] for one in self.histories])
@@ -99,7 +100,7 @@ class JournalState(Struct):
     def _topic_rows(self) -> list[list[Any]]:
         return [
             [*topic, state.last_txid, state.last_time, at.number, at.offset, at.txid]
-            for topic, state in self.topics.items()
+            for topic, state in self.topic_states.items()
             if (at := state.position) is not None
         ]
 
@@ -126,14 +127,19 @@ class JournalState(Struct):
 
 def decode_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int = 1) -> JournalState:
     """The state at the start of a file of ``version``, whose header says ``chain``. Raises ValueError."""
-    topics, publishers, *more = unpack_rows(raw, 3 if version > 1 else 2)
+    topic_rows, publishers, *more = unpack_rows(raw, 3 if version > 1 else 2)
     histories = tuple(
         EndedHistory(bytes(lineage), require_number(last), require_number(above), require_number(time))
+        # `more` is empty in version 1.
         for rows in more
         for lineage, last, above, time in rows
     )
     return JournalState(
-        end, topics=decode_topics(topics), publishers=_decode_publishers(publishers), chain=chain, histories=histories
+        end,
+        topic_states=decode_topic_states(topic_rows),
+        publishers=_decode_publishers(publishers),
+        chain=chain,
+        histories=histories,
     )
 
 
@@ -147,7 +153,7 @@ def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
     if magic != TOPICS_MAGIC or version != BLOCK_VERSION or crc != crc32(body):
         return None
     try:
-        owner, number, offset, txid, block, block_crc, topics, publishers, marks = unpack_rows(body, 9)
+        owner, number, offset, txid, block, block_crc, topic_rows, publishers, marks = unpack_rows(body, 9)
         # Files of another journal may lie here after a restore: their offsets mean nothing in this one.
         if owner != lineage:
             return None
@@ -158,7 +164,7 @@ def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
         return JournalState(
             end,
             (require_number(block), require_number(block_crc)),
-            decode_topics(topics),
+            decode_topic_states(topic_rows),
             _decode_publishers(publishers),
             pairs,
             require_number(block_crc),
@@ -167,7 +173,7 @@ def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
         return None
 
 
-def decode_topics(rows: Iterable[Any]) -> dict[TopicRef, TopicState]:
+def decode_topic_states(rows: Iterable[Any]) -> dict[TopicRef, TopicState]:
     """Topics by name and type, out of the rows of a checkpoint. Raises ValueError."""
     return {
         TopicRef(require_text(name), require_text(kind)): TopicState(
@@ -238,9 +244,9 @@ def limit_topic_txid(directory: Path, instance: str, topic: TopicRef, applied: i
     all stays, so that none is given twice. Raises OSError.
     """
     lineage, told = read_topics_lineage(directory, instance)
-    known = told.topics.get(topic) if told is not None else None
+    known = told.topic_states.get(topic) if told is not None else None
     if told is not None and known is not None and known.last_txid > applied:
-        told.topics[topic] = replace(known, last_txid=applied)
+        told.topic_states[topic] = replace(known, last_txid=applied)
         save_topics_file(directory, instance, told.encode_topics_file(lineage), seam)
 
 

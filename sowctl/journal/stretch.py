@@ -72,6 +72,7 @@ second one or behind it has it or one below. The first offset is 0, or a block b
 
 def locate_by_index(segment: Segment, txid: int) -> tuple[int, int]:
     """Look a txid up in the segment's own index; returns an offset and the txid before it."""
+    # 1 << 63 is above every offset, so a place with exactly this txid is included.
     found = bisect_right(segment.index, (txid, 1 << 63))
     low = segment.index[found - 1][1] if found else 0
     later = (place for place in segment.index[max(found - 1, 0) :] if place[0] >= txid)
@@ -159,6 +160,8 @@ def _build_stretch(span: Span, low: int, high: int) -> Stretch:
         segment.last_txid,
         segment.last_block,
         segment.limit,
+        # A span starts at a block that the locator found. Cuts within it are arbitrary offsets, and the stretch before
+        # a cut looks for the same block (_require_cut).
         exact=low == span.low > 0,
         mark=segment.mark,
     )
@@ -250,11 +253,13 @@ def _open_stretch_walker(file: JournalFile, stretch: Stretch) -> Walker | None:
         if ref is None or (stretch.end is not None and ref.offset >= stretch.end):
             return None
         header = ref.header
+        # Chain 0 means unknown: the previous block is in another stretch.
         begin, chain = ref.offset, 0
         last_txid = header.last_txid if header.is_abort and not header.is_gap else header.first_txid - 1
         within = not header.is_gap and (header.is_abort or header.group != header.first_txid)
         group = header.group if within else 0
     settled = _find_settled_group(file, stretch)
+    # is_last=False: all groups up to `limit` were complete when the plan was made, so there is no torn tail.
     return Walker(file, begin, last_txid, is_last=False, chain=chain, open_group=group, settled=settled)
 
 

@@ -243,7 +243,7 @@ class JournalWriter:
 
     def find_topic_state(self, topic: TopicRef) -> TopicState:
         """The last entry of a topic, as of the last lock and own appends."""
-        return self._ending.state.topics.get(topic, EMPTY_TOPIC_STATE)
+        return self._ending.state.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def find_highest_sequence(self, publisher: int) -> int:
         """Highest sequence of a publisher (hash of its client name), 0 for none."""
@@ -252,7 +252,8 @@ class JournalWriter:
     def close(self) -> None:
         """Write the topics file and close. A second time does nothing."""
         if self._file.fd >= 0:
-            # A failed writer saves no topics file: what it knows of the end may be wrong.
+            # A failed writer saves no topics file: what it knows of the end may be wrong. No lock is held: an outdated
+            # topics file is still correct, because readers verify it by the block that it names.
             if self._ending.failed is None:
                 self._ending.save_topics()
             self._release_lock()
@@ -274,6 +275,7 @@ class JournalWriter:
             self._lock.acquire(self._wait)
         except OSError as error:
             raise write_error(error, self._lock.path, None) from error
+        # Set only after the lock is held: _make_ready relies on it.
         self._locked = True
         try:
             yield

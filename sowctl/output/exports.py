@@ -77,14 +77,14 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
 
     Raises UsageError ``SOW-EXC-013``.
     """
-    topics = [one.topic.name if one.topic is not None else str(one.path) for one in targets]
-    if len(topics) > 1:
-        names = ", ".join(topics[:MAX_LISTED_TOPICS]) + (
-            f" and {len(topics) - MAX_LISTED_TOPICS} more" if topics[MAX_LISTED_TOPICS:] else ""
+    topic_names = [one.topic.name if one.topic is not None else str(one.path) for one in targets]
+    if len(topic_names) > 1:
+        names = ", ".join(topic_names[:MAX_LISTED_TOPICS]) + (
+            f" and {len(topic_names) - MAX_LISTED_TOPICS} more" if topic_names[MAX_LISTED_TOPICS:] else ""
         )
         raise UsageError(
             "SOW-EXC-013",
-            f"{len(topics)} topics ({names}) cannot be written to one table without a column for the topic",
+            f"{len(topic_names)} topics ({names}) cannot be written to one table without a column for the topic",
             place=file,
             hint="write one file per topic, or add --meta, which includes a column with the topic",
         )

@@ -136,7 +136,7 @@ def translate_errors() -> Iterator[None]:
         raise
     except Exception as error:
         found = decode_error(str(error))
-        # An error of Spark's own, which in_plain_words() puts into words for commands.
+        # An error of Spark's own, which translate_spark_errors() puts into words for commands.
         if found is None:
             if (way := find_alternative(str(error))) is not None:
                 error.add_note(f"hint: {way}")

@@ -248,8 +248,9 @@ class StoreBuilder:
                 # The new file keeps the permissions that the old one was given.
                 os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
             # Order of a replacement, each step harmless if the process dies behind it: 1. rename; the gate still names
-            # the old inode, so the next opener removes the lock file (settle). 2. LMDB's lock file of the old file
-            # goes: its reader slots are of another file. 3. The directory is synced. 4. The gate names the new inode.
+            # the old inode, so the next opener removes the lock file (discard_foreign_lock). 2. LMDB's lock file of the
+            # old file goes: its reader slots are of another file. 3. The directory is synced. 4. The gate names the new
+            # inode.
             inode = os.fstat(self._guard).st_ino
             seam.call("file.rename", os.rename, self.path, files.path)
             if files.lock.exists():
@@ -264,7 +265,7 @@ class StoreBuilder:
             self._handle.close()
             self._handle = None
         if self._guard >= 0:
-            # After put_in_place the file has its real name: nothing is left under the temporary one.
+            # After install() the file has its real name: nothing is left under the temporary one.
             if os.fstat(self._guard).st_nlink and self.path.exists():
                 self.path.unlink()
             self._release_file()

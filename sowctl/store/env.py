@@ -182,7 +182,7 @@ class Store:
             # more. Four times the pending bytes leave room for pages that are filled half and for branch pages.
             target = max(MIN_WRITER_MAP_BYTES, 2 * size, size + 4 * pending, grow)
             # A map must not move while transactions of this process run. Without need it is left; with need (grow)
-            # resize() refuses with an error that says what to do.
+            # resize_map() refuses with an error that says what to do.
             if handle.read_map_size() >= target or (handle.users and not grow):
                 return handle
             try:

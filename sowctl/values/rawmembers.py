@@ -225,7 +225,7 @@ def read_raw_columns(texts: Sequence[bytes | msgspec.Raw], *, dense: bool = Fals
         return columns
     if dense:
         return None
-    # As in _each_once: no object can have fewer quotes than that, so equal sums say it of each.
+    # As in _has_each_once: no object can have fewer quotes than that, so equal sums say it of each.
     quotes = 2 * len(found) * len(names) + sum([b"".join(column).count(b'"') for column in columns.values()])
     return columns if b"".join(texts).count(b'"') == quotes else None
 

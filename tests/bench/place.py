@@ -44,16 +44,16 @@ class Place:
         with self.input().open("rb") as lines:
             return of_lines(lines)
 
-    def instance(self, name: str, topics: tuple[str, ...] = ("orders",), *, fresh: bool = False) -> Instance:
+    def instance(self, name: str, topic_names: tuple[str, ...] = ("orders",), *, fresh: bool = False) -> Instance:
         """An instance of its own directory; ``fresh`` empties it."""
         directory = self.root / name
         if fresh:
             shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "sowctl.xml").write_text(
-            f"<AMPSConfig>\n  <Name>{name}</Name>\n  <SOW>{''.join(map(_TOPIC.format, topics))}\n  </SOW>\n"
+            f"<AMPSConfig>\n  <Name>{name}</Name>\n  <SOW>{''.join(map(_TOPIC.format, topic_names))}\n  </SOW>\n"
             f"  <TransactionLog><JournalDirectory>journal</JournalDirectory>"
-            f"{''.join(map(_LOGGED.format, topics))}</TransactionLog>\n</AMPSConfig>\n"
+            f"{''.join(map(_LOGGED.format, topic_names))}</TransactionLog>\n</AMPSConfig>\n"
         )
         return Instance(directory)
 

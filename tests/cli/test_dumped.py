@@ -25,7 +25,7 @@ class Place:
     def __init__(self, root: Path) -> None:
         root.mkdir()
         self.root, self.now = root, 1_790_000_000
-        topics = (
+        topics_xml = (
             topic_xml("t")
             + topic_xml("mine", key=None)
             + topic_xml("timed", "<Expiration>1h</Expiration>")
@@ -34,7 +34,7 @@ class Place:
         logged = ("t", "mine", "timed", "log", "patterned")
         log = "".join(f"<Topic><Name>{name}</Name><MessageType>json</MessageType></Topic>" for name in logged)
         (root / "sowctl.xml").write_text(
-            f"<AMPSConfig><Name>x</Name><SOW>{topics}{QUEUE}</SOW><TransactionLog>"
+            f"<AMPSConfig><Name>x</Name><SOW>{topics_xml}{QUEUE}</SOW><TransactionLog>"
             f"<JournalDirectory>journal</JournalDirectory>{log}</TransactionLog></AMPSConfig>"
         )
 

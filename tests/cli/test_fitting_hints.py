@@ -93,11 +93,11 @@ def test_the_hint_for_a_topic_of_the_journal_alone_works(shop: Cli, tmp_path: Pa
     assert (unknown.status, "--topic" in unknown.err) == (10, False)
 
 
-@pytest.mark.parametrize("topics", [("t",), ("other",)])
+@pytest.mark.parametrize("topic_names", [("t",), ("other",)])
 def test_a_topic_as_a_journal_directory_has_the_hint_of_the_option(
-    shop: Cli, tmp_path: Path, topics: tuple[str, ...]
+    shop: Cli, tmp_path: Path, topic_names: tuple[str, ...]
 ) -> None:
-    (tmp_path / "sowctl.xml").write_text(config_xml("".join(map(topic_xml, topics)), topics))
+    (tmp_path / "sowctl.xml").write_text(config_xml("".join(map(topic_xml, topic_names)), topic_names))
     done = shop("journal", "dump", "t")
     assert (done.status, "SOW-JRN-001" in done.err, "--topic t" in done.err) == (10, True, True)
     assert "--topic" not in shop("journal", "dump", "nowhere").err

@@ -58,10 +58,10 @@ def test_views_the_past_and_patterns_are_targets(demo: Path, cli: Cli) -> None:
     assert cli("schema", "orders", "--at", "2026-01-05T09:30:00Z", environ=on(demo)).err.startswith(
         "orders: 166 records"
     )
-    topics = {
+    topic_names = {
         json.loads(line)["topic"] for line in cli("schema", "^(orders|customers)$", environ=on(demo)).out.splitlines()
     }
-    assert topics == {"orders", "customers"}
+    assert topic_names == {"orders", "customers"}
 
 
 @pytest.mark.parametrize("columns", [40, 60, 160])

@@ -15,14 +15,14 @@ from tests.support.instances import config_xml, topic_xml
 def shop(cli: Cli) -> Cli:
     """An instance with an exact topic before a Pattern that fits it too, and one after it."""
     second = topic_xml("x").replace(">json<", ">nvfix<")
-    topics = (
+    topics_xml = (
         topic_xml("/orders/special", file="sow/special.sow")
         + topic_xml("all-orders", "<Pattern>^/orders/</Pattern>", "<Expiration>enabled</Expiration>")
         + topic_xml("x", "<Expiration>30s</Expiration>")
         + second
         + topic_xml("/orders/late", file="sow/late.sow")
     )
-    Path("sowctl.xml").write_text(config_xml(topics, ("/orders/special", "all-orders", "x", "events")))
+    Path("sowctl.xml").write_text(config_xml(topics_xml, ("/orders/special", "all-orders", "x", "events")))
     for topic in ("/orders/special", "/orders/a", "/orders/b", "/orders/late", "[json].[x]"):
         assert cli("publish", topic, "--now", "2026-01-05T08:00:00Z", stdin=b'{"id":1}').status == 0
     return cli

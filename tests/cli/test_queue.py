@@ -22,7 +22,7 @@ from tests.support.queues import lab_xml, queue_xml
 def shop(cli: Cli, tmp_path: Path) -> Cli:
     """Five orders and a queue over them."""
     parts = "<LeasePeriod>1h</LeasePeriod>", "<MaxCancels>1</MaxCancels>"
-    xml = lab_xml(queue_xml(*parts), topics=topic_xml("orders"), logged=("orders", "failed"))
+    xml = lab_xml(queue_xml(*parts), topics_xml=topic_xml("orders"), logged=("orders", "failed"))
     (tmp_path / "sowctl.xml").write_text(xml)
     assert cli("publish", "work", stdin=b"".join(b'{"id":%d}\n' % number for number in range(1, 6))).status == 0
     return cli

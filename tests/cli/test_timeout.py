@@ -43,9 +43,11 @@ def run(directory: Path, *words: str) -> bytes:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An instance of one large topic, a topic for new messages, and an empty queue."""
     directory = tmp_path_factory.mktemp("made")
-    topics = topic_xml("big") + topic_xml("new")
+    topics_xml = topic_xml("big") + topic_xml("new")
     queue = queue_xml("<LeasePeriod>1h</LeasePeriod>")
-    (directory / "sowctl.xml").write_text(lab_xml(queue, topics=topics, logged=("big", "new", "orders", "failed")))
+    (directory / "sowctl.xml").write_text(
+        lab_xml(queue, topics_xml=topics_xml, logged=("big", "new", "orders", "failed"))
+    )
     chosen = random.Random(1)
     text = "a" * 22 + "b"
     lines = [f'{{"id":{number},"n":{chosen.random()},"s":"{text}"}}\n' for number in range(RECORDS)]

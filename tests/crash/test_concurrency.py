@@ -59,7 +59,7 @@ def _transfer(balances: list[int], chance: random.Random) -> None:
     balances[taker] += amount
 
 
-def _write(plot: Plot, owner: int, topics: str, seconds: float, seed: int) -> Child:
+def _write(plot: Plot, owner: int, topic_names: str, seconds: float, seed: int) -> Child:
     """A writer: groups of transfers to one topic after the other, each group one batch; says the last step."""
 
     def work(child: Child) -> None:
@@ -67,9 +67,9 @@ def _write(plot: Plot, owner: int, topics: str, seconds: float, seed: int) -> Ch
         instance = _instance(plot)
         end = time.monotonic() + seconds
         step, slowest = 0, 0.0
-        balances = {topic: [1000] * ACCOUNTS for topic in topics}
+        balances = {topic: [1000] * ACCOUNTS for topic in topic_names}
         while time.monotonic() < end:
-            topic = chance.choice(topics)
+            topic = chance.choice(topic_names)
             messages = []
             for _ in range(chance.randrange(1, 6)):
                 step += 1
@@ -96,7 +96,7 @@ def _sums_are_right(rows: list[dict[str, int]]) -> str | None:
     return None
 
 
-def _read(plot: Plot, topics: str, seconds: float) -> Child:
+def _read(plot: Plot, topic_names: str, seconds: float) -> Child:
     """A reader: says what is inconsistent, and at last how often it looked."""
 
     def work(child: Child) -> None:
@@ -105,7 +105,7 @@ def _read(plot: Plot, topics: str, seconds: float) -> Child:
         looks = 0
         latest: dict[tuple[str, int], int] = {}
         while time.monotonic() < end:
-            topic = topics[looks % len(topics)]
+            topic = topic_names[looks % len(topic_names)]
             result = instance.topic(topic).query(batch_size=3)
             rows = [json.loads(record.payload) for record in result.records()]
             if wrong := _sums_are_right(rows):
@@ -120,9 +120,9 @@ def _read(plot: Plot, topics: str, seconds: float) -> Child:
     return Child(work)
 
 
-def _opened(plot: Plot, topics: str, owners: int) -> None:
+def _opened(plot: Plot, topic_names: str, owners: int) -> None:
     """Every owner's accounts, once."""
-    for topic in topics:
+    for topic in topic_names:
         for owner in range(owners):
             plot.lab.open().topic(topic).publish(_accounts([1000] * ACCOUNTS, owner, 0))
 
@@ -131,14 +131,14 @@ def _txids(lab: Lab) -> list[int]:
     return [record.txid for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
 
 
-def _final(plot: Plot, children: list[Child], topics: str) -> int:
+def _final(plot: Plot, children: list[Child], topic_names: str) -> int:
     """What the writers said last is what is there; how many groups that were."""
     said: dict[tuple[str, int], tuple[int, list[int]]] = {}
     count = 0
     for owner, child in enumerate(children):
         for line in child.lines:
             topic, step, *rest = line.decode().split(" ", 2)
-            if topic in topics and rest:
+            if topic in topic_names and rest:
                 said[topic, owner] = int(step), json.loads(rest[0])
                 count += 1
     for (topic, owner), (step, balances) in said.items():
@@ -149,11 +149,11 @@ def _final(plot: Plot, children: list[Child], topics: str) -> int:
 
 def test_four_writers_and_readers(memory: Path, seed: int, deep: bool) -> None:
     plot = Plot(memory / "lab", journal_size=200_000)
-    topics = "jha"
-    _opened(plot, topics, 4)
+    topic_names = "jha"
+    _opened(plot, topic_names, 4)
     seconds = 600.0 if deep else 2.0
-    writers = [_write(plot, owner, topics, seconds, seed) for owner in range(4)]
-    readers = [_read(plot, topics, seconds) for _ in range(2)]
+    writers = [_write(plot, owner, topic_names, seconds, seed) for owner in range(4)]
+    readers = [_read(plot, topic_names, seconds) for _ in range(2)]
     for child in (*writers, *readers):
         assert child.join(timeout=seconds + 40) == 0
         child.close()
@@ -161,7 +161,7 @@ def test_four_writers_and_readers(memory: Path, seed: int, deep: bool) -> None:
     assert [line for line in said if line.startswith("wrong")] == []
     slowest = max(float(line.split()[1]) for line in said if line.startswith("slowest"))
     looks = sum(int(line.split()[1]) for line in said if line.startswith("looks"))
-    groups = _final(plot, writers, topics)
+    groups = _final(plot, writers, topic_names)
     print(f"{groups} commits by 4 writers, {looks} looks, the longest publish took {slowest:.2f} s")
     assert slowest < 15
     assert groups > 4
@@ -196,11 +196,13 @@ def test_two_publishers_meet_topics_in_different_orders(memory: Path, seed: int)
     assert rebuilt_is_live(plot.lab) is None
 
 
-@pytest.mark.parametrize(("how", "topics"), [("rebuild", "jh"), ("compact", "jha")])
-def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topics: str, seed: int, deep: bool) -> None:
+@pytest.mark.parametrize(("how", "topic_names"), [("rebuild", "jh"), ("compact", "jha")])
+def test_stores_replaced_under_readers_and_writers(
+    memory: Path, how: str, topic_names: str, seed: int, deep: bool
+) -> None:
     """They are, again and again, while others write, look, and hold a snapshot half read."""
     plot = Plot(memory / "lab", journal_size=50_000)
-    _opened(plot, topics, 2)
+    _opened(plot, topic_names, 2)
     seconds = 60.0 if deep else 2.0
 
     def hold(child: Child) -> None:
@@ -217,7 +219,7 @@ def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topic
 
     def replace_all(child: Child) -> None:
         instance = _instance(plot)
-        chosen = [instance.topic(topic).config for topic in topics]
+        chosen = [instance.topic(topic).config for topic in topic_names]
         end = time.monotonic() + seconds
         count = 0
         while time.monotonic() < end:
@@ -229,15 +231,15 @@ def test_stores_replaced_under_readers_and_writers(memory: Path, how: str, topic
             time.sleep(0.02)
         child.say(f"replaced {count}")
 
-    writers = [_write(plot, owner, topics, seconds, seed) for owner in range(2)]
-    others = [_read(plot, topics, seconds), Child(hold), Child(replace_all)]
+    writers = [_write(plot, owner, topic_names, seconds, seed) for owner in range(2)]
+    others = [_read(plot, topic_names, seconds), Child(hold), Child(replace_all)]
     for child in (*writers, *others):
         assert child.join(timeout=seconds + 40) == 0
         child.close()
     said = [line.decode() for child in (*writers, *others) for line in child.lines]
     assert [line for line in said if line.startswith("wrong")] == []
     assert sum(int(line.split()[1]) for line in said if line.startswith("replaced")) > 0
-    groups = _final(plot, writers, topics)
+    groups = _final(plot, writers, topic_names)
     assert groups > 0
     txids = _txids(plot.lab)
     assert txids == list(range(1, len(txids) + 1))

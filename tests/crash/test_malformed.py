@@ -121,14 +121,14 @@ def _rows(instance: Instance, target: Target, **options: object) -> list[str]:
     return sorted(record.payload.decode() for record in result.iterate_records())
 
 
-def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]:
+def verbs(plot: Plot, topic_names: str) -> Iterator[tuple[str, Callable[[], object]]]:
     """Every reading verb on some topics, then the writing ones: names and what to do."""
     try:
         instance = plot.lab.open(lock_wait=0.5)
     except SowError as error:
         assert error.exit_status == 4, error
         return
-    targets = [Target(topic=topic) for topic in instance.topics if topic.name in topics]
+    targets = [Target(topic=topic) for topic in instance.topics if topic.name in topic_names]
     configs = [target.topic for target in targets if target.topic is not None]
     yield "info", lambda: list_topic_info(instance)
     for target in targets:
@@ -164,11 +164,11 @@ def verbs(plot: Plot, topics: str) -> Iterator[tuple[str, Callable[[], object]]]
         )
 
 
-def read_all(plot: Plot, topics: str = "jhqab", with_check: bool = False) -> Child:
+def read_all(plot: Plot, topic_names: str = "jhqab", with_check: bool = False) -> Child:
     """A child that tries every verb and says what came of it."""
 
     def work(child: Child) -> None:
-        for name, act in verbs(plot, topics):
+        for name, act in verbs(plot, topic_names):
             child.say(f"try {name}")
             try:
                 value = act()
@@ -191,10 +191,10 @@ def read_all(plot: Plot, topics: str = "jhqab", with_check: bool = False) -> Chi
 
 
 def outcome(
-    plot: Plot, topics: str = "jhqab", with_check: bool = False
+    plot: Plot, topic_names: str = "jhqab", with_check: bool = False
 ) -> tuple[dict[str, tuple[int, object]], str | None]:
     """Per verb its exit status and rows; and what went wrong, None for nothing."""
-    with read_all(plot, topics, with_check) as child:
+    with read_all(plot, topic_names, with_check) as child:
         status = child.join(timeout=60)
         lines = [line.decode() for line in child.lines]
     ends = [json.loads(line[4:]) for line in lines if line.startswith("end ")]
@@ -227,11 +227,11 @@ def wrong_rows(results: dict[str, tuple[int, object]], good: dict[str, tuple[int
 
 
 def trial(
-    plot: Plot, files: dict[str, bytes], name: str, content: bytes, topics: str = "jhqab", with_check: bool = False
+    plot: Plot, files: dict[str, bytes], name: str, content: bytes, topic_names: str = "jhqab", with_check: bool = False
 ) -> tuple[dict[str, tuple[int, object]], str | None]:
     """The outcome with one file changed."""
     put_files(plot.root, files | {name: content})
-    return outcome(plot, topics, with_check)
+    return outcome(plot, topic_names, with_check)
 
 
 @pytest.fixture

@@ -60,10 +60,10 @@ class Shop:
         self.published[who] += count
 
         def work(child: Child) -> None:
-            topics = [self.open().topic(name) for name in "tu"]
+            handles = [self.open().topic(name) for name in "tu"]
             for number in range(first, first + count):
                 payload = message(id=number % 7, who=who, n=number).encode()
-                topics[number % 2].publish([payload], PublishOptions(client=f"p{who}", sequence=number))
+                handles[number % 2].publish([payload], PublishOptions(client=f"p{who}", sequence=number))
 
         return Child(work)
 

@@ -47,10 +47,10 @@ class Rounds:
         """Messages of one publisher on keys from ``base`` on; the input, the topic and the framing."""
         chance = self.chance
         kind = chance.choice(["j", "h", "a", "mixed", "mixed"])
-        topics = "jhqab" if kind == "mixed" else kind
+        topic_names = "jhqab" if kind == "mixed" else kind
         events = []
         for _ in range(chance.choice([1, 5, 60, 300])):
-            events += self.plot.fresh(chance.choice(topics), [base + chance.randrange(KEYS)], lifetime=0)
+            events += self.plot.fresh(chance.choice(topic_names), [base + chance.randrange(KEYS)], lifetime=0)
         if kind == "mixed":
             rows = [message(topic=e.topic, data=json.loads(str(e.payload)), expiration=0) for e in events]
             return events, "".join(row + "\n" for row in rows).encode(), None, "envelope"

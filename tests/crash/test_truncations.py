@@ -79,10 +79,10 @@ def state(lab: Lab) -> list[str] | SowError:
         return error
 
 
-@pytest.mark.parametrize("topics", [True, False], ids=["topics-file", "no-topics-file"])
+@pytest.mark.parametrize("keeps_topics_file", [True, False], ids=["topics-file", "no-topics-file"])
 @pytest.mark.parametrize("stores", [True, False], ids=["stores", "no-stores"])
 def test_a_cut_journal_is_damage_wherever_anything_proves_it(
-    written: Lab, stores: bool, topics: bool, deep: bool
+    written: Lab, stores: bool, keeps_topics_file: bool, deep: bool
 ) -> None:
     (path,) = written.journals()
     whole = path.read_bytes()
@@ -95,7 +95,7 @@ def test_a_cut_journal_is_damage_wherever_anything_proves_it(
             leftover.unlink()
         if stores:
             written.store("t").write_bytes(kept[written.store("t")])
-        if topics:
+        if keeps_topics_file:
             side.write_bytes(kept[side])
         else:
             side.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ def test_a_cut_journal_is_damage_wherever_anything_proves_it(
         findings = (
             list(check_instance(written.open())) if deep or index % 5 == 0 else None
         )  # it starts a process per store
-        if stores or topics or size < whole.index(BLOCK_MAGIC):
+        if stores or keeps_topics_file or size < whole.index(BLOCK_MAGIC):
             assert isinstance(error, DamageError), size
             assert isinstance(listed, DamageError), size
             assert isinstance(found, DamageError), size

@@ -76,10 +76,12 @@ VIEWS = exposure("parent", "/9000 IS NULL") + exposure("child", "/9000 IS NOT NU
 
 
 def orders_xml(key: str = CHAIN, views: str = VIEWS) -> str:
-    topics = f"<Topic><Name>o</Name><MessageType>fix</MessageType>{key}<FileName>sow/%n.sow</FileName></Topic>{views}"
+    topics_xml = (
+        f"<Topic><Name>o</Name><MessageType>fix</MessageType>{key}<FileName>sow/%n.sow</FileName></Topic>{views}"
+    )
     logged = "<Topic><Name>o</Name><MessageType>fix</MessageType></Topic>"
     log = f"<TransactionLog><JournalDirectory>journal</JournalDirectory>{logged}</TransactionLog>"
-    return f"<AMPSConfig><Name>i</Name>{MODULES if key == CHAIN else ''}<SOW>{topics}</SOW>{log}</AMPSConfig>"
+    return f"<AMPSConfig><Name>i</Name>{MODULES if key == CHAIN else ''}<SOW>{topics_xml}</SOW>{log}</AMPSConfig>"
 
 
 @pytest.fixture

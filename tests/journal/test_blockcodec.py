@@ -33,7 +33,7 @@ def groups(draw: st.DrawFn) -> Group:
     def many(strategy: st.SearchStrategy) -> list:
         return draw(st.lists(strategy, min_size=count, max_size=count))
 
-    topics = [(f"t{number}", "json") for number in range(draw(st.integers(1, 4)))]
+    topic_refs = [(f"t{number}", "json") for number in range(draw(st.integers(1, 4)))]
     publishers = [(number * 7, f"c{number}") for number in range(draw(st.integers(1, 3)))]
     texts = [draw(st.none() | st.lists(TEXT, min_size=count, max_size=count)) for _ in range(3)]
     flags = array("H", many(st.sampled_from([0, 32])))
@@ -42,10 +42,10 @@ def groups(draw: st.DrawFn) -> Group:
             if column is not None and column[index] is not None:
                 flags[index] |= bit
     long = st.integers(-(2**63), 2**63 - 1)
-    index_of = st.integers(0, len(topics) - 1)
+    index_of = st.integers(0, len(topic_refs) - 1)
     who = st.sampled_from([*range(len(publishers)), fmt.NO_PUBLISHER])
     return Group(
-        topics=topics,
+        topic_refs=topic_refs,
         publishers=publishers,
         operations=bytes(many(st.sampled_from([fmt.PUBLISH, fmt.DELETE]))),
         topic=draw(index_of) if draw(st.booleans()) else many(index_of),
@@ -98,7 +98,7 @@ def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, si
         who = at(one.publisher, index)
         name = (None, None) if who == fmt.NO_PUBLISHER else one.publishers[who]
         assert (entry.publisher, entry.client) == name
-        assert entry.topic == one.topics[at(one.topic, index)]
+        assert entry.topic == one.topic_refs[at(one.topic, index)]
         assert (entry.key, entry.check) == (one.keys[8 * index : 8 * index + 8], one.checks[8 * index : 8 * index + 8])
         assert (entry.operation, entry.payload) == (one.operations[index], one.payloads[index])
         assert (entry.time, entry.expiration) == (at(one.times, index), at(one.expirations, index))
@@ -113,8 +113,8 @@ def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, si
 def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
     for encoded in encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True):
         entries = list(decode(encoded).iter_entries())
-        assert {row.topic for row in encoded.names.topics} == {entry.topic for entry in entries}
-        for row in encoded.names.topics:
+        assert {row.topic for row in encoded.names.topic_rows} == {entry.topic for entry in entries}
+        for row in encoded.names.topic_rows:
             last = [entry for entry in entries if entry.topic == row.topic][-1]
             assert (row.last_txid, row.last_time) == (last.txid, last.time)
         for who in encoded.names.publishers:
@@ -128,7 +128,7 @@ def test_numpy_sees_the_same_columns() -> None:
     (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True)
     block = decode(encoded)
     plain, numpy = block.decode_columns(), block.decode_numpy_columns()
-    for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
+    for name in ("times", "expirations", "sequences", "lengths", "topic_indexes", "publishers", "flags", "operations"):
         assert list(getattr(plain, name)) == getattr(numpy, name).tolist()
     assert numpy.keys.tolist() == [0, 1, 2]
     assert numpy.checks.tolist() == [7, 8, 9]

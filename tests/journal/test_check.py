@@ -128,7 +128,7 @@ def test_topics_files(directory: Path) -> None:
     path.write_bytes(right)
     told = load_topics_state(directory, INSTANCE, LINEAGE)
     assert told is not None
-    told.topics[ORDERS] = replace(told.topics[ORDERS], last_time=7)
+    told.topic_states[ORDERS] = replace(told.topic_states[ORDERS], last_time=7)
     save_topics_file(directory, INSTANCE, told.encode_topics_file(LINEAGE), SEAM)
     (finding,) = findings(directory)
     assert (finding.id, finding.level) == ("SOW-JRN-044", Level.ERROR)
@@ -185,7 +185,7 @@ def remapped(one: EncodedBlock, names: blockcodec.BlockMap) -> EncodedBlock:
 
 def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
     one = block(publishers=[(5, "me")], publisher=0, sequences=array("Q", [3, 4]))
-    topic, publisher = one.names.topics[0], one.names.publishers[0]
+    topic, publisher = one.names.topic_rows[0], one.names.publishers[0]
     for names in (
         blockcodec.BlockMap((replace(topic, last_txid=1),), (publisher,)),
         blockcodec.BlockMap((replace(topic, last_time=1),), (publisher,)),

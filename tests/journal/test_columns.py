@@ -34,7 +34,7 @@ def packed(**changed: array[int]) -> bytes:
         "expirations": array("q", [0, 1 << 62, 0]),
         "sequences": array("Q", [1, (1 << 64) - 1, 3]),
         "lengths": array("I", [2, 0, 4]),
-        "topics": array("H", [0, 1, 0]),
+        "topic_indexes": array("H", [0, 1, 0]),
         "publishers": array("H", [NO_PUBLISHER, 0, 0]),
         "flags": FLAGS,
     } | changed
@@ -49,15 +49,17 @@ def packed(**changed: array[int]) -> bytes:
     return raw
 
 
-def unpacked(raw: bytes, flags: int = ALL, payloads: int = 6, topics: int = 2, publishers: int = 1) -> codec.Columns:
-    return codec.unpack_columns(memoryview(raw), COUNT, flags, payloads, topics, publishers)
+def unpacked(
+    raw: bytes, flags: int = ALL, payloads: int = 6, topic_count: int = 2, publisher_count: int = 1
+) -> codec.Columns:
+    return codec.unpack_columns(memoryview(raw), COUNT, flags, payloads, topic_count, publisher_count)
 
 
 def check(found: codec.Columns) -> None:
     assert bytes(found.keys) == b"k" * 24 and bytes(found.checks) == b"c" * 24
     assert list(found.times) == [5, -6, 7] and list(found.expirations) == [0, 1 << 62, 0]
     assert list(found.sequences) == [1, (1 << 64) - 1, 3] and list(found.lengths) == [2, 0, 4]
-    assert list(found.topics) == [0, 1, 0] and list(found.publishers) == [NO_PUBLISHER, 0, 0]
+    assert list(found.topic_indexes) == [0, 1, 0] and list(found.publishers) == [NO_PUBLISHER, 0, 0]
     assert list(found.flags) == list(FLAGS) and list(found.operations) == [1, 2, 1]
     assert [found.user_keys, found.correlation_ids, found.logical_topics] == list(TEXTS)
 
@@ -80,8 +82,8 @@ def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.M
     [
         (packed()[: codec.ENTRY_SIZE * COUNT - 1], {}, "cut short"),
         (packed(), {"payloads": 7}, "do not add up"),
-        (packed(), {"topics": 1}, "topic that the block does not list"),
-        (packed(), {"publishers": 0}, "publisher that the block does not list"),
+        (packed(), {"topic_count": 1}, "topic that the block does not list"),
+        (packed(), {"publisher_count": 0}, "publisher that the block does not list"),
         (packed(publishers=array("H", [NO_PUBLISHER, 1, 0])), {}, "publisher that the block does not list"),
         (packed(flags=array("H", [HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])), {}, "without its flag"),
         (packed() + b"\0", {}, "bytes behind"),
@@ -116,7 +118,7 @@ def test_numpy_sees_the_same_numbers() -> None:
     pytest.importorskip("numpy")
     plain = unpacked(packed())
     arrays = codec.NumpyColumns(plain)
-    for name in ("times", "expirations", "sequences", "lengths", "topics", "publishers", "flags", "operations"):
+    for name in ("times", "expirations", "sequences", "lengths", "topic_indexes", "publishers", "flags", "operations"):
         assert getattr(arrays, name).tolist() == list(getattr(plain, name)), name
     assert arrays.keys.tolist() == [int.from_bytes(b"k" * 8, "big")] * COUNT
     assert (arrays.user_keys, arrays.correlation_ids, arrays.logical_topics) == TEXTS

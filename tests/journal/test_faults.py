@@ -57,14 +57,14 @@ def torn_start(directory: Path) -> None:
     """A journal that ends in an unfinished group and a torn block; its topics file was written before them."""
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"first"]))
-    topics = build_topics_path(directory, INSTANCE).read_bytes()
+    topics_file = build_topics_path(directory, INSTANCE).read_bytes()
     with open_writer(directory, NO_SYNC) as writer:
         whole = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
         with writer.hold_lock():
             writer.append_group(group([b"unfinished"] * 8), 1, last=False)
             more = (directory / f"{INSTANCE}.0000000000.journal").read_bytes()
     (directory / f"{INSTANCE}.0000000000.journal").write_bytes(more[: len(more) - 40])
-    build_topics_path(directory, INSTANCE).write_bytes(topics)
+    build_topics_path(directory, INSTANCE).write_bytes(topics_file)
     assert len(whole) < len(more)
 
 

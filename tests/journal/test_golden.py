@@ -37,7 +37,7 @@ def number_key(number: int) -> bytes:
 def full_group() -> Group:
     """Every column in use, some texts absent, one empty."""
     return Group(
-        topics=[ORDERS, TRADES],
+        topic_refs=[ORDERS, TRADES],
         publishers=[(7094790850998930143, "pubber"), (13948331409633568391, "bkmrk")],
         operations=bytes([PUBLISH, PUBLISH, DELETE, PUBLISH]),
         topic=[0, 1, 0, 1],
@@ -58,7 +58,7 @@ def full_group() -> Group:
 def plain_group(count: int, start: int) -> Group:
     """Plain publishes to one topic."""
     return Group(
-        topics=[ORDERS],
+        topic_refs=[ORDERS],
         publishers=[],
         operations=bytes([PUBLISH]) * count,
         topic=0,
@@ -160,7 +160,10 @@ def test_gaps_are_read_and_made_as_ever(tmp_path: Path) -> None:
         txids = [entry.txid for block in journal.iter_blocks() for entry in block.iter_entries()]
         assert journal.read_last_txid() == 152
     assert txids == [101, 102, 103, 104, *range(122, 153)]
-    assert [(gap.first_txid, gap.last_txid, gap.topics) for gap in gaps] == [(105, 107, (ORDERS,)), (110, 121, None)]
+    assert [(gap.first_txid, gap.last_txid, gap.topic_refs) for gap in gaps] == [
+        (105, 107, (ORDERS,)),
+        (110, 121, None),
+    ]
     assert {finding.id for finding in check_journal(V1, "mended", acknowledged=152)} == {"SOW-JRN-071"}
     write_mended(tmp_path)
     kept = {path.name: path.read_bytes() for path in V1.glob("mended.*")}

@@ -29,12 +29,12 @@ def test_an_unfinished_group_of_a_dead_writer_is_closed_by_the_next(tmp_path: Pa
         publish(writer, group([b"before"]))
     file = tmp_path / f"{INSTANCE}.0000000000.journal"
     whole = file.stat().st_size
-    topics = build_topics_path(tmp_path, INSTANCE).read_bytes()
+    topics_file = build_topics_path(tmp_path, INSTANCE).read_bytes()
     with open_writer(tmp_path) as writer, writer.hold_lock():
         writer.append_group(group([b"a", b"b"]), 1, last=False)
         unfinished = file.read_bytes()
     file.write_bytes(unfinished)
-    build_topics_path(tmp_path, INSTANCE).write_bytes(topics)
+    build_topics_path(tmp_path, INSTANCE).write_bytes(topics_file)
     with Journal.open(tmp_path, INSTANCE) as journal:
         assert [block.last_txid for block in journal.iter_blocks()] == [1]
         assert journal.tail_report is not None

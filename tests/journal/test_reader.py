@@ -84,7 +84,9 @@ def test_every_range_gives_the_blocks_that_touch_it(directory: Path) -> None:
             until = after + 20
             assert spans(journal.iter_blocks(after, until)) == [span for span in expected if span[0] <= until]
             for topic in (ORDERS, TRADES, ("other", "json")):
-                wanted = [(b.first_txid, b.last_txid) for b in everything if topic in b.topics and b.last_txid > after]
+                wanted = [
+                    (b.first_txid, b.last_txid) for b in everything if topic in b.topic_refs and b.last_txid > after
+                ]
                 assert spans(journal.iter_blocks(after, topic=topic)) == wanted
 
 
@@ -112,7 +114,7 @@ def test_topic_states_and_sequences(directory: Path) -> None:
             state = journal.find_topic_state(topic)
             assert (state.last_txid, state.last_time) == (last.txid, last.time)
             assert state.position is not None
-            found = [block for block in journal.iter_blocks(start=state.position) if topic in block.topics]
+            found = [block for block in journal.iter_blocks(start=state.position) if topic in block.topic_refs]
             assert found[-1].last_txid == last.txid
         assert set(journal.read_topic_states()) == {ORDERS, TRADES}
         assert journal.find_topic_state(("other", "json")).position is None

@@ -122,7 +122,7 @@ def _journal(lab: Lab) -> list[tuple[object, ...]]:
                 found.append(
                     (
                         block.first_txid + place,
-                        block.topics[columns.topics[place]],
+                        block.topic_refs[columns.topic_indexes[place]],
                         columns.operations[place],
                         bytes(columns.keys[words]),
                         bytes(columns.checks[words]),

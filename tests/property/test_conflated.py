@@ -111,8 +111,8 @@ def shown(lab: Lab, name: str, at: int | None = None) -> dict[int, int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
     source = random.Random(seed)
-    topics = topic_xml("t", EXPIRES if lives else "") + topic_xml("other") + CONFLATED
-    lab = Lab(tmp_path / "lab", config_xml(topics, ("t", "other")))
+    topics_xml = topic_xml("t", EXPIRES if lives else "") + topic_xml("other") + CONFLATED
+    lab = Lab(tmp_path / "lab", config_xml(topics_xml, ("t", "other")))
     events: Events = {}
     ticked: dict[tuple[str, int], dict[int, int]] = {}
     for _ in range(60):

@@ -83,7 +83,7 @@ PATTERNS = ["abc", r"a\.c", '"n":[1-3],', "É", "(?i)ABC", "nowhere"]
 CONDITIONS = st.fixed_dictionaries(
     {},
     optional={
-        "topics": st.lists(st.sampled_from([*NAMES, "logical"]), min_size=1, max_size=2, unique=True),
+        "topic_names": st.lists(st.sampled_from([*NAMES, "logical"]), min_size=1, max_size=2, unique=True),
         "client": st.sampled_from(["feed", "desk", "nobody"]),
         "keys": st.lists(st.sampled_from(["1", "3", "k2", "k7", "nothing"]), min_size=1, max_size=3, unique=True),
         "sow_key": st.integers(0, 6),
@@ -97,7 +97,7 @@ CONDITIONS = st.fixed_dictionaries(
 )
 
 
-def keys_by_hand(lab: Lab, text: str, entry: Any, topics: list[str]) -> bool:
+def keys_by_hand(lab: Lab, text: str, entry: Any, topic_names: list[str]) -> bool:
     """Whether a text of a key means an entry: it is its key field's, its publisher's key, or its SOW key."""
     if entry.flags & UNKEYED_FLAG:
         return False
@@ -107,7 +107,7 @@ def keys_by_hand(lab: Lab, text: str, entry: Any, topics: list[str]) -> bool:
         return True
     # The keys of logical topics are theirs: such a text means one where they are named.
     logical = None if entry.logical_topic is None else entry.logical_topic.decode()
-    if logical is not None and logical not in topics:
+    if logical is not None and logical not in topic_names:
         return False
     ids = {payload["id"] for payload in lab_keys(lab, entry)}
     return text.isdigit() and int(text) in ids
@@ -134,7 +134,7 @@ def by_hand(lab: Lab, wanted: dict[str, Any], sow_key: int | None) -> list[int]:
         logical = entry.logical_topic.decode() if entry.flags & HAS_LOGICAL_TOPIC else None
         row = json.loads(entry.payload) if entry.operation == PUBLISH else None
         tests = [
-            "topics" not in wanted or entry.topic[0] in wanted["topics"] or logical in wanted["topics"],
+            "topic_names" not in wanted or entry.topic[0] in wanted["topic_names"] or logical in wanted["topic_names"],
             "client" not in wanted or entry.client == wanted["client"],
             "operations" not in wanted or OPERATIONS[entry.operation] in wanted["operations"],
             "times" not in wanted or wanted["times"][0] <= entry.time <= wanted["times"][1],
@@ -147,7 +147,7 @@ def by_hand(lab: Lab, wanted: dict[str, Any], sow_key: int | None) -> list[int]:
             is_it = sow_key == int.from_bytes(entry.key, "big") and not entry.flags & UNKEYED_FLAG
             tests.append(
                 is_it
-                or any(keys_by_hand(lab, text, entry, wanted.get("topics", [])) for text in wanted.get("keys", ()))
+                or any(keys_by_hand(lab, text, entry, wanted.get("topic_names", [])) for text in wanted.get("keys", ()))
             )
         if all(tests):
             found.append(entry.txid)
@@ -157,7 +157,7 @@ def by_hand(lab: Lab, wanted: dict[str, Any], sow_key: int | None) -> list[int]:
 def options_of(wanted: dict[str, Any], sow_key: int | None) -> SearchOptions:
     times, txids = wanted.get("times", (None, None)), wanted.get("txids", (None, None))
     return SearchOptions(
-        topics=tuple(wanted.get("topics", ())),
+        topic_names=tuple(wanted.get("topic_names", ())),
         keys=tuple(wanted.get("keys", ())),
         sow_keys=() if sow_key is None else (str(sow_key),),
         client=wanted.get("client"),
@@ -195,10 +195,13 @@ def test_a_search_is_a_dump_with_its_conditions_by_hand(
             sow_key = keys[number % len(keys)] if number is not None else None
             if "times" in wanted:
                 wanted["times"] = tuple(START + second * 1_000_000 for second in wanted["times"])
-            if "keys" in wanted and wanted.get("topics") and not {"t", "own", "logical"} & set(wanted["topics"]):
-                del wanted["topics"]  # keys of these depend on logical topics, or there are none; a case of its own
-            if "logical" in wanted.get("topics", ()) and "keys" in wanted:
-                wanted["topics"] = ["t"]
+            names = wanted.get("topic_names")
+            if "keys" in wanted and names and not {"t", "own", "logical"} & set(names):
+                del wanted[
+                    "topic_names"
+                ]  # keys of these depend on logical topics, or there are none: a case of its own
+            if "logical" in wanted.get("topic_names", ()) and "keys" in wanted:
+                wanted["topic_names"] = ["t"]
             found = search_journal(lab.open(), options_of(wanted, sow_key))
             txids = [record.txid for batch in found for record in batch.records]
             assert txids == by_hand(lab, wanted, sow_key), (wanted, sow_key)

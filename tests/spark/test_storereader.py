@@ -147,7 +147,7 @@ def test_a_pinned_state_stays(lab: Lab, spark: SparkSession, topic: str) -> None
 
 def test_the_past_may_be_named_by_an_entry(stocked: Lab, spark: SparkSession) -> None:
     """By its txid or its bookmark, as ``--at`` of the commands."""
-    entries = [r for batch in dump_entries(stocked.open(), EntryFilter(topics=("past",))) for r in batch.records]
+    entries = [r for batch in dump_entries(stocked.open(), EntryFilter(topic_names=("past",))) for r in batch.records]
     entry = entries[len(entries) // 2]
     assert entry.bookmark is not None
     expected = engine(stocked, "past", at=entry.timestamp)

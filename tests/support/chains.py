@@ -20,6 +20,6 @@ def generator(options: str = PATHS) -> str:
 
 
 def chained(make_lab: MakeLab, options: str = PATHS, *, logged: bool = True, name: str = "lab") -> Lab:
-    topics = topic_xml("c", generator(options), key=None) + topic_xml("t")
-    xml = config_xml(topics, ("c", "t") if logged else ()).replace("<SOW>", MODULES + "<SOW>")
+    topics_xml = topic_xml("c", generator(options), key=None) + topic_xml("t")
+    xml = config_xml(topics_xml, ("c", "t") if logged else ()).replace("<SOW>", MODULES + "<SOW>")
     return make_lab(xml, name=name)

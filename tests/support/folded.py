@@ -91,9 +91,9 @@ class Folded:
             self.wrong.append(f"behind txid {self._txid}: {event}")
         self._txid = max(self._txid, txid or 0)
 
-    def forget_others(self, topics: Iterable[str]) -> None:
+    def forget_others(self, topic_names: Iterable[str]) -> None:
         """What is not followed any more is not told, and not held."""
-        kept = set(topics)
+        kept = set(topic_names)
         self.held = {key: row for key, row in self.held.items() if key[0] in kept}
 
     def differences(self, expected: Mapping[tuple[str, str], Row]) -> list[str]:

@@ -34,7 +34,7 @@ def topic_xml(name: str, *parts: str, key: str | None = "/id", file: str | None 
     return f"<Topic><Name>{name}</Name><MessageType>json</MessageType>{keys}{where}{''.join(parts)}</Topic>"
 
 
-def config_xml(topics: str, logged: tuple[str, ...], name: str = "test", size: str = "10MB") -> str:
+def config_xml(topics_xml: str, logged: tuple[str, ...], name: str = "test", size: str = "10MB") -> str:
     """A whole configuration; ``logged`` are the topics in the transaction log."""
     log = "".join(f"<Topic><Name>{topic}</Name><MessageType>json</MessageType></Topic>" for topic in logged)
     journal = (
@@ -43,7 +43,7 @@ def config_xml(topics: str, logged: tuple[str, ...], name: str = "test", size: s
         if logged
         else ""
     )
-    return f"<AMPSConfig><Name>{name}</Name><SOW>{topics}</SOW>{journal}</AMPSConfig>"
+    return f"<AMPSConfig><Name>{name}</Name><SOW>{topics_xml}</SOW>{journal}</AMPSConfig>"
 
 
 def message(**fields: object) -> str:

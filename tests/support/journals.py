@@ -37,7 +37,7 @@ def group(payloads: Sequence[bytes], topic: int = 0, time: int = 1000, **columns
     """A group of plain publishes to one of two topics; keys and checks are counted up."""
     count = len(payloads)
     values: dict[str, Any] = {
-        "topics": [ORDERS, TRADES],
+        "topic_refs": [ORDERS, TRADES],
         "publishers": [],
         "operations": bytes([PUBLISH]) * count,
         "topic": topic,

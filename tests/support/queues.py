@@ -108,6 +108,6 @@ def ids(messages: list[QueueMessage]) -> list[int]:
     return [id_of(message) for message in messages]
 
 
-def lab_xml(*queues: str, topics: str | None = None, logged: tuple[str, ...] = ("orders",)) -> str:
+def lab_xml(*queues: str, topics_xml: str | None = None, logged: tuple[str, ...] = ("orders",)) -> str:
     """A configuration with a topic orders and these queues."""
-    return config_xml((topics if topics is not None else topic_xml("orders")) + "".join(queues), logged)
+    return config_xml((topics_xml if topics_xml is not None else topic_xml("orders")) + "".join(queues), logged)

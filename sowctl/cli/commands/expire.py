@@ -19,7 +19,7 @@ EXAMPLES = (
 class ExpireArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl expire``."""
 
-    topics: Topics = None
+    topic_names: Topics = None
     regex: Regex = False
     dry_run: DryRun = False
     summary: Summary = None
@@ -41,7 +41,7 @@ def run(invocation: Invocation, arguments: ExpireArguments) -> int:
     check_report_options(arguments.summary, arguments.format)
     with invocation.open_instance() as instance:
         reports = expire_records(
-            instance, topics_of(instance, arguments.topics or [], regex=arguments.regex), dry_run=arguments.dry_run
+            instance, topics_of(instance, arguments.topic_names or [], regex=arguments.regex), dry_run=arguments.dry_run
         )
     show_reports(invocation, reports, arguments.summary, arguments.format)
     return 0

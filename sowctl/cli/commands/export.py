@@ -80,8 +80,8 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
         targets = resolve_targets(
             instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, derived=True
         )
-        topics = [one.topic.label for one in targets if one.topic is not None]
-        writer = Export(arguments.file, topics[0] if len(topics) == 1 else "records", meta=arguments.meta)
+        labels = [one.topic.label for one in targets if one.topic is not None]
+        writer = Export(arguments.file, labels[0] if len(labels) == 1 else "records", meta=arguments.meta)
         if writer.is_table and not arguments.meta:
             refuse_mixed_topics(targets, arguments.file)
         asked = replace(asked, at=when.resolve_time(instance))
@@ -94,7 +94,7 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
         invocation.note(note)
     seconds, size = time.monotonic() - started, path.stat().st_size
     words = f"{escape_line(arguments.file)}: {format_count(written.records, 'record')}, {format_bytes(size)}"
-    row = {"file": arguments.file, "topics": topics, "records": written.records, "bytes": size}
+    row = {"file": arguments.file, "topics": labels, "records": written.records, "bytes": size}
     row |= {"seconds": round(seconds, 6)}
     show_words(invocation, f"{words} in {format_duration(seconds)}", row, arguments.summary)
     return 0

@@ -82,12 +82,12 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
         invocation,
         replace(arguments.output, meta=True),
     )
-    topics, directory = split_journal_operands(arguments.operands, arguments.topic)
+    topic_names, directory = split_journal_operands(arguments.operands, arguments.topic)
     where = None if directory is None else parse_place(directory)
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         wanted = EntryFilter(
-            topics=topics,
+            topic_names=topic_names,
             keys=frozenset(map(_parse_key, arguments.sow_keys)) if arguments.sow_keys else None,
             client=arguments.client,
             from_time=begin.time,

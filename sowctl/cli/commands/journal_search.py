@@ -96,7 +96,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     from sowctl.remote.place import parse_place
     from sowctl.values.display import format_count
 
-    topics, directory = split_journal_operands(arguments.operands, arguments.topic)
+    topic_names, directory = split_journal_operands(arguments.operands, arguments.topic)
     where = None if directory is None else parse_place(directory)
     txids = parse_range("--txid", arguments.txid)
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
@@ -107,7 +107,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         options = SearchOptions(
-            topics=topics,
+            topic_names=topic_names,
             keys=tuple(arguments.key or ()),
             sow_keys=arguments.sow_keys or (),
             client=arguments.client,
@@ -128,7 +128,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
             sink.write(found)
         # Entries may have fields that no record has any more, so it is told only where none was found.
         if arguments.filter is not None and arguments.filter.strip() and not found.report.matched and directory is None:
-            names = {split_target(text)[0] for text in topics}
+            names = {split_target(text)[0] for text in topic_names}
             stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]
             targets = [Target(topic=one) for one in stored if not names or one.name in names]
             if targets:

@@ -24,7 +24,7 @@ _COLLECTING_FORMATS = ("table", "json")
 class JournalTailArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl journal tail``."""
 
-    topics: Topics = None
+    topic_names: Topics = None
     number: Annotated[
         int,
         declare_option(
@@ -64,7 +64,7 @@ def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
             sink.write(
                 follow_journal(
                     instance,
-                    arguments.topics or (),
+                    arguments.topic_names or (),
                     arguments.number,
                     data=not arguments.no_data,
                     output=output,
@@ -73,6 +73,6 @@ def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
             )
         else:
             sink.write(
-                read_journal_tail(instance, arguments.topics or (), arguments.number, data=not arguments.no_data)
+                read_journal_tail(instance, arguments.topic_names or (), arguments.number, data=not arguments.no_data)
             )
     return 0

@@ -31,7 +31,7 @@ class PipelineExportArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl pipeline export``."""
 
     output: Where
-    topics: Topics = None
+    topic_names: Topics = None
     journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False
     since: Annotated[
         str | None,
@@ -89,7 +89,9 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
     first, last = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
         first, last = first.resolve(instance), last.resolve(instance)
-        chosen = [pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topics or ()]
+        chosen = [
+            pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topic_names or ()
+        ]
         with pipeline.open_job_session(
             invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
         ) as spark:

@@ -22,7 +22,7 @@ EXAMPLES = (
 class PipelineRebuildArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl pipeline rebuild``."""
 
-    topics: Topics = None
+    topic_names: Topics = None
     until: Annotated[
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
@@ -64,7 +64,7 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
         instance = apply_archive(instance, arguments.archive, arguments.replay.journal)
         end = end.resolve(instance, arguments.replay.journal)
         options = replace(arguments.replay, until_txid=end.txid, until_time=end.time, force=arguments.force)
-        wanted = topics_of(instance, arguments.topics or [])
+        wanted = topics_of(instance, arguments.topic_names or [])
         with open_job_session(
             invocation, arguments.master, arguments.conf, reads=count_journal_bytes(instance, arguments.replay.journal)
         ) as spark:

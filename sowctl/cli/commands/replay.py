@@ -23,7 +23,7 @@ EXAMPLES = (
 class ReplayArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl replay``."""
 
-    topics: Topics = None
+    topic_names: Topics = None
     until: Annotated[
         str | None,
         declare_option("--until", help="Ignore entries written after this time, txid or bookmark.", metavar="WHEN"),
@@ -73,7 +73,7 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
         instance = apply_archive(instance, arguments.archive, arguments.replay.journal)
         end = end.resolve(instance, arguments.replay.journal)
         options = replace(arguments.replay, until_txid=end.txid, until_time=end.time)
-        reports = replay_topics(instance, topics_of(instance, arguments.topics or []), options)
+        reports = replay_topics(instance, topics_of(instance, arguments.topic_names or []), options)
     if arguments.summary == DOCUMENT:
         write_rows_document(invocation, [as_dict(report) for report in reports])
     else:

@@ -54,10 +54,10 @@ def build_topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     }
 
 
-def build_person_rows(topics: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
+def build_person_rows(infos: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
     """The brief rows for a terminal: the last update as an age at ``now``, a lag only where a topic has one."""
-    rows = [build_topic_row(topic, brief=True) for topic in topics]
-    for row, topic in zip(rows, topics, strict=True):
+    rows = [build_topic_row(topic, brief=True) for topic in infos]
+    for row, topic in zip(rows, infos, strict=True):
         del row["last update"]
         row["updated"] = format_ago((now - topic.last_update) / 1e6) if topic.last_update else None
         row["lag"] = row["lag"] or None

@@ -122,12 +122,12 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
                 graph.setdefault(step.action, []).append(published)
             elif _triggers_action(step):
                 triggers.append(step)
-    topics = {topic for followers in graph.values() for topic in followers}
-    if not can_compare_all(len(topics), len(triggers)):
+    topic_names = {topic for followers in graph.values() for topic in followers}
+    if not can_compare_all(len(topic_names), len(triggers)):
         return
     # Topics are members of the graph themselves: an action that publishes leads to its topic, that to the actions it
     # starts.
-    for topic in topics:
+    for topic in topic_names:
         graph[topic] = [on.action for on in triggers if _starts_action(on, topic, survey)]
     reported: set[ElementNode] = set()
     for loop in _find_loops([on.action for on in triggers], graph):

@@ -89,11 +89,11 @@ def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 def _describe_lack(destination: ElementNode, survey: Survey) -> str | None:
     """Describe the data that an instance of the same group would lack; None where it lacks nothing."""
-    topics = list(destination.find_all("Topic"))
-    for topic in topics:
+    nodes = list(destination.find_all("Topic"))
+    for topic in nodes:
         if topic.find("Filter") is not None:
             return f"a Filter excludes part of '{topic.find_text('Name')}'"
-    sent = [(topic.find_text("Name") or "", topic.find_text("MessageType")) for topic in topics]
+    sent = [(topic.find_text("Name") or "", topic.find_text("MessageType")) for topic in nodes]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.has_regex_topics and is_pattern(pair[0])]
     # What would take too long is not compared; the advice is then left out.

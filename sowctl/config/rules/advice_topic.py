@@ -111,8 +111,8 @@ def _can_compare(survey: Survey) -> bool:
     """Return True if asking for each topic whether it is journaled takes no more than moments."""
     patterns = [name for name, _ in survey.journal_topics if is_pattern(name)]
     hard = sum(is_pattern(name.replace(".", "").strip("^*$")) for name in patterns)
-    topics = len(survey.entries)
-    return can_compare_all(len(patterns), topics, 1) and can_compare_all(hard, topics)
+    topic_count = len(survey.entries)
+    return can_compare_all(len(patterns), topic_count, 1) and can_compare_all(hard, topic_count)
 
 
 def file_of_transient_topic(node: ElementNode, survey: Survey) -> Iterator[Problem]:

@@ -118,8 +118,8 @@ class Survey:
     @cached_property
     def journal_topics(self) -> tuple[TopicRef, ...]:
         """The transaction log's topics, names and patterns."""
-        topics = self.find_children("TransactionLog", "Topic")
-        return tuple(TopicRef(node.find_text("Name") or "", node.find_text("MessageType") or "") for node in topics)
+        nodes = self.find_children("TransactionLog", "Topic")
+        return tuple(TopicRef(node.find_text("Name") or "", node.find_text("MessageType") or "") for node in nodes)
 
     def is_journaled(self, name: str, type_: str | None) -> bool:
         """Return True if the transaction log records this topic; with type None, under any message type."""

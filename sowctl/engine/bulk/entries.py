@@ -137,7 +137,7 @@ def build_staged_group(
     """Entries as a part of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
     count = len(entries)
     return Group(
-        topics=[topic],
+        topic_refs=[topic],
         publishers=[publisher] if publisher is not None else [],
         operations=bytes(DELETED_ENTRY if gone else PUBLISHED_ENTRY for gone in entries.deletes),
         topic=0,

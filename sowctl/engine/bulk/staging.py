@@ -279,6 +279,7 @@ def remove_stale_runs(root: Path) -> list[Path]:
     gone = []
     for run in sorted(root.glob(f"{_RUN}*")):
         try:
+            # O_CREAT, because a driver may have died between making the directory and its lock file.
             fd = os.open(run / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError:
             continue

@@ -73,14 +73,14 @@ def find_entry_places(
     Times never decrease within a topic, so the entries that ``at`` leaves out are its later ones. What was published
     while the topic had no SOW has no key, and is no record: it is left out unless ``unkeyed``.
     """
-    topics = block.topics
+    topic_refs = block.topic_refs
     # The block's map names its topics: its columns are not decompressed for this.
-    if topic not in topics:
+    if topic not in topic_refs:
         return ()
     columns = block.decode_columns()
     places: Sequence[int] = range(*_find_txid_span(block, after, until))
-    if len(topics) > 1:
-        index, column = topics.index(topic), columns.topics
+    if len(topic_refs) > 1:
+        index, column = topic_refs.index(topic), columns.topic_indexes
         places = [place for place in places if column[place] == index]
     if at is not None and block.header.latest > at:
         places = [place for place in places if columns.times[place] <= at]
@@ -120,9 +120,9 @@ def build_entry_mask(
         within = np.zeros(len(block), dtype=bool)
         within[start:stop] = True
         tests.append(within)
-    wanted = [index for index, topic in enumerate(block.topics) if topic in refs]
-    if len(wanted) < len(block.topics):
-        tests.append(columns.topics == wanted[0] if len(wanted) == 1 else np.isin(columns.topics, wanted))
+    wanted = [index for index, topic in enumerate(block.topic_refs) if topic in refs]
+    if len(wanted) < len(block.topic_refs):
+        tests.append(columns.topic_indexes == wanted[0] if len(wanted) == 1 else np.isin(columns.topic_indexes, wanted))
     if since is not None and block.header.earliest < since:
         tests.append(columns.times >= since)
     if at is not None and block.header.latest > at:
@@ -273,7 +273,7 @@ def build_deletion_group(topic: TopicRef, gone: Deletions, at: int) -> Group:
 
     count = len(gone)
     return Group(
-        topics=[topic],
+        topic_refs=[topic],
         publishers=[],
         operations=bytes((DELETE,)) * count,
         topic=0,

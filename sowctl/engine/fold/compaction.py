@@ -65,6 +65,8 @@ class StoreMerge:
         with ExitStack() as held:
             self._snapshot = held.enter_context(store.open_snapshot())
             self._meta = meta = self._snapshot.meta
+            # supports_runs has refused such stores: a merge copies records only, and would lose the sequence numbers of
+            # publishers.
             assert not meta.sequences and (rule is not None or not meta.versions)
             self._builder = held.enter_context(
                 build_store(
@@ -177,6 +179,7 @@ class StoreMerge:
                     versions.setdefault(key, []).append(value)
                 for key, updates in fresh.items():
                     before = versions.pop(key, [])
+                    # The current record is the newest version before these updates.
                     if key in records:
                         before.append(records.pop(key))
                     grown = extend_versions([decode_version(value) for value in before], updates, rule)

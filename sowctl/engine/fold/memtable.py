@@ -250,6 +250,7 @@ class Memtable:
     def install_run(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
         """Put ``joined`` in the place of ``runs``, of which it was made; False where they are not here any more."""
         start = self.runs.index(runs[0]) if runs[0] in self.runs else 0
+        # Compaction takes no lock: the runs may have been merged into the store, or reloaded, in the meantime.
         if self.runs[start : start + len(runs)] != list(runs):
             return False
         self.runs[start : start + len(runs)] = [joined]
@@ -268,6 +269,7 @@ class Memtable:
         if self.changes is not None:
             # Not in txid order any more, but those of each key are.
             self.changes[:0] = changes
+        # Memory comes second, because it is newer than every run.
         self._packed = whole | self.current_changes
         self.deletes = self.deletes or None in whole.values()
         if self.changes is not None:

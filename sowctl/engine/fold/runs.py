@@ -91,6 +91,7 @@ def _find_next_run(
 
     Raises FileNotFoundError for one that is not there any more.
     """
+    # The longest run first: a compacted run and the runs that it replaces exist side by side for a moment.
     for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
         path = there[after, upto]
         try:
@@ -159,6 +160,7 @@ def extend_memtable(
     keys, size = limits.compute_run_limits()
     for block in log.iter_blocks(after=after, until=until, topic=ref):
         memtable.fold_block(block, ref, after, until)
+        # Never after a partly folded block: a run claims all entries up to the end of its last block.
         if (memtable.memory_change_count >= keys or memtable.held_bytes >= size) and (
             until is None or block.last_txid <= until
         ):
@@ -243,6 +245,7 @@ def compact_runs(instance: Instance, topic: TopicConfig, store: Store, runs: Seq
     every = runs[0].every
     memtable = Memtable(history=every, base=runs[0].base, runs=runs, again=again)
     parts = _read_all_parts(memtable) if every else _read_newest_parts(memtable)
+    # The count must be exact before anything is written: the offsets of the columns depend on it.
     count = len(memtable) if every else count_distinct_keys(runs)
     latest = max(run.state.last_time for run in runs)
     kind = EVERY_CHANGE_KIND if every else NEWEST_CHANGES_KIND

@@ -65,6 +65,7 @@ def compact_store(
             if most >= report.bytes_before and not always:
                 report.action, report.note = "left", NO_SMALLER_REASON
             return report
+        # Removed first, so that the copy can use their space.
         report.leftovers = len(remove_leftovers(path, instance.seam))
         try:
             done = compact_file(

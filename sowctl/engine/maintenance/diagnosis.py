@@ -88,6 +88,8 @@ def diagnose_instance(instance: Instance) -> Iterator[Diagnosis]:
         yield from _diagnose_store(instance, topic)
     if instance.log is not None and instance.config is not None:
         lock = instance.log.directory / f"{instance.config.name}.lock"
+        # Not dated: a process that waits for this lock touches its file (JournalLock), so the time says nothing about
+        # the holder.
         yield from diagnose_lock("journal lock", lock, *_read_journal_holder(lock), dated=False)
         yield from _diagnose_journal(instance)
     yield from _diagnose_clock(instance, stores)

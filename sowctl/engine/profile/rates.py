@@ -69,10 +69,10 @@ class RateCounter:
         if not len(chosen):
             return
         slots = columns.times[chosen].astype(np.int64) // self._interval
-        pairs = columns.topics[chosen].astype(np.int64) << 16 | columns.publishers[chosen]
+        pairs = columns.topic_indexes[chosen].astype(np.int64) << 16 | columns.publishers[chosen]
         rows, counts = np.unique(np.stack((pairs, slots)), axis=1, return_counts=True)
         for pair, slot, count in zip(*rows.tolist(), counts.tolist(), strict=True):
-            topic, who = block.topics[pair >> 16], pair & NO_PUBLISHER
+            topic, who = block.topic_refs[pair >> 16], pair & NO_PUBLISHER
             client = None if who == NO_PUBLISHER else block.publishers[who][1]
             of = self._found.setdefault((*topic, client), {})
             of[slot] = of.get(slot, 0) + count

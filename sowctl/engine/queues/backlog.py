@@ -114,18 +114,23 @@ class Backlog:
         state.applied = until
         whole = until == block.last_txid
         place = block.end if whole else block.start
+        # Within a block, the position is the start of the block: it is read again, and `applied` tells which entries
+        # are done.
         state.position = place.number, place.offset, place.txid
+        # Journal.has_block compares the last txid of a block with `applied`, so a partly read block cannot be verified.
         state.block = (block.start.number, block.start.offset, block.header.crc) if whole else None
         return len(places)
 
     def _find_message_places(self, block: Block, after: int) -> Sequence[int]:
         """The places of the messages of the queue's topics behind the txid ``after``."""
         kind = self._queue.message_type
-        wanted = {index for index, (name, type_) in enumerate(block.topics) if type_ == kind and self.takes_topic(name)}
+        wanted = {
+            index for index, (name, type_) in enumerate(block.topic_refs) if type_ == kind and self.takes_topic(name)
+        }
         others: set[int] = set()
         # Columns are decompressed only for a block that has messages of the queue, or of logical topics.
         if block.header.flags & LOGICAL_TOPICS_FLAG:
-            others = {index for index, (_, type_) in enumerate(block.topics) if type_ == kind} - wanted
+            others = {index for index, (_, type_) in enumerate(block.topic_refs) if type_ == kind} - wanted
         if not wanted and not others:
             return ()
         columns = block.decode_columns()
@@ -135,13 +140,14 @@ class Backlog:
         start = max(0, after + 1 - block.first_txid)
         operations = bytes(columns.operations)
         plain = operations.count(PUBLISH) == len(operations)
-        if plain and len(wanted) == len(block.topics):
+        # The common case: every entry of the block belongs to the queue, so none is examined.
+        if plain and len(wanted) == len(block.topic_refs):
             return range(start, len(operations))
         found = []
         for place in range(start, len(operations)):
             if operations[place] != PUBLISH:
                 continue
-            topic = columns.topics[place]
+            topic = columns.topic_indexes[place]
             if topic in wanted or (logical is not None and topic in others and self._is_logical(logical[place])):
                 found.append(place)
         return found
@@ -214,6 +220,7 @@ class Backlog:
             stop = min(len(txids), at + PAGE_MESSAGES - len(page))
             part = {name: column[at:stop] for name, column in made.items()}
             page.append_messages(txids[at:stop], place, **part)
+            # An alarm may be early (the page is checked in vain) but never late.
             for expiration in part.get("expirations", ()):
                 page.alarm = choose_earlier(page.alarm, expiration)
             at, last = stop, None
@@ -258,14 +265,14 @@ class Backlog:
     def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:
         """Apply the entries about the queue itself, in their order."""
         ref = self._queue.ref
-        if ref not in block.topics:
+        if ref not in block.topic_refs:
             return
         columns, first = block.decode_columns(), block.first_txid
-        own = block.topics.index(ref)
+        own = block.topic_refs.index(ref)
         keys, checks = bytes(columns.keys), bytes(columns.checks)
         for place in range(max(0, after + 1 - first), until + 1 - first):
             operation = columns.operations[place]
-            if columns.topics[place] != own or operation not in QUEUE_OPERATIONS or operation == BEGIN:
+            if columns.topic_indexes[place] != own or operation not in QUEUE_OPERATIONS or operation == BEGIN:
                 continue
             at = 8 * place
             name = int.from_bytes(keys[at : at + 8], "big"), int.from_bytes(checks[at : at + 8], "big")
@@ -286,7 +293,7 @@ def _build_headers(block: Block, places: Sequence[int], payloads: Sequence[bytes
     found = []
     for place, payload in zip(places, payloads, strict=True):
         logical = columns.logical_topics[place] if columns.logical_topics is not None else None
-        topic = block.topics[columns.topics[place]][0]
+        topic = block.topic_refs[columns.topic_indexes[place]][0]
         key = str(int.from_bytes(columns.keys[8 * place : 8 * place + 8], "big"))
         found.append(
             Header(

@@ -164,11 +164,14 @@ class ChangeRunner:
         with ExitStack() as locks:
             # A copy journals nothing, so that it takes no lock of the journal.
             writes = journals and not self._is_copy
+            # Lock order: journal, then state. A change that discovers later that it must write to the journal is
+            # restarted (NeedsJournal), because taking the locks in the other order could deadlock.
             if writes:
                 locks.enter_context(self.writer.hold_lock())
             # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
             log = self.log
             rows = locks.enter_context(self._file.begin_change())
+            # Read under the locks, so that times increase in the order of the changes.
             now = self.instance.now
             turn = QueueChange(rows, log, self.queue, self._owner, now, self.instance.random, journals=journals)
             # Who holds the journal's lock knows its end, unless the state knows that there was more.
@@ -184,13 +187,18 @@ class ChangeRunner:
                 rows.flush()
                 yield turn
             else:
+                # What was read so far is committed, and other processes get the locks before the rest is read.
                 yield None
+            # The journal is synced before the state is committed (when `locks` exits). After a crash in between, the
+            # next change reads the entries from the journal; in the other order, the acknowledgement would exist only
+            # in this state.
             self._write_entries(turn)
 
     def _rebuild_if_stale(self, turn: QueueChange, last: int) -> None:
         """Make the state anew where it has to be."""
         rows, log = turn.rows, self.log
         why = explain_stale_state(rows, self._digest, log, last)
+        # The journal is asked about a block once, and again only if the state names another block.
         if why is None and rows.state.block != self._known and belongs_to_other_copy(rows, log):
             why = "it belongs to another copy of the journal"
         if why is None:
@@ -248,9 +256,10 @@ class ChangeRunner:
         if any(entries.reasons):
             reasons = [reason.encode() or None for reason in entries.reasons]
             flags = array("H", [UNKEYED_FLAG | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons])
+        # Times never decrease within a topic, even if the clock is set back.
         moment = max(turn.now, writer.find_topic_state(ref).last_time)
         group = Group(
-            topics=[ref],
+            topic_refs=[ref],
             publishers=[],
             operations=bytes(entries.operations),
             topic=0,
@@ -267,6 +276,7 @@ class ChangeRunner:
         first, last = writer.append_group(group, moment)
         writer.sync()
         state = turn.rows.state
+        # Set only after the sync: from now on it proves that the journal reached this txid (read_proven_end).
         turn.rows.written_txid = last
         # Nothing was appended meanwhile: these entries need not be read to know what they say.
         if state.applied == first - 1:

@@ -72,6 +72,7 @@ def lease_messages(turn: QueueChange, number: int, wanted: int) -> list[Lease]:
         # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
         taken = [replace(one, token=0, until=NEVER_MICROS) for one in taken]
     holder.delivered += len(taken)
+    # A holder that got less than requested counts as waiting in the next division (_compute_fair_count).
     holder.asked = 0 if len(taken) >= free else turn.now
     state = rows.state
     state.delivered += len(taken)
@@ -118,8 +119,8 @@ def _compute_fair_count(turn: QueueChange, number: int, holder: Holder, free: in
 def _count_ready_before(turn: QueueChange, limit: int) -> int:
     """Count the messages that are ready before a barrier, up to a few thousand."""
     found = 0
-    for _, first in turn.rows.iter_ready_pages():
-        if first >= limit or found > 10_000:
+    for first in turn.rows.iter_ready_pages_before(limit):
+        if found > 10_000:
             break
         page = turn.rows.load_page(first)
         found += sum(1 for txid, state in zip(page.txids, page.states, strict=True) if state == READY and txid < limit)
@@ -135,8 +136,9 @@ def _take_ready(turn: QueueChange, number: int, wanted: int, limit: int | None) 
     if wanted <= 0:
         return taken
     for priority, first in rows.iter_ready_pages():
+        # Pages are ordered by priority: a later page may start before the barrier again.
         if limit is not None and first >= limit:
-            break
+            continue
         page = rows.load_page(first)
         for start, stop in _find_ready_runs(page, priority, limit, wanted - len(taken)):
             taken += _lease_run(turn, page, start, stop, number, until)
@@ -295,6 +297,7 @@ def _acknowledge_absent(turn: QueueChange, handle: MessageHandle) -> Outcome:
     if name[0] == turn.owner and not turn.log.find_highest_sequence(turn.owner):
         past = name[1] <= rows.state.applied
     else:
+        # Without `whole`, the message may be among the entries that the state has not read yet.
         past = name[1] <= turn.log.find_highest_sequence(name[0]) and rows.state.whole
     if past:
         return "unknown"
@@ -323,7 +326,7 @@ def cancel_leases(
                 holder.delivered -= 1
                 turn.rows.state.delivered -= 1
         reason = return_message(turn, spot, delay_us=handle.delay_us, cancelled=started, started=started)
-        outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons of return_one are outcomes
+        outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons of return_message are outcomes
     return outcomes
 
 

@@ -31,7 +31,7 @@ class _CachedBlock(DescribedStruct, frozen=True):
     raw: bytes
     ends: list[int]
     names: list[str]
-    topics: Sequence[int]
+    topic_indexes: Sequence[int]
     times: Sequence[int]
     expirations: Sequence[int]
     texts: tuple[Sequence[bytes | None] | None, Sequence[bytes | None] | None] | None
@@ -56,7 +56,7 @@ class MessageReader:
             return None
         index = txid - held.first
         ends = held.ends
-        topic = held.names[held.topics[index]]
+        topic = held.names[held.topic_indexes[index]]
         correlation = None
         if held.texts is not None:
             logicals, correlations = held.texts
@@ -90,8 +90,8 @@ def _decode_block(block: Block) -> _CachedBlock:
         block.first_txid,
         bytes(block.decompress_payloads()),
         list(accumulate(columns.lengths)),
-        [name for name, _ in block.topics],
-        columns.topics,
+        [name for name, _ in block.topic_refs],
+        columns.topic_indexes,
         columns.times,
         columns.expirations,
         None if logicals is None and correlations is None else (logicals, correlations),

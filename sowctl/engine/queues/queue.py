@@ -362,6 +362,7 @@ class OpenQueue:
 
     @property
     def _journals_leases(self) -> bool:
+        # At most once: the lease is also the acknowledgement, and is in the journal before the message is delivered.
         return self.queue.semantics == "at-most-once"
 
     def _build_message(self, seen: MessageSummary, body: MessageBody) -> QueueMessage:

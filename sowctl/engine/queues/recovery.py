@@ -90,11 +90,11 @@ def find_creation_txid(queue: Queue, log: Journal) -> int | None:
     ref = queue.ref
     worked = False
     for block in log.iter_blocks(topic=ref):
-        if ref not in block.topics:
+        if ref not in block.topic_refs:
             continue
-        columns, own = block.decode_columns(), block.topics.index(ref)
+        columns, own = block.decode_columns(), block.topic_refs.index(ref)
         for place, operation in enumerate(columns.operations):
-            if operation in QUEUE_OPERATIONS and columns.topics[place] == own:
+            if operation in QUEUE_OPERATIONS and columns.topic_indexes[place] == own:
                 if operation == BEGIN:
                     return block.first_txid + place
                 worked = True
@@ -140,7 +140,7 @@ def describe_missing_beginning(instance: Instance, queue: Queue, log: Journal) -
     regex = instance.log is not None and instance.log.regex_topics
     past = [
         state.last_txid
-        for (name, kind), state in log.read_beginning_state().topics.items()
+        for (name, kind), state in log.read_beginning_state().topic_states.items()
         if kind == queue.message_type and topic_matches(queue.underlying, name, regex)
     ]
     if not any(past):
@@ -199,7 +199,8 @@ def reset_state(rows: StateRows, queue: Queue, log: Journal, began: int, now: in
     rows.reset_state(state)
     state.lineage, state.began, state.applied = log.lineage, began, began
     for number, holder in holders.items():
-        # What is counted is counted since the state was made.
+        # What is counted is counted since the state was made. in_flight is reset too: restore_pending_states counts the
+        # leases that it restores.
         holder.in_flight = holder.delivered = holder.acked = holder.cancelled = holder.returned = 0
         rows.add_holder(number, holder)
     return kept
@@ -227,6 +228,7 @@ def restore_pending_states(rows: StateRows, kept: Iterable[PendingState]) -> Non
     """Put counters and leases back at the messages that are still pending."""
     for one in kept:
         spot = find_pending(rows, one.txid)
+        # The journal takes precedence over the old state: the message may be settled, or be a barrier now.
         if spot is None or spot[1].states[spot[2]] != READY:
             continue
         _, page, index = spot

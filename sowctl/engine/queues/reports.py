@@ -198,9 +198,7 @@ def _count_blocked(turn: QueueChange) -> int:
     if turn.rows.find_first_pending() == limit:
         return state.ready + state.barriers - 1
     free = 0
-    for _, first in turn.rows.iter_ready_pages():
-        if first >= limit:
-            break
+    for first in turn.rows.iter_ready_pages_before(limit):
         page = turn.rows.load_page(first)
         free += sum(1 for txid, one in zip(page.txids, page.states, strict=True) if one == READY and txid < limit)
     return state.ready + state.barriers - free

@@ -47,6 +47,7 @@ def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
                     return_message(turn, spot)
                 elif state == DELAYED:
                     page.states[index], page.until[index] = READY, 0
+        # Alarms are only moved earlier elsewhere; after a pass over the whole page, this one is exact again.
         page.alarm = page.find_next_alarm()
     rows.flush()
 
@@ -61,6 +62,7 @@ def return_holder_leases(turn: QueueChange, holder: int) -> None:
             if who == holder and page.states[index] == LEASED:
                 return_message(turn, (first, page, index))
     rows.drop_holder(holder)
+    # A barrier must not wait for a worker that has ended: it would block the queue forever.
     barrier = rows.find_first_barrier()
     if barrier is not None and barrier[1].waiting and holder in barrier[1].waiting:
         txid, row = barrier

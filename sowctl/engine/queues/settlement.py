@@ -150,6 +150,7 @@ class SettlementBatch:
             page.states[index] = DONE
         else:
             if page.holders[index]:
+                # settle_message decrements in_flight; only the acknowledgement is credited here.
                 self._credit_holder(page.holders[index], 1)
             settle_message(self._rows, spot)
 
@@ -188,6 +189,7 @@ def mark_dead(rows: StateRows, spot: PageMessage, reason: str, now: int) -> None
         page.expirations[index],
         page.priorities[index],
     )
+    # Keeps the bookmark: a dead message can still be requeued or acknowledged by it.
     settle_message(rows, spot, keep_name=True)
     rows.put_dead(page.txids[index], dead)
 
@@ -210,6 +212,7 @@ def revive_dead(rows: StateRows, txid: int) -> bool:
         return False
     rows.drop_dead(txid)
     found = rows.find_page(txid)
+    # The page is missing if all of its messages were done, because finished pages are removed.
     if found is not None and (index := found[1].find_index(txid)) >= 0:
         page = found[1]
         page.states[index] = READY
@@ -247,6 +250,7 @@ def _split_page(rows: StateRows, page: Page, txid: int) -> None:
         BlockPlace(one.start - index, one.number, one.offset, one.before) for one in page.places if one.start > index
     ]
     page.places = [one for one in page.places if one.start < index]
+    # May be early for one of the halves, which is harmless; a late alarm would extend a lease.
     right.alarm, right.ranked = page.alarm, page.ranked
 
 
@@ -267,6 +271,7 @@ def count_settled(rows: StateRows, entry: QueueEntry, now: int) -> None:
 
 def apply_entry(rows: StateRows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
     """Do what an entry of the journal says; nothing where that was done already. ``time`` is the entry's."""
+    # Must be idempotent: a change reads its own entries again if others were appended in between (_write_entries).
     txid = find_txid(rows, owner, entry.name)
     if entry.operation == REQUEUE:
         if txid is not None and revive_dead(rows, txid):

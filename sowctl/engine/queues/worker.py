@@ -150,6 +150,7 @@ class Worker:
 
     def _run_round(self) -> bool:
         """Run one round; whether all is done."""
+        # Renewed first, so that no lease expires while the rest of the round runs.
         self._renew_leases()
         self._settle_ended_commands()
         if self.options.bury is not None:
@@ -219,6 +220,7 @@ class Worker:
                 arguments,
                 stdin=given,
                 env=environment,
+                # A process group of its own, so that killpg also reaches processes started by the command.
                 process_group=0,
                 # While the command runs, the worker counts as alive: nobody else gets its messages.
                 pass_fds=(self.queue.turns.presence.get_lock_descriptor(self._number),),
@@ -295,6 +297,7 @@ class Worker:
         if handles:
             self.queue.renew(handles)
         for job in late:
+            # Not reached if renewing raises LockedError: the leases are renewed in the next round.
             job.renewed = now
 
     def _bury_dead(self) -> None:
@@ -311,6 +314,7 @@ class Worker:
     def _bury_message(self, message: QueueMessage) -> None:
         assert self.options.bury is not None
         try:
+            # Published before it is removed: a crash in between publishes it twice instead of losing it.
             self.options.bury([message.payload])
         except InputError as problem:
             # It stays where it is, for somebody to look at; the others go on.

@@ -241,7 +241,7 @@ def evaluate_places(evaluate: Callable[[slice], T], size: int, name: Callable[[S
 def name_entry(error: SowError, block: Block, place: int) -> None:
     """Say in an error of evaluation that it is about the entry at a place of a block, by its SOW key if it has one."""
     columns = block.decode_columns()
-    key, topic = bytes(columns.keys[8 * place : 8 * place + 8]), block.topics[columns.topics[place]][0]
+    key, topic = bytes(columns.keys[8 * place : 8 * place + 8]), block.topic_refs[columns.topic_indexes[place]][0]
     name_record(error, key, topic)
     if not any(key):
         error.message = f"entry {block.first_txid + place}" + error.message.removeprefix("record 0")

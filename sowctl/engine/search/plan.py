@@ -137,11 +137,11 @@ class PartReducer(ABC):
 class TopicQuery:
     """The compiled query of one topic. ``given``: so many keys were given instead of a filter.
 
-    ``order`` with ``wanted`` first records (None: all), over so many ``topics``; ``by_time``: in the order of updates
-    where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there are
-    any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read, None
-    for as many as pay. ``counted``: the statistics are asked for. ``narrowing``: what is needed of the records that
-    match, None for all.
+    ``order`` with ``wanted`` first records (None: all), over ``topic_count`` topics; ``by_time``: in the order of
+    updates where there is no other. ``projected``: the result is messages made of groups, of ``fields`` alone if there
+    are any. ``index_from``: records from which on indexes are used, None for never; ``jobs``: processes that may read,
+    None for as many as pay. ``counted``: the statistics are asked for. ``narrowing``: what is needed of the records
+    that match, None for all.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class TopicQuery:
         order: Sequence[OrderKey] = (),
         wanted: int | None = None,
         by_time: bool = False,
-        topics: int = 1,
+        topic_count: int = 1,
         projected: bool = False,
         fields: Sequence[Slot] = (),
         index_from: int | None = QUERY_LIMITS.index_min_records,
@@ -172,7 +172,7 @@ class TopicQuery:
         # Other topics may hold values of another kind, which changes how those of this one compare.
         sorts = (
             bool(order)
-            and topics == 1
+            and topic_count == 1
             and not projected
             and wanted is not None
             and wanted <= QUERY_LIMITS.top_k_max_records

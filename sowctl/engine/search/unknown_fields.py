@@ -150,10 +150,10 @@ class UnknownFieldCheck:
             raise UsageError("SOW-QRY-024", self._format_words(path), hint=hint)
 
     def _format_words(self, path: Path) -> str:
-        topics = ", ".join(dict.fromkeys(self._names))
+        topic_names = ", ".join(dict.fromkeys(self._names))
         if self._certain:
-            return f"no record of {topics} {UNKNOWN_FIELD_WORDS} {path}"
-        return f"none of the first {self._looked:,} records of {topics} {UNKNOWN_FIELD_WORDS} {path}"
+            return f"no record of {topic_names} {UNKNOWN_FIELD_WORDS} {path}"
+        return f"none of the first {self._looked:,} records of {topic_names} {UNKNOWN_FIELD_WORDS} {path}"
 
 
 class UnknownFields(DescribedStruct, frozen=True):

@@ -423,7 +423,7 @@ def read_overlay(
 
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         state = log.refresh_state()
-        last = state.topics.get(ref, EMPTY_TOPIC_STATE).last_txid
+        last = state.topic_states.get(ref, EMPTY_TOPIC_STATE).last_txid
         # The usual case: the topic's last entry is applied, and the store is not ahead of the journal. No block is
         # read.
         if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:

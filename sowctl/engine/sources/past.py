@@ -241,9 +241,9 @@ def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0)
     touched: set[bytes] = set()
     provable = since
     for block in log.iter_blocks(after=after, topic=ref):
-        columns, own = block.decode_columns(), block.topics.index(ref)
+        columns, own = block.decode_columns(), block.topic_refs.index(ref)
         keys, skip = bytes(columns.keys), max(0, after + 1 - block.first_txid)
-        for place, (topic, flags) in enumerate(zip(columns.topics, columns.flags, strict=True)):
+        for place, (topic, flags) in enumerate(zip(columns.topic_indexes, columns.flags, strict=True)):
             if topic != own or place < skip or flags & UNKEYED_FLAG:
                 continue
             key = keys[8 * place : 8 * place + 8]

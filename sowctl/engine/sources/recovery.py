@@ -73,7 +73,7 @@ def _find_start_since(since: int, topic: TopicConfig, log: Journal) -> int:
     if gone.last_time >= since:
         return 0
     # The checkpoints of a few files tell in which one the first late entry stands: what is before it is not walked.
-    start = log.find_txid_before_file(lambda state: state.topics.get(ref, EMPTY_TOPIC_STATE).last_time >= since)
+    start = log.find_txid_before_file(lambda state: state.topic_states.get(ref, EMPTY_TOPIC_STATE).last_time >= since)
     last = max(gone.last_txid, start)
     for block in log.iter_blocks(after=start, topic=ref):
         # Every entry of the block is older, whatever its topic: no column of it is read.

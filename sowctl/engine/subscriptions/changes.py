@@ -62,7 +62,7 @@ def iterate_block_changes(
     ``owner``: the publisher id in bookmarks of entries that have no publisher. Entries of other SOW keys than those
     that are followed are left out before any message is read.
     """
-    wanted = [topic for topic in block.topics if topic in interests]
+    wanted = [topic for topic in block.topic_refs if topic in interests]
     if len(wanted) == 1:
         places = _find_entry_places(block, interests[wanted[0]], after, until)
         if places:

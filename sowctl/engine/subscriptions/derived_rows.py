@@ -85,6 +85,7 @@ class DerivedRows:
         """Return what has changed since the last look, None for nothing."""
         if self.compute_pause(stamp) != 0.0:
             return None
+        # The stamp was taken before the rows are read, so a change in between makes the next stamp differ.
         self._stamp = stamp
         self._looked = begun = time.monotonic()
         with closing(self.open()) as source:
@@ -102,6 +103,7 @@ class DerivedRows:
             for key, value, payload in zip(some, stored, extract_payloads(stored), strict=True):
                 gone.discard(key)
                 latest = max(latest, read_stamps(value))
+                # 64 bits, salted per process: these values must not be stored.
                 digest = hash(payload)
                 if self._known.get(key) != digest:
                     self._known[key] = digest

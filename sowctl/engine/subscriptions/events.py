@@ -270,4 +270,4 @@ def build_events(
     )
 
 
-assert KEY_SIZE == 8  # names_of reads keys as numbers of eight bytes
+assert KEY_SIZE == 8  # format_sow_keys reads keys as numbers of eight bytes

@@ -112,9 +112,11 @@ class JournalTail:
         known = self._seen is None or state.block_identity is None or state.block_identity == self._seen[1]
         if state.end.txid == self.txid and known:
             return
+        # Checked before the first block: otherwise the scan would silently start with the remaining files.
         self._refuse_pruned_entries(log)
         self._refuse_other_journal(log)
         end, last = state.end, state.block_identity
+        # Bounded by the end just read, because _place and _seen are set to that end below.
         upto = end.txid if until is None else min(until, end.txid)
         try:
             for block in log.iter_blocks(after=self.txid, until=upto, start=self._place):

@@ -96,6 +96,7 @@ class Replay:
             return TopicStates(past.span.after, self._instance.now, [None] * len(self._topics), ExitStack()), until
         together, after = open_replay_states(self._instance, self._topics, past)
         with ExitStack() as held:
+            # Closed here only if start_after raises; otherwise the caller closes them.
             held.callback(together.close)
             tail.start_after(after)
             held.pop_all()

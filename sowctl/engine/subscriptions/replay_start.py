@@ -78,6 +78,7 @@ def find_replay_start(
                 hint=hint,
                 topic=topic.label,
             )
+    # References, because the journal lists the Pattern topic, not its logical topics.
     refs = frozenset(topic.ref for topic in topics)
     if not has_log(instance):
         return ReplayStart(resolve_without_journal(instance, wanted, not_found), 0, {})
@@ -104,15 +105,15 @@ def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> 
     topic, but they may stand still.
     """
     state = log.read_state_before(txid)
-    last = {ref: known.last_time for ref in refs if (known := state.topics.get(ref)) is not None}
+    last = {ref: known.last_time for ref in refs if (known := state.topic_states.get(ref)) is not None}
     after: dict[TopicRef, Micros | None] = dict.fromkeys(refs)
     left = set(refs)
     for ref in log.iter_block_refs(after=state.end.txid):
         header, names = ref.header, ref.read_map()
         # Maps tell the last entry of every topic in a block; only where the place lies within is it read.
         if header.last_txid <= txid:
-            last |= {row.topic: row.last_time for row in names.topics if row.topic in refs}
-        elif any(row.topic in left for row in names.topics):
+            last |= {row.topic: row.last_time for row in names.topic_rows if row.topic in refs}
+        elif any(row.topic in left for row in names.topic_rows):
             for entry in ref.load().iter_entries():
                 if entry.txid <= txid and entry.topic in refs:
                     last[entry.topic] = entry.time

@@ -280,7 +280,7 @@ class _MarkResolver:
         txid = mark.number if isinstance(mark, TxidMark) else 0
         if isinstance(mark, Bookmark) and self._is_instance_mark(mark):
             txid = mark.sequence
-        gone = self._log.read_beginning_state().topics
+        gone = self._log.read_beginning_state().topic_states
         return all(gone[ref].last_txid <= txid for ref in gone if self._refs is None or ref in self._refs)
 
     def find_txid_before(self, time: Micros) -> int:
@@ -289,14 +289,16 @@ class _MarkResolver:
 
         # Times do not go back within a topic, so its last entry before a file tells of all of them.
         def reached(state: JournalState) -> bool:
-            return any(known.last_time >= time for ref, known in state.topics.items() if refs is None or ref in refs)
+            return any(
+                known.last_time >= time for ref, known in state.topic_states.items() if refs is None or ref in refs
+            )
 
         for ref in self._log.iter_block_refs(after=self._log.find_txid_before_file(reached)):
             if ref.header.latest < time or not (refs is None or any(map(ref.read_map().has_topic, refs))):
                 continue
             block = ref.load()
-            columns, names = block.decode_columns(), block.topics
-            for place, (at, topic) in enumerate(zip(columns.times, columns.topics, strict=True)):
+            columns, names = block.decode_columns(), block.topic_refs
+            for place, (at, topic) in enumerate(zip(columns.times, columns.topic_indexes, strict=True)):
                 if at >= time and (refs is None or names[topic] in refs):
                     return block.first_txid + place - 1
         return self._last

@@ -109,6 +109,7 @@ class Subscription:
         from concurrent.futures import ThreadPoolExecutor
 
         deliveries = self.deliveries()
+        # One thread, because a generator cannot be resumed by two threads at once.
         with ThreadPoolExecutor(1, "subscription") as waiting:
             try:
                 loop = asyncio.get_running_loop()
@@ -136,6 +137,8 @@ class Subscription:
             return
         replay = self._replay
         if replay is None or replay.pause_seconds is None:
+            # Taken before reading: a change during the read makes the next stamp differ, which ends the next wait at
+            # once.
             self._seen = self._make_change_stamp()
 
         def news() -> Generator[Delivery]:
@@ -433,18 +436,19 @@ class Subscription:
         logged = {ref: one.feed.wanted for ref, one in followed.items() if one.store is None and one.rows is None}
         replay = self._replay
         for block in self._tail.read_blocks(until):
-            if new := self._newcomers.resolve_refs(block.topics, followed, self.options):
+            if new := self._newcomers.resolve_refs(block.topic_refs, followed, self.options):
                 followed.update(new)
                 self._topics += tuple(one.feed.wanted.config for one in new.values())
                 logged |= {ref: one.feed.wanted for ref, one in new.items()}
             if replay is not None and (end := replay.find_end_txid(block, logged)) is not None:
                 until, replay.is_over = end, True
-            if any(topic in followed for topic in block.topics):
+            if any(topic in followed for topic in block.topic_refs):
                 owner = self._instance.publisher_id
                 for changes in iterate_block_changes(block, logged, owner, self._tail.txid, until):
                     taken = changes if replay is None else replay.select_replayed(changes)
                     if len(taken):
                         yield from followed[changes.topic].feed.deliver_changes(taken)
+            # Advanced after the events of the block: `bookmark` must not be ahead of the events handed out.
             self.txid = block.last_txid if until is None else min(block.last_txid, until)
             if replay is not None and replay.is_over:
                 return
@@ -538,6 +542,7 @@ class Subscription:
             raise UsageError("SOW-FOL-025", "a subscription cannot be replaced while it is replaying", hint=hint)
         newcomers = self._newcomers if topics is None else NewTopics(self._instance, joining)
         topics = self._topics if topics is None else tuple(topics)
+        # Compiled before anything changes, so that invalid options leave the subscription as it was.
         wanted = compile_interests(self._instance, topics, options)
         if self.options.projection is not None:
             hint = "end this subscription and start another"
@@ -568,6 +573,7 @@ class Subscription:
             self._followed, self.options, self._topics = new, options, _list_topic_configs(new)
             self._newcomers = newcomers
             self._conflation = build_conflation(options)
+            # The new feeds have all entries up to this txid from the states, so the tail must start after it.
             self._tail.start_after(together.txid)
             self.txid = together.txid
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}

@@ -83,10 +83,10 @@ def read_history_table(
 
     def blocks() -> Iterator[MessageBlock]:
         for entries in _batches(instance, until):
-            topics, places = entries.topics
-            if ref not in topics:
+            topic_refs, places = entries.topic_refs
+            if ref not in topic_refs:
                 continue
-            chosen = (places == topics.index(ref)).nonzero()[0]
+            chosen = (places == topic_refs.index(ref)).nonzero()[0]
             rows = _rows(entries, facts, instance.publisher_id, chosen.tolist())
             operations, messages = entries.operations, entries.list_messages()
             # A deletion has no message, and so no fields.
@@ -107,11 +107,11 @@ def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]
     """The messages of a topic, its name and message type, as JSON objects, some at a time."""
     kind = instance.find_message_type(ref.message_type)
     for entries in _batches(instance, None):
-        topics, places = entries.topics
-        if ref not in topics:
+        topic_refs, places = entries.topic_refs
+        if ref not in topic_refs:
             continue
         operations, messages = entries.operations, entries.list_messages()
-        chosen = (places == topics.index(ref)).nonzero()[0].tolist()
+        chosen = (places == topic_refs.index(ref)).nonzero()[0].tolist()
         yield [_view(messages[at], kind) for at in chosen if operations[at] == PUBLISH]
 
 
@@ -161,9 +161,9 @@ def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
     """The messages as JSON; NULL for entries without one."""
     import pyarrow as pa
 
-    topics, places = entries.topics
+    topic_refs, places = entries.topic_refs
     kinds = []
-    for _, name in topics:
+    for _, name in topic_refs:
         try:
             kinds.append(instance.find_message_type(name))
         except ConfigError:

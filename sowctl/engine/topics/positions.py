@@ -224,7 +224,9 @@ def refuse_lost_log(instance: Instance, topic: TopicRef, meta: StoreMeta) -> Non
     if config is None or log is None:
         return
     lineage, told = read_topics_lineage(log.directory, config.name)
-    last = told.topics.get(topic, EMPTY_TOPIC_STATE).last_txid if told is not None and lineage == meta.lineage else 0
+    last = (
+        told.topic_states.get(topic, EMPTY_TOPIC_STATE).last_txid if told is not None and lineage == meta.lineage else 0
+    )
     if last > meta.applied:
         raise DamageError(
             "SOW-JRN-013",

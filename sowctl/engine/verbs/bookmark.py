@@ -209,7 +209,7 @@ def _compute_lags(log: Journal, places: Iterable[int], now: Micros, refs: frozen
         inner = []
         while waiting and waiting[-1] < header.last_txid:
             inner.append(waiting.pop())
-        named = [row.topic for row in ref.read_map().topics] if refs is not None else []
+        named = [row.topic for row in ref.read_map().topic_rows] if refs is not None else []
         if refs is not None and refs.isdisjoint(named):
             before.update((place, (entries, size, 0)) for place in inner)
             untimed += inner
@@ -219,7 +219,7 @@ def _compute_lags(log: Journal, places: Iterable[int], now: Micros, refs: frozen
             entries, size = entries + header.count, size + header.payloads_raw
             continue
         columns = ref.load().decode_columns()
-        own = [at for at in range(header.count) if refs is None or named[columns.topics[at]] in refs]
+        own = [at for at in range(header.count) if refs is None or named[columns.topic_indexes[at]] in refs]
         for place in inner:
             # A place before the block stands behind the last one, as there are no entries between.
             passed = [at for at in own if header.first_txid + at <= place]

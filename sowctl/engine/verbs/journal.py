@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 class EntryFilter(Struct, frozen=True):
     """A filter of journal entries; None passes everything.
 
-    ``topics``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``; none passes all. Times in
+    ``topic_names``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``; none passes all. Times in
     microseconds UTC, bounds inclusive.
     """
 
-    topics: tuple[str, ...] = ()
+    topic_names: tuple[str, ...] = ()
     keys: frozenset[int] | None = None
     client: str | None = None
     from_time: int | None = None
@@ -77,7 +77,7 @@ def dump_entries(
     publisher = hash_client_name(wanted.client) if wanted.client is not None else None
     left = wanted.limit
     with open_whole_log(instance, directory) as log:
-        topics = [split_target(text) for text in wanted.topics]
+        topics = [split_target(text) for text in wanted.topic_names]
         for name, message_type in topics:
             require_logical_topic(instance, log, name, message_type)
         after = (wanted.from_txid or 1) - 1
@@ -108,7 +108,7 @@ def dump_entries(
 
 def _may_have_topic(block: Block, topic: str) -> bool:
     """Return whether a block can have entries of a topic, or logical topic, of this name."""
-    return bool(block.header.flags & LOGICAL_TOPICS_FLAG) or any(name == topic for name, _ in block.topics)
+    return bool(block.header.flags & LOGICAL_TOPICS_FLAG) or any(name == topic for name, _ in block.topic_refs)
 
 
 def _passes_filter(

@@ -253,7 +253,7 @@ class _QueryRun:
             order=self._order,
             wanted=self._count_wanted(),
             by_time=options.by_time,
-            topics=len(self._targets),
+            topic_count=len(self._targets),
             projected=options.projection is not None,
             fields=self._aggregation.slots if self._aggregation is not None else (),
             index_from=options.index_from,

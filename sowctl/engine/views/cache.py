@@ -83,6 +83,7 @@ def _make_rebuild(moment: ViewInstant, topic: TopicConfig, source: CurrentSource
     def rebuild(problem: DamageError) -> CurrentSource | None:
         notify_rebuild(instance, entry, problem)
         states = entry.kind == "View"
+        # fresh, because the damaged cache would be found current again.
         found = run_at_instant(
             instance, entry, None, opener, lambda again: opener(again, entry), fresh=True, states=states
         )
@@ -169,6 +170,7 @@ def find_cache_mode(instance: Instance, entry: OtherEntry) -> int:
         topic = find_entry(instance, ref)
         if isinstance(topic, TopicConfig) and topic.file is not None and topic.file.exists():
             mode &= topic.file.stat().st_mode
+    # Otherwise a user without access to a store could read its records in the cache. The owner must be able to write.
     return mode | 0o600
 
 

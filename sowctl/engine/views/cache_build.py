@@ -93,6 +93,7 @@ def _records(moment: ViewInstant, program: Program) -> int:
 
 
 def _append(name: str, pairs: Sequence[tuple[bytes, bytes]], txn: WriteTxn) -> None:
+    # Callers pass keys in ascending order, which appending requires: rows of first records by key, groups by digest.
     txn.open_table(name).put(pairs, append=True)
 
 

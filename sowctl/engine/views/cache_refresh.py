@@ -133,6 +133,7 @@ class Refresh:
                 looked = True
             store = self._open_cache(write=True)
         with store, store.hold_writer_lock():
+            # Read again under the lock: another process may have refreshed the cache since it was opened.
             with store.open_snapshot() as snapshot:
                 state = read_state(snapshot)
             if self.is_current(state) and not self._fresh:
@@ -204,6 +205,7 @@ class Refresh:
                 write=write,
                 seam=instance.seam,
                 lock_wait=instance.lock_wait,
+                # Caches are derived: what a crash loses is computed again, so commits are not synced.
                 durable=False,
                 command=instance.holder,
             )

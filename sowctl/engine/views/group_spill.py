@@ -99,6 +99,8 @@ class GroupSpill:
             self._buckets = self._stack.enter_context(SortBuckets(self._directory, expected, limit))
         states = []
         for state in groups.values():
+            # Unique stamps, because the states of a group from several parts are merged by them
+            # (RetractableGroup.add_group).
             state.number_stamps(self._part)
             group = self._retractable.build_empty_group()
             group.add_group(state, self._program.projection, for_good=True)

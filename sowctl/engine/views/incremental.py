@@ -74,6 +74,7 @@ class IncrementalUpdate:
             self._rows_of_one(changes[0])
         else:
             self._rows_of_joins(self._joins, changes)
+        # After all rows are written: a group that lost its minimum or latest value reads the table of rows again.
         self._groups()
         return sum(map(len, self._fresh.values())) - sum(map(len, self._gone.values()))
 
@@ -125,6 +126,7 @@ class IncrementalUpdate:
             self._gone.setdefault(place[:DIGEST_BYTES], []).append(
                 retractable.decode_contribution(_require_row(old, place))
             )
+        # Deleted first: a row whose contribution changed may be put at the same place.
         tables.rows.delete(before.values())
         tables.places.delete(order for order in before)
         tables.rows.put(sorted(put))

@@ -160,6 +160,7 @@ def run_with_topics(
     are is said there), and what opening and ``work`` raise.
     """
     for _ in range(MAX_ATTEMPTS):
+        # Read before any source is opened: sources are opened up to this txid, and one that is ahead raises Moved.
         until = None if at is not None else read_last_txid(instance)
         with (
             closing(ViewInstant(instance, at, until, open_entry, fresh=fresh, memory=memory)) as moment,

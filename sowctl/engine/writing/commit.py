@@ -140,7 +140,7 @@ def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple
     # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
     sequences = array("Q", publisher.list_sequences(columns.places)) if publisher is not None else None
     group = Group(
-        topics=[part.writer.ref for part in parts],
+        topic_refs=[part.writer.ref for part in parts],
         publishers=[publisher.identity] if publisher is not None else [],
         operations=_encode_operations(columns, count),
         topic=topic,

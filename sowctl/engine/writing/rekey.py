@@ -274,7 +274,7 @@ class _RekeyPlan:
             for row, own, correlation, logical in zip(rows, users, correlations, logicals, strict=True)
         ]
         return Group(
-            topics=[self._topic.ref],
+            topic_refs=[self._topic.ref],
             publishers=[],
             operations=bytes((PUBLISH,)) * len(rows),
             topic=0,

@@ -60,7 +60,7 @@ class Router:
         self._options = options
         self._before_opening = before_opening
         self._opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
-        self._topics: dict[TopicRef, tuple[TopicWriter, Preparer]] = {}
+        self._writers: dict[TopicRef, tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
         self._dumped: dict[str, Publisher] = {}
         """The publishers of entries of a journal, which keep their numbers."""
@@ -83,13 +83,13 @@ class Router:
 
     def _open_topic(self, config: TopicConfig) -> tuple[TopicWriter, Preparer]:
         ref = config.ref
-        found = self._topics.get(ref)
+        found = self._writers.get(ref)
         if found is None:
             preparer = Preparer(self._session.instance, config, self._options, deletes=True)
             # A batch under way may hold the journal's lock or a store's. Opening takes locks in their order, so those
             # go first.
             self._before_opening()
-            found = self._topics[ref] = self._session.open_topic(config), preparer
+            found = self._writers[ref] = self._session.open_topic(config), preparer
         return found
 
     def split_batch(self, batch: PublishBatch) -> tuple[list[TopicShare], list[Refusal]]:
@@ -107,7 +107,7 @@ class Router:
         refusals = self._refuse_other_clients(batch)
         strangers = {refusal.index for refusal in refusals}
         for ref, (places, names) in self._group_by_topic(batch, strangers, refusals).items():
-            writer, preparer = self._topics[ref]
+            writer, preparer = self._writers[ref]
             envelopes = [batch.envelopes[place] for place in places]
             ready, refused = preparer.prepare([batch.payloads[place] for place in places], envelopes, names or None)
             # The preparer numbers the messages of this topic; outcomes and refusals are told by places in the whole
@@ -157,7 +157,7 @@ class Router:
 
     def save_chains(self) -> None:
         """Put what journalled topics have learnt of chains into their files; without a journal that is done before."""
-        for writer, preparer in self._topics.values():
+        for writer, preparer in self._writers.values():
             # Of a journalled topic the file only saves reading the journal again, so it is written once, at the end.
             if preparer.keys.chains is not None and writer.journalled:
                 preparer.keys.chains.save_links()

@@ -27,7 +27,7 @@ def _make_operator(
             return None
         if left != left or right != right:
             return NAN
-        # number_of() has made Integers of Booleans, so type() tells the two kinds of numbers apart.
+        # to_number() has made Integers of Booleans, so type() tells the two kinds of numbers apart.
         if type(left) is int and type(right) is int:
             result = exact(left, right)
             if result is None:

@@ -82,6 +82,7 @@ class ArchivedFile(Struct, frozen=True):
 
     def build_segment(self) -> Segment:
         """The same as a plan knows it. What is read from its beginning is not cut, and has no index there."""
+        # UNSET if the manifest does not say so: then the file is read from its beginning.
         whole = self.is_compressed and self.seekable is not True
         size, index = (self.size, ()) if whole else (self.length, self.index)
         ends = self.last_txid, self.last_block

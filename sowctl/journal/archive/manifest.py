@@ -22,7 +22,7 @@ from sowctl.journal.archive.remotefile import lost_file_error, segment_mismatch_
 from sowctl.journal.block import EndedHistory, Position
 from sowctl.journal.files import read_error
 from sowctl.journal.format import MANIFEST_SUFFIX
-from sowctl.journal.state import JournalState, decode_topics
+from sowctl.journal.state import JournalState, decode_topic_states
 from sowctl.remote.place import RemotePath
 from sowctl.values.times import Micros
 
@@ -46,15 +46,15 @@ class KnownState(Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_state(cls, state: JournalState) -> KnownState:
         """The same as a value to be written."""
-        topics, publishers = state.build_rows()
+        topic_rows, publishers = state.build_rows()
         histories = tuple((one.lineage.hex(), one.last_txid, one.above, one.time) for one in state.histories)
-        return cls(tuple(map(tuple, topics)), tuple(map(tuple, publishers)), histories)
+        return cls(tuple(map(tuple, topic_rows)), tuple(map(tuple, publishers)), histories)
 
     def build_state(self, end: Position, last_block: tuple[int, int] = (0, 0), chain: int = 0) -> JournalState:
         """The same as the journal's own kind of state, at ``end``."""
         publishers = {who: (client, sequence) for who, client, sequence in self.publishers}
         histories = tuple(EndedHistory(bytes.fromhex(one[0]), *one[1:]) for one in self.histories)
-        return JournalState(end, last_block, decode_topics(self.topics), publishers, [], chain, histories)
+        return JournalState(end, last_block, decode_topic_states(self.topics), publishers, [], chain, histories)
 
 
 class Manifest(Struct, frozen=True):
@@ -132,6 +132,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(raw: bytes, place: str) -> Manifest:
     """Read a manifest. Raises DamageError ``SOW-JRN-080``, VersionError ``SOW-JRN-082``."""
     body, _, last = raw.rstrip(b"\n").rpartition(b"\n")
+    # The checksum includes the line break before its own line.
     body += b"\n"
     lines = body.splitlines()
     try:
@@ -213,6 +214,7 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
     """
     try:
         facts = path.stat()
+        # A replaced or rewritten manifest differs in at least one of these.
         known = str(path), facts.st_ino, facts.st_size, facts.st_mtime_ns
         if known not in _LOCAL_MANIFESTS:
             raw = path.read_bytes()
@@ -222,6 +224,7 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
         return
     except OSError as error:
         raise read_error(error, path) from error
+    # Sizes only: comparing digests would read the whole archive each time that it is opened.
     for segment in _LOCAL_MANIFESTS[known].segments:
         place = path.with_name(segment.name)
         try:

@@ -34,6 +34,7 @@ class RemoteJournalFile(JournalFile):
     def __init__(self, path: RemotePath, number: int, seam: Seam, segment: ArchivedFile | None) -> None:
         self.path = path
         self.number = number
+        # -1 for the base class, which would close a local descriptor.
         self.fd = -1
         self._seam = seam
         self._place = path
@@ -94,6 +95,7 @@ class RemoteJournalFile(JournalFile):
                 if self._segment is None or error.code != "SOW-RMT-002":
                     raise
                 raise lost_file_error(self._place) from error
+            # Opening returns the size, so a replaced file is detected before any byte is read.
             if self._segment is not None and self._remote.size != self._segment.size:
                 raise segment_mismatch_error(self._place, f"{self._remote.size} bytes", f"{self._segment.size}")
         return self._remote

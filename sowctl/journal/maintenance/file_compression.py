@@ -101,6 +101,7 @@ def _is_there(fd: int, target: Path, seam: Seam) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # An earlier run synced its copy before the rename, but another program may have made this one.
         seam.call("file.sync", os.fsync, copy)
         return _has_same_content(copy, target, fd, seam)
     finally:
@@ -164,6 +165,7 @@ class _ZstdFrames:
                 found.append(self._end_frame())
                 self._begin_frame()
             some, rest = rest[: self._room], rest[self._room :]
+            # Only finished files are compressed: entries appended meanwhile would be lost.
             if not some:
                 raise OSError(errno.EIO, "the file has grown during its compression")
             packed = self._stream.compress(some)

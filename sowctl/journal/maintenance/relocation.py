@@ -46,14 +46,14 @@ def remove_hidden_files(directory: Path, instance: str, *, archive: bool = False
     with suppress(OSError):
         for path in directory.glob(f".{escape(instance)}.*.new"):
             name = path.name.removeprefix(".").removesuffix(".new")
-            file, topics = build_name_pattern(instance).fullmatch(name), name.removeprefix(f"{instance}.topics.")
+            file, process = build_name_pattern(instance).fullmatch(name), name.removeprefix(f"{instance}.topics.")
             if file is not None:
                 # Only who holds the lock of upkeep makes compressed files. One that is not compressed may be the next
                 # file that a publisher is beginning; but no publisher begins files in an archive.
                 left = file[2] is not None or archive
-            elif topics != name:
+            elif process != name:
                 # Publishers write it without the lock of upkeep, each under the number of its process.
-                left = topics.isdecimal() and not is_running(int(topics))
+                left = process.isdecimal() and not is_running(int(process))
             else:
                 left = is_receipt(name, instance)
             if left:
@@ -75,6 +75,7 @@ def move_file(source: Path, directory: Path, seam: Seam) -> Path:
         # Order: the new name is on disk before the old one goes, in whichever order the system writes its directories.
         sync_directory(directory, seam)
         seam.call("file.unlink", os.unlink, source)
+        # Without this sync, a power failure could bring the old name back after the move was reported.
         sync_directory(source.parent, seam)
     except OSError as error:
         with suppress(OSError):

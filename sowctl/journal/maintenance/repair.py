@@ -108,6 +108,7 @@ def plan_repair(
     """Read all files and say what would be cut out. ``acknowledged`` is the highest txid that any store has applied,
     or that the topics file counts in. Raises MissingError, StorageError, DamageError ``SOW-JRN-006``."""
     found = RepairPlan({}, [])
+    # Raises if a file is missing between others: a gap cannot stand for a whole file.
     paths = list_files(directory, instance, archive)
     firsts = _first_txids(paths, seam)
     for number, (path, *_) in paths.items():
@@ -174,6 +175,7 @@ def _find_damaged_ranges(
     # Everything up to here is judged; behind it stands what a crash left.
     end = file.size
     tail = walker.tail
+    # With resync, the walker also reports a tail that was partly acknowledged: that is a loss, and becomes a gap.
     if tail is not None and acknowledged < (tail.open_group or walker.last_txid + 1):
         found.tail = tail
         end = walker.offset
@@ -251,6 +253,7 @@ def _cut_between_blocks(
     last = behind.last_txid if behind.is_abort else behind.first_txid - 1
     if start == stop and last == txid:
         return cuts
+    # A gap is a block and needs room for a header, because the blocks after it must keep their offsets.
     if stop - start < BLOCK_HEADER_SIZE:
         error = DamageError(
             "SOW-JRN-011",
@@ -260,6 +263,8 @@ def _cut_between_blocks(
         )
         found.left.append(_unrepairable_problem(error, require_local(file.path)))
         return cuts
+    # The next block belongs to a group that started in the missing part: the gap is part of that group and must not end
+    # it.
     goes_on = behind.is_abort or behind.group != behind.first_txid
     if goes_on:
         flags, chosen = 0, behind.group
@@ -283,7 +288,7 @@ def _find_displaced_txid(file: JournalFile, start: int, txid: int) -> int:
 def list_repaired_gaps(path: Path, cuts: Sequence[Cut], receipts: Sequence[Path | None]) -> Iterator[RepairedGap]:
     """The cuts of a file, for people."""
     for cut, receipt in zip(cuts, receipts, strict=True):
-        names = None if cut.names is None else tuple(row.topic.name for row in cut.names.topics)
+        names = None if cut.names is None else tuple(row.topic.name for row in cut.names.topic_rows)
         yield RepairedGap(path, cut.offset, cut.size, cut.first_txid, cut.last_txid, names, cut.reason, receipt)
 
 
@@ -301,6 +306,7 @@ def repair_file(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> lis
             _write_anew(file, temporary, cuts, receipts, seam)
             # Read back before the rename: the damaged file goes only for one that is known to be sound.
             _compare_repaired(file, temporary, cuts, seam)
+        # Sound blocks keep their offsets, so readers that have the old file open can continue in the new one.
         seam.call("file.rename", os.rename, temporary, path)
         sync_directory(path.parent, seam)
     except (OSError, StorageError) as error:
@@ -337,7 +343,7 @@ def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path
         "crc": crc,
         "first_txid": cut.first_txid,
         "last_txid": cut.last_txid,
-        "topics": None if cut.names is None else [list(row.topic) for row in cut.names.topics],
+        "topics": None if cut.names is None else [list(row.topic) for row in cut.names.topic_rows],
         "publishers": None if cut.names is None else [[row.client, row.sequence] for row in cut.names.publishers],
         "reason": cut.reason,
     }
@@ -357,6 +363,7 @@ def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path
         for piece in _read_pieces(file, cut.offset, cut.size):
             write_all(seam, fd, piece)
         seam.call("file.sync", os.fsync, fd)
+        # repair_file syncs the directory once for all receipts, before it rewrites the file.
         seam.call("file.rename", os.rename, temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -430,7 +437,8 @@ def _build_gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
         crc=0,
     )
     seed = compute_header_seed(file.header.lineage, file.number, cut.offset)
-    # Chain 0, not known: the block that the damaged one was written behind may be in the gap, too.
+    # Chain 0, not known: the block that the damaged one was written behind may be in the gap, too. The blocks before
+    # the gap count as synced: the new file is synced before the rename.
     return pack_block_header(header, cut.first_txid - 1, seed, 0) + raw + name, zeros + rest
 
 
@@ -461,6 +469,7 @@ def _write_anew(file: JournalFile, target: Path, cuts: Sequence[Cut], receipts: 
             write_all(seam, fd, piece)
         os.fchmod(fd, found.st_mode & 0o777)
         seam.call("file.sync", os.fsync, fd)
+        # _compare_repaired should read from the disk, not from the page cache.
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)

@@ -62,7 +62,7 @@ class SurveyedFile(Struct, frozen=True):
         return self._topic_state(topic).last_txid
 
     def _topic_state(self, topic: TopicRef) -> TopicState:
-        return EMPTY_TOPIC_STATE if self.behind is None else self.behind.topics.get(topic, EMPTY_TOPIC_STATE)
+        return EMPTY_TOPIC_STATE if self.behind is None else self.behind.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
 
 def survey_files(directory: Path, instance: str, seam: Seam, archive: Path | None = None) -> list[SurveyedFile]:
@@ -101,7 +101,7 @@ def _find_latest_time(behind: JournalState | None, first_txid: int) -> Micros:
     # Times do not go back within a topic, so its last entry is its latest.
     if behind is None:
         return 0
-    return max((known.last_time for known in behind.topics.values() if known.last_txid >= first_txid), default=0)
+    return max((known.last_time for known in behind.topic_states.values() if known.last_txid >= first_txid), default=0)
 
 
 def _get_file_size(path: Path) -> int:

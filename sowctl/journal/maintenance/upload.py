@@ -146,16 +146,19 @@ class ArchiveUpload:
             self._waiting.append(UploadedSegment(self._segments[file.number], file.path, anew=False))
             return
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
+            # Only the checkpoint of the first file tells what was before the archive.
             if not self._segments:
                 self._before = _beginning_state(opened)
             found = _collect_facts(opened, file)
         digest = hashlib.sha256()
         place = self.target / file.path.name
         size = self._seam.call("remote.write", remote_files.write_file, place, self._read_content(file.path, digest))
+        # The manifest may list the segment only after the store confirms its size.
         lies = remote_files.find_size(place)
         if lies != size:
             raise segment_mismatch_error(place, "no bytes" if lies is None else f"{lies} bytes", str(size))
         self._segments[file.number] = replace(found, size=size, sha256=digest.hexdigest())
+        # An older segment that is sent again after --verify does not change the state at the end.
         if file.number == max(self._segments):
             assert file.behind is not None  # a file that is finished has another behind it
             self._behind = KnownState.from_state(file.behind)
@@ -186,6 +189,7 @@ class ArchiveUpload:
     def _save_manifest(self) -> Iterator[UploadedSegment]:
         """Write the manifest if it would say anything new; then give what it tells of."""
         if any(one.anew for one in self._waiting):
+            # Order: segments first. This single write makes all of them visible to readers.
             segments = tuple(self._segments[number] for number in sorted(self._segments))
             manifest = Manifest(self.instance, self._now, segments, self._before, self._behind)
             place = self.target / format_manifest_name(self.instance)
@@ -196,6 +200,8 @@ class ArchiveUpload:
     def _compare_segment(self, file: SurveyedFile, there: ArchivedFile) -> None:
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
             header = opened.header
+        # Comparing headers suffices: each has the checksum of the block before the file, which differs in a copy that
+        # was continued separately.
         if header != there.build_file_header():
             raise self._upload_error(
                 f"file {file.number:010d} of this journal differs from that in the archive",
@@ -234,16 +240,18 @@ class _WalkFacts:
     def __init__(self) -> None:
         self.entries = self.payload_bytes = self.gaps = 0
         self.earliest = self.latest = 0
-        self.topics: dict[TopicRef, tuple[int, int]] = {}
+        self.last_entries: dict[TopicRef, tuple[int, int]] = {}
         self.index: list[tuple[int, int]] = []
 
     def add(self, group: list[BlockRef]) -> None:
         """Count a group in."""
         first = group[0]
+        # Readers start at these places, so each must be the start of a group.
         begins = first.header.first_txid == first.header.group and not first.header.is_gap
         if begins and (not self.index or first.offset >= self.index[-1][1] + MANIFEST_PLACE_INTERVAL_BYTES):
             self.index.append((first.header.group - 1, first.offset))
         self.gaps += sum(ref.header.is_gap for ref in group)
+        # Its gaps were counted above: they may contain entries of groups before it.
         if group[-1].header.is_abort:
             return
         for ref in group:
@@ -255,20 +263,21 @@ class _WalkFacts:
             if header.count:
                 self.earliest = min(self.earliest or header.earliest, header.earliest)
                 self.latest = max(self.latest, header.latest)
-            for row in ref.read_map().topics:
-                self.topics[row.topic] = row.last_txid, row.last_time
+            for row in ref.read_map().topic_rows:
+                self.last_entries[row.topic] = row.last_txid, row.last_time
 
 
 def _collect_facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
     """Walk through a file and collect its facts; size and digest are found when it is sent."""
     header = file.header
+    # is_last=False: the file is finished, so a bad end is damage and not a torn tail.
     walker = Walker(file, header.blocks_offset, header.first_txid - 1, is_last=False, chain=header.chain)
     found = _WalkFacts()
     for group in walker.iter_groups():
         assert isinstance(group, list)  # without resync, damage raises
         found.add(group)
     assert known.last_txid is not None
-    topics = tuple((*topic, *last) for topic, last in found.topics.items())
+    topic_rows = tuple((*topic, *last) for topic, last in found.last_entries.items())
     return ArchivedFile(
         name=known.path.name,
         number=file.number,
@@ -284,7 +293,7 @@ def _collect_facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
         payload_bytes=found.payload_bytes,
         earliest=found.earliest,
         latest=found.latest,
-        topics=topics,
+        topics=topic_rows,
         last_block=walker.last_block,
         index=tuple(found.index),
         gaps=found.gaps,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class ExportSelection(Struct, frozen=True):
     """Selection of journal entries: of some topics (none: all), txids and times inclusive (microseconds UTC)."""
 
-    topics: tuple[TopicRef, ...] = ()
+    topic_refs: tuple[TopicRef, ...] = ()
     from_txid: int = 1
     to_txid: int | None = None
     from_time: int | None = None
@@ -67,12 +67,12 @@ class ExportSelection(Struct, frozen=True):
             for topic in topics
             if topic.logical_name is not None and topic.ref not in whole
         )
-        return replace(self, topics=refs, logical=logical)
+        return replace(self, topic_refs=refs, logical=logical)
 
     def includes_entry(self, entry: Entry) -> bool:
         """Return whether an entry belongs to the selection."""
         return (
-            (not self.topics or entry.topic in self.topics)
+            (not self.topic_refs or entry.topic in self.topic_refs)
             and (entry.topic not in self.filtered_topics or (*entry.topic, _logical(entry)) in self.logical)
             and entry.txid >= self.from_txid
             and (self.to_txid is None or entry.txid <= self.to_txid)
@@ -153,7 +153,7 @@ def export_journal(
     rows = _lines(spark, origin, entries, told) if lines else _columns(spark, origin, entries, output)
     written = write_rows(rows, output, f"export {output.label}")
     report_gaps(told, lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note))
-    names = tuple(dict.fromkeys(name for name, _ in entries.topics))
+    names = tuple(dict.fromkeys(name for name, _ in entries.topic_refs))
     report = JobReport("export", names, output.label)
     _count(report, written)
     report.details["format"] = output.kind
@@ -238,7 +238,7 @@ def _columns(spark: SparkSession, origin: Origin, entries: ExportSelection, outp
     from sowctl.spark.schema import JOURNAL_COLUMNS, build_ddl
 
     paths = tuple(parse_path(text) for text in output.partition_by if text.startswith("/"))
-    name, kind = entries.topics[0] if len(entries.topics) == 1 else (None, None)
+    name, kind = entries.topic_refs[0] if len(entries.topic_refs) == 1 else (None, None)
     # Fields are read by the message type of one topic.
     if paths and kind is None:
         raise UsageError("SOW-SPK-065", "partitions by field require a single topic", hint="name one topic")
@@ -287,8 +287,8 @@ def _select_entries(batch: pyarrow.RecordBatch, entries: ExportSelection) -> pya
         return pc.and_(pc.equal(batch.column("_topic"), name), pc.equal(batch.column("_message_type"), kind))
 
     wanted = []
-    if len(entries.topics) > 1:
-        wanted.append(reduce(pc.or_, [of(*ref) for ref in entries.topics]))
+    if len(entries.topic_refs) > 1:
+        wanted.append(reduce(pc.or_, [of(*ref) for ref in entries.topic_refs]))
     for ref in entries.filtered_topics:
         meant = pa.array([one[2] for one in entries.logical if one[:2] == ref], pa.string())
         wanted.append(pc.or_(pc.invert(of(*ref)), pc.is_in(batch.column("_logical_topic"), meant)))

@@ -168,6 +168,7 @@ def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> N
     finally:
         if query.isActive:
             query.stop()
+    # Counted once more: the last batches may have been reported since the last check.
     seen.add_progress(query)
 
 

@@ -36,7 +36,7 @@ class ReadBounds(Struct, frozen=True):
 
     txids: NumberRange = field(default_factory=NumberRange)
     times: NumberRange = field(default_factory=NumberRange)
-    topics: frozenset[str] | None = None
+    topic_names: frozenset[str] | None = None
     operations: frozenset[str] | None = None
 
     def restrict_txids(self, low: int | None, high: int | None) -> ReadBounds:
@@ -44,15 +44,18 @@ class ReadBounds(Struct, frozen=True):
         return replace(self, txids=self.txids.intersect(low, high))
 
     def restrict_names(self, name: str, words: Iterable[str]) -> ReadBounds:
-        """Restrict the bounds to these ``topics`` or ``operations``."""
+        """Restrict the bounds to these ``topic_names`` or ``operations``."""
         known = getattr(self, name)
         wanted = frozenset(words)
         wanted = wanted if known is None else known & wanted
-        return replace(self, topics=wanted) if name == "topics" else replace(self, operations=wanted)
+        return replace(self, topic_names=wanted) if name == "topic_names" else replace(self, operations=wanted)
 
     @property
     def is_empty(self) -> bool:
         """True where nothing can match."""
         return (
-            self.topics == frozenset() or self.operations == frozenset() or self.txids.is_empty or self.times.is_empty
+            self.topic_names == frozenset()
+            or self.operations == frozenset()
+            or self.txids.is_empty
+            or self.times.is_empty
         )

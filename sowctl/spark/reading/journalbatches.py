@@ -69,7 +69,7 @@ class JournalQuery(DescribedStruct, frozen=True):
         """Return the bounds that the query itself sets: txids, times, topic and operation."""
         bounds = ReadBounds(txids=self.txids, times=self.times)
         if self.topic is not None:
-            bounds = bounds.restrict_names("topics", [self.topic])
+            bounds = bounds.restrict_names("topic_names", [self.topic])
         return bounds if self.operation == "all" else bounds.restrict_names("operations", [self.operation])
 
 
@@ -137,7 +137,7 @@ class BatchBuilder:
         numbers = block.decode_numpy_columns()
         within = build_entry_mask(
             block,
-            [topic for topic in block.topics if self.wants_topic(topic)],
+            [topic for topic in block.topic_refs if self.wants_topic(topic)],
             # The engine's bound is exclusive, and txids count from 1.
             after=(bounds.txids.low or 1) - 1,
             until=bounds.txids.high,
@@ -158,13 +158,13 @@ class BatchBuilder:
 
     def wants_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are asked for."""
-        names, kind = self._bounds.topics, self._query.message_type
+        names, kind = self._bounds.topic_names, self._query.message_type
         return (names is None or topic.name in names) and (kind is None or topic.message_type == kind)
 
     def _may_match(self, block: Block) -> bool:
         """Return whether any message of a block may match the filter, by its bytes: no column is read."""
         run = block.decompress_payloads()
-        matchers = [self._matcher_in(block, topic) for topic in block.topics if self.wants_topic(topic)]
+        matchers = [self._matcher_in(block, topic) for topic in block.topic_refs if self.wants_topic(topic)]
         return any(matcher.can_match_run(run, len(block)) for matcher in matchers)
 
     def _matcher_in(self, block: Block, topic: TopicRef) -> Matcher:
@@ -177,7 +177,7 @@ class BatchBuilder:
         import numpy as np
 
         found = np.zeros(len(block), bool)
-        for topic in filter(self.wants_topic, block.topics):
+        for topic in filter(self.wants_topic, block.topic_refs):
             matcher = self._matcher_in(block, topic)
             # A deletion has no message, so no filter can match it.
             places = self._find_publishes(block, topic)
@@ -196,8 +196,8 @@ class BatchBuilder:
 
         numbers = block.decode_numpy_columns()
         there = numbers.operations == PUBLISH
-        if len(block.topics) > 1:
-            there &= numbers.topics == block.topics.index(topic)
+        if len(block.topic_refs) > 1:
+            there &= numbers.topic_indexes == block.topic_refs.index(topic)
         return np.flatnonzero(there)
 
     def _match_records(self, block: Block, topic: TopicRef, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
@@ -262,8 +262,8 @@ class BatchBuilder:
         published = entries.operations == PUBLISH
         # Only what is asked for is judged: other messages in the blocks need not fit.
         asked = published if mask is None else published & mask
-        topics, places = entries.topics
-        kinds = [self.find_message_type(message_type) for _, message_type in topics]
+        topic_refs, places = entries.topic_refs
+        kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
         kind = kinds[0]
         several = len(set(map(id, kinds))) > 1
         read = self.judging.judge_messages
@@ -291,8 +291,8 @@ class BatchBuilder:
             raise build_misfit_error(problem, name(problem.row), MORE_SAMPLES_HINT) from None
 
     def _structs(self, decoder: StructDecoder, entries: EntryColumns, published: arrays.Numbers) -> pyarrow.Array:
-        topics, places = entries.topics
-        kinds = [self.find_message_type(message_type) for _, message_type in topics]
+        topic_refs, places = entries.topic_refs
+        kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
         same = len(set(map(id, kinds))) == 1
         # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
         # as they lie.

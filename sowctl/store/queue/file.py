@@ -145,6 +145,7 @@ class QueueFile:
                     yield rows
                     rows.finish()
                     self._seam.call("lmdb.commit", txn.commit)
+                    # Another user of the file in this process may have opened the shared environment without syncs.
                     if self.synced and not opened.synced:
                         self._seam.call("lmdb.sync", opened.env.sync, True)
                 except BaseException:
@@ -391,6 +392,7 @@ class QueueFile:
             opened = self._open_environment(temporary)
             self._seam.call("lmdb.sync", opened.env.sync, True)
             opened.close()
+            # The directory is not synced: a state file lost in a crash is rebuilt from the journal.
             self._seam.call("file.rename", os.rename, temporary, self.path)
         except lmdb.Error as problem:
             raise build_store_error(problem, self._place, "make the queue's state file") from problem

@@ -113,6 +113,7 @@ class StateRows:
         self._pages.clear()
         self._holders.clear()
         self._near = self._has_names = None
+        # A new state proves nothing about the journal, which may be another one.
         self._told = 0
         for name in DATABASE_NAMES:
             self._seam.call("lmdb.put", self._txn.drop, self._databases[name])
@@ -178,6 +179,15 @@ class StateRows:
         for key in self._iterate_row_keys("ready"):
             inverted, first = self._decode_numbers(_PAIR, key)
             yield MAX_TXID - inverted, first
+
+    def iter_ready_pages_before(self, limit: int) -> Iterator[int]:
+        """The first txids of the pages with ready messages that begin before the txid ``limit``, each once."""
+        seen = set()
+        # The whole index is scanned: it is ordered by priority, and lists a page once per priority.
+        for _, first in self.iter_ready_pages():
+            if first < limit and first not in seen:
+                seen.add(first)
+                yield first
 
     def list_alarm_pages(self, until: int, most: int | None = None) -> list[int]:
         """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""

@@ -107,13 +107,13 @@ def test_a_glob_covers_one_directory(pattern: str, path: str, covered: bool) -> 
 @pytest.mark.parametrize("name", ["orders_{:04}", "md.fx.{:04}", "{:04}.orders", "/orders/{:04}"])
 def test_two_thousand_topics_are_quick(write: Write, name: str) -> None:
     names = [name.format(number) for number in range(2000)]
-    topics = "".join(
+    topics_xml = "".join(
         f"<Topic><Name>{n}</Name><MessageType>json</MessageType><Key>/id</Key><FileName>./sow/%n.sow</FileName></Topic>\n"
         for n in names
     )
     logged = "".join(f"<Topic><Name>{n}</Name><MessageType>json</MessageType></Topic>\n" for n in names[::2])
     file = write(
-        f"<AMPSConfig><Name>n</Name><SOW>\n{topics}</SOW><TransactionLog>\n<JournalDirectory>/j</JournalDirectory>\n"
+        f"<AMPSConfig><Name>n</Name><SOW>\n{topics_xml}</SOW><TransactionLog>\n<JournalDirectory>/j</JournalDirectory>\n"
         f"{logged}</TransactionLog></AMPSConfig>"
     )
     before = process_time()

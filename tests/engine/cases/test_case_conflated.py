@@ -22,7 +22,7 @@ LIVES = "<Expiration>3s</Expiration>"
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    topics = [
+    topics_xml = [
         topic_xml("t"),
         topic_xml("brief", LIVES),
         conflated_xml("c", "t"),
@@ -30,7 +30,7 @@ def lab(tmp_path: Path) -> Lab:
         conflated_xml("brief-C", "brief"),
         conflated_xml("cc", "c", interval="2s"),
     ]
-    return Lab(tmp_path / "lab", config_xml("".join(topics), ("t", "brief")))
+    return Lab(tmp_path / "lab", config_xml("".join(topics_xml), ("t", "brief")))
 
 
 def at(lab: Lab, seconds: float) -> None:

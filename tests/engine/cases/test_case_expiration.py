@@ -172,7 +172,7 @@ def test_expiry_is_never_journalled_and_a_replay_at_the_same_clock_agrees(make_l
         lab.publish("t", message(id=number), expiration=[None, 0, 5, 100][number % 4])
         lab.clock.tick(4)
     entries = [
-        record.txid for batch in dump_entries(lab.open(), EntryFilter(topics=("t",))) for record in batch.records
+        record.txid for batch in dump_entries(lab.open(), EntryFilter(topic_names=("t",))) for record in batch.records
     ]
     for second in (20, 24, 34, 38, 60, 130, 1000):
         _seconds(lab, second)
@@ -185,7 +185,9 @@ def test_expiry_is_never_journalled_and_a_replay_at_the_same_clock_agrees(make_l
         assert lab.digest("t") == before
         lab.open().topic("t").replay()
         assert lab.digest("t") == before
-    after = [record.txid for batch in dump_entries(lab.open(), EntryFilter(topics=("t",))) for record in batch.records]
+    after = [
+        record.txid for batch in dump_entries(lab.open(), EntryFilter(topic_names=("t",))) for record in batch.records
+    ]
     assert after == entries
 
 

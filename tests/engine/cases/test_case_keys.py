@@ -41,8 +41,8 @@ def test_c03_two_key_fields(make_lab: MakeLab) -> None:
 
 def test_c04_c05_topics_share_keys_only_in_one_domain(make_lab: MakeLab) -> None:
     domain = "<KeyDomain>shared</KeyDomain>"
-    topics = topic_xml("a") + topic_xml("b") + topic_xml("c", domain) + topic_xml("d", domain)
-    lab = make_lab(config_xml(topics, ("a", "b", "c", "d")))
+    topics_xml = topic_xml("a") + topic_xml("b") + topic_xml("c", domain) + topic_xml("d", domain)
+    lab = make_lab(config_xml(topics_xml, ("a", "b", "c", "d")))
     keys = {topic: _key(lab, topic, message(id=1)) for topic in "abcd"}
     assert keys["a"] != keys["b"]
     assert keys["c"] == keys["d"]

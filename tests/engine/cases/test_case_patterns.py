@@ -13,8 +13,8 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 @pytest.fixture
 def orders(make_lab) -> Lab:  # type: ignore[no-untyped-def]
-    topics = topic_xml("/orders/special") + topic_xml("all-orders", "<Pattern>^/orders/</Pattern>")
-    made: Lab = make_lab(config_xml(topics, ("/orders/special", "all-orders")))
+    topics_xml = topic_xml("/orders/special") + topic_xml("all-orders", "<Pattern>^/orders/</Pattern>")
+    made: Lab = make_lab(config_xml(topics_xml, ("/orders/special", "all-orders")))
     return made
 
 

@@ -268,8 +268,10 @@ def odd(make_lab: MakeLab, install: Callable[..., None]) -> Lab:
     )
     modules = MODULE.format("odd") + f"<UserDefinedFunctions>{rows}</UserDefinedFunctions>"
     fields = "<Enrichment><Field>EXPLODE(/x) AS /y HINT OPTIONAL</Field></Enrichment>"
-    topics = topic_xml("t") + topic_xml("e", "<Enrichment><Field>IF(/x > 1, EXPLODE(/x), 0) AS /y</Field></Enrichment>")
-    lab = make_lab(with_modules(config_xml(topics + topic_xml("never", fields), ("t", "e")), modules))
+    topics_xml = topic_xml("t") + topic_xml(
+        "e", "<Enrichment><Field>IF(/x > 1, EXPLODE(/x), 0) AS /y</Field></Enrichment>"
+    )
+    lab = make_lab(with_modules(config_xml(topics_xml + topic_xml("never", fields), ("t", "e")), modules))
     lab.publish("t", '{"id":1,"n":1.50,"s":"\\u00e4","b":true,"l":[3,4],"o":{"p":1},"z":null}')
     return lab
 
@@ -330,8 +332,8 @@ def test_lookups_see_the_other_topic_as_it_is(make_lab: MakeLab) -> None:
     options = "<Options><Lookup>desk;2;json;desks;/name;/book;/site</Lookup></Options>"
     modules = LOOKUPS.format(options)
     field = "<Enrichment><Field>VALUE_LOOKUP('desk', /book, /site) AS /desk</Field></Enrichment>"
-    topics = topic_xml("t", field) + topic_xml("desks", "<Expiration>30s</Expiration>")
-    lab = make_lab(with_modules(config_xml(topics, ("t", "desks")), modules))
+    topics_xml = topic_xml("t", field) + topic_xml("desks", "<Expiration>30s</Expiration>")
+    lab = make_lab(with_modules(config_xml(topics_xml, ("t", "desks")), modules))
     lab.publish("t", message(id=1, book=1, site="a"))
     lab.publish("desks", message(id=1, book=1, site="a", name="rates"), message(id=2, book=1, site="a", name="fx"))
     lab.publish("t", message(id=2, book=1, site="a"), message(id=3, book=1, site="b"), message(id=4, book=1))

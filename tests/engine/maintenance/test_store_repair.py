@@ -26,8 +26,8 @@ TOPICS = ("logged", "alone", "past")
 
 def made(place: Path, journal_size: int | None = None) -> Lab:
     """A journalled topic, one without a journal, one with History, each with updated and deleted records."""
-    topics = topic_xml("logged") + topic_xml("alone") + topic_xml("past", HISTORY)
-    lab = Lab(place, config_xml(topics, ("logged", "past")))
+    topics_xml = topic_xml("logged") + topic_xml("alone") + topic_xml("past", HISTORY)
+    lab = Lab(place, config_xml(topics_xml, ("logged", "past")))
     lab.journal_size = journal_size
     for topic in TOPICS:
         lab.publish(topic, *(message(id=n, v=0, text="x" * 100) for n in range(400)), batch=50)

@@ -41,7 +41,7 @@ def test_c130_two_queues_over_one_topic_and_their_publish_targets(queues: MakeQu
                 "<DefaultPublishTarget>orders_direct</DefaultPublishTarget>", name="analytics", underlying="^orders"
             ),
             queue_xml(name="work", underlying="orders"),
-            topics=topic_xml("orders") + topic_xml("orders_direct"),
+            topics_xml=topic_xml("orders") + topic_xml("orders_direct"),
             logged=("orders", "orders_direct"),
         )
     )
@@ -77,6 +77,19 @@ def test_c132_a_barrier_waits_for_all_before_it_and_holds_up_all_behind(queues: 
     assert (ids([barrier]), barrier.barrier) == ([9], True)
     assert lab.pending() == [3], "a barrier acknowledges itself"
     assert ids(lab.lease(5)) == [3]
+
+
+def test_what_stands_before_a_barrier_is_delivered_whatever_is_ready_behind_it(queues: MakeQueueLab) -> None:
+    """Messages of a higher priority behind the barrier are in pages of their own."""
+    lab = queues("<Priority>/p</Priority>", "<BarrierExpression>/sync = 1</BarrierExpression>")
+    lab.publish("orders", message(id=1, p=1), message(id=2, p=1), message(id=3, sync=1))
+    lab.publish("orders", *[message(id=number, p=9) for number in range(4, 600)])
+    assert (lab.depth().ready, lab.depth().blocked) == (2, 597)
+    before = lab.lease(5)
+    assert ids(before) == [1, 2]
+    lab.ack(*before)
+    assert [message.barrier for message in lab.lease()] == [True]
+    assert ids(lab.lease()) == [4]
 
 
 def test_a_query_has_what_is_not_leased_in_the_order_of_delivery(queues: MakeQueueLab) -> None:

@@ -19,7 +19,9 @@ from tests.support.queues import ids, lab_xml, queue_xml
 
 
 def test_underlying_topic_is_a_name(queues: MakeQueueLab) -> None:
-    lab = queues(xml=lab_xml(queue_xml(), topics=topic_xml("orders") + topic_xml("other"), logged=("orders", "other")))
+    lab = queues(
+        xml=lab_xml(queue_xml(), topics_xml=topic_xml("orders") + topic_xml("other"), logged=("orders", "other"))
+    )
     lab.put(1)
     lab.put(2, topic="other")
     assert lab.pending() == [1]
@@ -28,7 +30,7 @@ def test_underlying_topic_is_a_name(queues: MakeQueueLab) -> None:
 def test_underlying_topic_is_a_pattern(queues: MakeQueueLab) -> None:
     xml = queue_xml("<DefaultPublishTarget>orders_eu</DefaultPublishTarget>", underlying="^orders_(eu|us)$")
     names = ("orders_eu", "orders_us", "orders_as")
-    lab = queues(xml=lab_xml(xml, topics="".join(map(topic_xml, names)), logged=names))
+    lab = queues(xml=lab_xml(xml, topics_xml="".join(map(topic_xml, names)), logged=names))
     for number, name in enumerate(names):
         lab.put(number, topic=name)
     assert lab.pending() == [0, 1]
@@ -61,7 +63,7 @@ def test_acknowledgements_are_no_messages_of_a_topic_of_the_queues_name(queues: 
 
 def test_underlying_names_may_be_logical(queues: MakeQueueLab) -> None:
     pattern = topic_xml("all", "<Pattern>^desk_</Pattern>")
-    lab = queues(xml=lab_xml(queue_xml(underlying="desk_1"), topics=pattern, logged=("all",)))
+    lab = queues(xml=lab_xml(queue_xml(underlying="desk_1"), topics_xml=pattern, logged=("all",)))
     lab.put(1, topic="desk_1")
     lab.put(2, topic="desk_2")
     assert lab.pending() == [1]
@@ -75,8 +77,8 @@ def test_filter(queues: MakeQueueLab) -> None:
 
 
 def test_filter_takes_no_message_that_cannot_be_read(queues: MakeQueueLab) -> None:
-    topics = topic_xml("orders", key=None)
-    lab = queues(xml=lab_xml(queue_xml("<Filter>/id &gt; 2</Filter>"), topics=topics))
+    topics_xml = topic_xml("orders", key=None)
+    lab = queues(xml=lab_xml(queue_xml("<Filter>/id &gt; 2</Filter>"), topics_xml=topics_xml))
     lab.publish("orders", message(id=3), sow_key="a")
     assert lab.pending() == [3]
 

@@ -163,7 +163,7 @@ def test_the_first_of_an_order(statistics: TopicStatistics) -> None:
         ({"wanted": QUERY_LIMITS.top_k_max_records}, "the first 10,000 of all that match", True),
         ({"wanted": QUERY_LIMITS.top_k_max_records + 1}, "the first 10,001 of all that match", False),
         ({}, "sorted", False),
-        ({"wanted": 3, "topics": 2}, "the first 3 of all that match", False),
+        ({"wanted": 3, "topic_count": 2}, "the first 3 of all that match", False),
         ({"wanted": 3, "projected": True}, "the first 3 of all that match", False),
     ],
 )

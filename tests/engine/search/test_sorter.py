@@ -63,9 +63,9 @@ def test_ties_at_the_limit_are_broken_by_keys_in_all_topics(make_lab: MakeLab) -
         lab.publish(name, *[message(id=f"{name}{n}", v=n % 3) for n in range(2500)])
     instance = lab.open()
     options = QueryOptions(order_by="/v", index_from=None)
-    topics = resolve_targets(instance, "^Topic_")
+    targets = resolve_targets(instance, "^Topic_")
 
     def found(options: QueryOptions) -> list[tuple[bytes, bytes]]:
-        return [(record.key, record.payload) for record in start_query(instance, topics, options).iterate_records()]
+        return [(record.key, record.payload) for record in start_query(instance, targets, options).iterate_records()]
 
     assert found(replace(options, top_n=20)) == found(options)[:20]

@@ -30,11 +30,11 @@ VIEW = (
 )
 
 
-def told(lab: Lab, *topics: str, stop: bool = False, **options: Any) -> list[str]:
+def told(lab: Lab, *topic_names: str, stop: bool = False, **options: Any) -> list[str]:
     """What is remarked by a query; ``stop``: only its first batch is taken."""
     lab.notes.clear()
     instance = lab.open()
-    targets = [target for topic in topics for target in resolve_targets(instance, topic, derived=True)]
+    targets = [target for topic in topic_names for target in resolve_targets(instance, topic, derived=True)]
     result = start_query(instance, targets, QueryOptions(unknown="note", **options))
     if stop:
         next(iter(result))

@@ -39,8 +39,8 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def lab(request: pytest.FixtureRequest, make_lab) -> Lab:  # type: ignore[no-untyped-def]
-    topics, logged = KINDS[request.param]
-    made: Lab = make_lab(config_xml(topics, logged))
+    topics_xml, logged = KINDS[request.param]
+    made: Lab = make_lab(config_xml(topics_xml, logged))
     return made
 
 
@@ -279,8 +279,8 @@ def test_a_file_that_is_not_there_is_no_expression(lab: Lab) -> None:
 
 
 def test_expiry_is_that_of_the_file(make_lab) -> None:  # type: ignore[no-untyped-def]
-    topics = topic_xml("all", PATTERN, "<Expiration>30s</Expiration>")
-    lab = make_lab(config_xml(topics, ("all",)))
+    topics_xml = topic_xml("all", PATTERN, "<Expiration>30s</Expiration>")
+    lab = make_lab(config_xml(topics_xml, ("all",)))
     lab.publish("/a", message(id=1))
     lab.publish("/b", message(id=1), expiration=0)
     lab.clock.tick(31)
@@ -318,8 +318,8 @@ def test_publishers_keys_belong_to_the_logical_topic(make_lab) -> None:  # type:
 
 
 def test_a_key_domain_is_shared_and_one_logical_topic_owns_each_key(make_lab) -> None:  # type: ignore[no-untyped-def]
-    topics = topic_xml("all", PATTERN, "<KeyDomain>d</KeyDomain>") + topic_xml("t", "<KeyDomain>d</KeyDomain>")
-    lab = make_lab(config_xml(topics, ("all", "t")))
+    topics_xml = topic_xml("all", PATTERN, "<KeyDomain>d</KeyDomain>") + topic_xml("t", "<KeyDomain>d</KeyDomain>")
+    lab = make_lab(config_xml(topics_xml, ("all", "t")))
     lab.publish("t", message(id=1))
     lab.publish("/a", message(id=1))
     assert {record.sow_key for record in lab.records("all")} == {record.sow_key for record in lab.records("t")}
@@ -331,10 +331,10 @@ def test_a_key_domain_is_shared_and_one_logical_topic_owns_each_key(make_lab) ->
 
 
 def test_the_first_entry_of_the_configuration_counts(make_lab) -> None:  # type: ignore[no-untyped-def]
-    topics = (
+    topics_xml = (
         topic_xml("a-first", "<Pattern>^/a</Pattern>") + topic_xml("/ab") + topic_xml("rest", "<Pattern>/</Pattern>")
     )
-    lab = make_lab(config_xml(topics, ("a-first", "/ab", "rest")))
+    lab = make_lab(config_xml(topics_xml, ("a-first", "/ab", "rest")))
     assert lab.publish("/ab", message(id=1)).topics[0].topic == "a-first"
     assert lab.publish("/b", message(id=1)).topics[0].topic == "rest"
     assert lab.query("/ab") == [message(id=1)]
@@ -380,8 +380,8 @@ def test_chains_need_a_topic_of_their_own(make_lab) -> None:  # type: ignore[no-
 
 
 def test_a_bare_file_is_asked_for_its_publishers_keys_unless_they_belong_to_logical_topics(make_lab) -> None:  # type: ignore[no-untyped-def]
-    topics = topic_xml("u", key=None) + topic_xml("all", PATTERN, key=None)
-    lab = make_lab(config_xml(topics, ()))
+    topics_xml = topic_xml("u", key=None) + topic_xml("all", PATTERN, key=None)
+    lab = make_lab(config_xml(topics_xml, ()))
     lab.publish("u", message(v=1), sow_key="K")
     lab.publish("/a", message(v=2), sow_key="K")
     batch, missing = get_records(Instance(), Target(path=lab.store("u")), ["K", "L"])

@@ -187,7 +187,7 @@ def _pruned(lab: Lab, keep: int, topic: str = "t") -> int:
     """Remove the oldest journal files but ``keep``; the first txid left."""
     for file in lab.journals()[:-keep]:
         file.unlink()
-    return next(r.txid for batch in dump_entries(lab.open(), EntryFilter(topics=(topic,))) for r in batch.records)
+    return next(r.txid for batch in dump_entries(lab.open(), EntryFilter(topic_names=(topic,))) for r in batch.records)
 
 
 def test_pruned_journals_answer_right_or_name_the_first_instant(make_lab) -> None:  # type: ignore[no-untyped-def]

@@ -18,12 +18,12 @@ TRANSIENT = "<Durability>transient</Durability>"
 
 @pytest.fixture
 def lab(make_lab) -> Lab:  # type: ignore[no-untyped-def]
-    topics = (
+    topics_xml = (
         topic_xml("logged", TRANSIENT, file=None)
         + topic_xml("fresh", TRANSIENT, "<RecoveryPoint>now</RecoveryPoint>", file=None)
         + topic_xml("gone", TRANSIENT, file=None)
     )
-    made: Lab = make_lab(config_xml(topics, ("logged", "fresh")))
+    made: Lab = make_lab(config_xml(topics_xml, ("logged", "fresh")))
     return made
 
 
@@ -100,8 +100,8 @@ def test_there_is_no_store_to_miss_and_nothing_to_remove(make_lab) -> None:  # t
 
 def test_a_late_entry_of_another_topic_does_not_end_the_search_for_a_recovery_point(make_lab) -> None:  # type: ignore[no-untyped-def]
     point = "<RecoveryPoint>2026-02-01T00:00:00Z</RecoveryPoint>"
-    topics = topic_xml("t", TRANSIENT, point, file=None) + topic_xml("other")
-    lab: Lab = make_lab(config_xml(topics, ("t", "other")))
+    topics_xml = topic_xml("t", TRANSIENT, point, file=None) + topic_xml("other")
+    lab: Lab = make_lab(config_xml(topics_xml, ("t", "other")))
     line = '{"topic":"%s","timestamp":"2026-%sT00:00:00Z","data":{"id":%d}}'
     for batch in ([("t", "01-10", 1), ("other", "03-01", 1)], [("t", "01-11", 2)], [("t", "03-01", 3)]):
         raw = "\n".join(line % one for one in batch).encode()

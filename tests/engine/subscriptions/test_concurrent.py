@@ -21,7 +21,7 @@ MakeLab = Callable[..., Lab]
 KEYS = 40
 
 
-def _publisher(lab: Lab, topics: Sequence[str], number: int, rounds: int) -> Callable[[Child], None]:
+def _publisher(lab: Lab, topic_names: Sequence[str], number: int, rounds: int) -> Callable[[Child], None]:
     """Publishes batches of its own, of a few messages or of many, with a sequence that tells each of them apart."""
 
     def work(child: Child) -> None:
@@ -30,7 +30,7 @@ def _publisher(lab: Lab, topics: Sequence[str], number: int, rounds: int) -> Cal
         os.read(child.inlet, 1)
         sent = 0
         for _ in range(rounds):
-            topic = chance.choice(topics)
+            topic = chance.choice(topic_names)
             texts = []
             for _ in range(chance.choice((1, 1, 3, 30))):
                 sent += 1
@@ -41,10 +41,10 @@ def _publisher(lab: Lab, topics: Sequence[str], number: int, rounds: int) -> Cal
     return work
 
 
-def _settled(lab: Lab, topics: Sequence[str]) -> dict[tuple[str, str], bytes]:
+def _settled(lab: Lab, topic_names: Sequence[str]) -> dict[tuple[str, str], bytes]:
     """The records of all topics, once everything is published."""
     found = {}
-    for topic in topics:
+    for topic in topic_names:
         for record in lab.open().topic(topic).query().records():
             found[topic, str(record.sow_key)] = bytes(record.payload)
     return found
@@ -61,14 +61,14 @@ def _ordered(events: Sequence[Event]) -> None:
 
 
 def test_copies_of_subscribers_that_begin_among_writers_are_exact(make_lab: MakeLab, seed: int, deep: bool) -> None:
-    topics = ("a", "b", "c")
-    lab = make_lab(config_xml("".join(map(topic_xml, topics)), topics))
+    topic_names = ("a", "b", "c")
+    lab = make_lab(config_xml("".join(map(topic_xml, topic_names)), topic_names))
     lab.clock = system_clock  # type: ignore[assignment]
     lab.journal_size = 60_000
-    for topic in topics:
+    for topic in topic_names:
         lab.publish(topic, *(message(id=number, who=0, n=0) for number in range(KEYS)))
     rounds = 400 if deep else 80
-    publishers = [Child(_publisher(lab, topics, seed + number, rounds)) for number in range(3)]
+    publishers = [Child(_publisher(lab, topic_names, seed + number, rounds)) for number in range(3)]
     held: list[tuple[str, Holder, list[Event]]] = []
     running = []
     try:
@@ -78,7 +78,7 @@ def test_copies_of_subscribers_that_begin_among_writers_are_exact(make_lab: Make
         chance = random.Random(seed)
         while not all(child.ended() for child in publishers):
             if len(running) < 12:
-                target = chance.choice((*topics, "^[abc]$", "^[ab]$"))
+                target = chance.choice((*topic_names, "^[abc]$", "^[ab]$"))
                 running.append(following(lab, target))
                 held.append((target, Holder(), []))
             for subscription, (_, holder, seen) in zip(running, held, strict=True):
@@ -88,12 +88,12 @@ def test_copies_of_subscribers_that_begin_among_writers_are_exact(make_lab: Make
             assert time.monotonic() - begin < 120
         for child in publishers:
             assert child.join() == 0
-        final = _settled(lab, topics)
+        final = _settled(lab, topic_names)
         for subscription, (target, holder, seen) in zip(running, held, strict=True):
             events = news(subscription)
             holder.take(events)
             seen += events
-            names = [name for name in topics if target == name or (target[0] == "^" and name in target)]
+            names = [name for name in topic_names if target == name or (target[0] == "^" and name in target)]
             assert holder.held == {place: payload for place, payload in final.items() if place[0] in names}
             _ordered(seen)
             # of one publisher nothing is missing between its first message here and its last

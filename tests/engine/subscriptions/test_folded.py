@@ -179,9 +179,9 @@ class Watched:
         return self.folded.wrong + self.folded.differences(expected)
 
 
-def happen(lab: Lab, chance: random.Random, numbers: Iterator[int], topics: Sequence[str]) -> None:
+def happen(lab: Lab, chance: random.Random, numbers: Iterator[int], topic_names: Sequence[str]) -> None:
     """A few messages, whole or deltas, or a deletion."""
-    topic = chance.choice(topics)
+    topic = chance.choice(topic_names)
     rows = [
         message(id=chance.randrange(IDS), v=chance.randrange(10), w=chance.randrange(3), n=next(numbers))
         for _ in range(chance.choice((1, 1, 3, 6)))
@@ -229,7 +229,7 @@ GROUPS: dict[str, tuple[list[str], list[str]]] = {
 @pytest.mark.parametrize("form", ["oof", "plain", "page", "limited", "limited oof"])
 def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, seed: int, deep: bool) -> None:
     chance, numbers = random.Random(f"{seed} {group} {form}"), counted()
-    targets, topics = GROUPS[group]
+    targets, topic_names = GROUPS[group]
     if form.startswith("limited") and group == "newcomers":
         return  # of a Pattern topic the limit is of all its logical topics together
     if form == "page":
@@ -244,7 +244,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
             for _ in range(60 if deep else 15):
                 clock.pace = chance.choice((0.0, 0.003, 0.03))
                 for _ in range(chance.randrange(4)):
-                    happen(lab, chance, numbers, topics)
+                    happen(lab, chance, numbers, topic_names)
                     clock.tick(chance.choice((0, 0.02, 0.4)))
                     if chance.random() < 0.4:
                         watched.look()
@@ -318,7 +318,7 @@ def happen_once(lab: Lab, chance: random.Random, numbers: Iterator[int], topic: 
 # beside publishers in processes of their own
 
 
-def publisher(lab: Lab, seed: int, topics: Sequence[str]) -> Callable[[Child], None]:
+def publisher(lab: Lab, seed: int, topic_names: Sequence[str]) -> Callable[[Child], None]:
     """For every byte that it reads some messages and deletions; says when they are published."""
 
     def work(child: Child) -> None:
@@ -327,16 +327,16 @@ def publisher(lab: Lab, seed: int, topics: Sequence[str]) -> Callable[[Child], N
         lab.open = lambda **_: patient  # type: ignore[assignment, method-assign, misc]
         while os.read(child.inlet, 1) == b"x":
             for _ in range(chance.randint(1, 4)):
-                happen(lab, chance, numbers, topics)
+                happen(lab, chance, numbers, topic_names)
             child.say("done")
 
     return work
 
 
 @contextmanager
-def publishers(lab: Lab, seed: int, topics: Sequence[str]) -> Iterator[Callable[[], Callable[[], None]]]:
+def publishers(lab: Lab, seed: int, topic_names: Sequence[str]) -> Iterator[Callable[[], Callable[[], None]]]:
     """Three of them; what is given lets them go on, and gives what waits until all of them are quiet."""
-    children = [Child(publisher(lab, seed + number, topics)) for number in range(3)]
+    children = [Child(publisher(lab, seed + number, topic_names)) for number in range(3)]
     rounds = 0
 
     def go_on() -> Callable[[], None]:
@@ -378,14 +378,14 @@ def told_in_time(watched: Watched, look: Callable[[], None]) -> list[str]:
 @pytest.mark.usefixtures("at_every_look")
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_fold_of_events_is_a_query_beside_publishers(make_lab: MakeLab, group: str, seed: int, deep: bool) -> None:
-    targets, topics = GROUPS[group]
+    targets, topic_names = GROUPS[group]
     lab = make_lab(XML)
     lab.clock = system_clock  # type: ignore[assignment]
     lab.journal_size = 30_000
     for topic in "tusqz":
         lab.publish(topic, message(id=0, v=1, w=1, n=0))
     replacements = 0
-    with publishers(lab, seed, topics) as go_on:
+    with publishers(lab, seed, topic_names) as go_on:
         for number in range(30 if deep else 2):
             chance = random.Random(f"{seed} {group} {number}")
             page = chance.random() < 0.3

@@ -57,7 +57,7 @@ TOPICS = {
 
 @pytest.fixture
 def lab(make_lab: MakeLab) -> Lab:
-    topics = (
+    topics_xml = (
         topic_xml("t"),
         topic_xml("quotes", "<Expiration>4s</Expiration>"),
         topic_xml("own", key=None),
@@ -66,7 +66,7 @@ def lab(make_lab: MakeLab) -> Lab:
         PARTS,
         VIEW,
     )
-    return make_lab(config_xml("".join(topics), ("t", "quotes", "own", "past", "parts", "log")))
+    return make_lab(config_xml("".join(topics_xml), ("t", "quotes", "own", "past", "parts", "log")))
 
 
 def happen(lab: Lab, topic: str, chance: random.Random) -> None:

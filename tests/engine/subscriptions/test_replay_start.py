@@ -26,14 +26,14 @@ def history(window: str, granularity: str) -> str:
 
 
 def shop(make_lab: MakeLab, window: str = "1h", granularity: str = "0s") -> Lab:
-    topics = topic_xml("past", history(window, granularity)) + topic_xml("t") + topic_xml("alone")
-    return make_lab(config_xml(topics, ("past", "t")))
+    topics_xml = topic_xml("past", history(window, granularity)) + topic_xml("t") + topic_xml("alone")
+    return make_lab(config_xml(topics_xml, ("past", "t")))
 
 
-def begun(lab: Lab, bookmark: str, *topics: str) -> tuple[dict[str, list[str]], int]:
+def begun(lab: Lab, bookmark: str, *topic_names: str) -> tuple[dict[str, list[str]], int]:
     """The rows of each topic at a bookmark, and behind which txid the replay begins."""
     instance = lab.open()
-    configs = [instance.topic(name).config for name in topics or ("past",)]
+    configs = [instance.topic(name).config for name in topic_names or ("past",)]
     past = find_replay_start(instance, configs, parse_bookmark_range(bookmark, lab.clock), None, states=True)
     together, after = open_replay_states(instance, configs, past)
     rows = {}

@@ -35,23 +35,25 @@ def stamp(seconds: float) -> str:
     return format_time(START + round(seconds * SECOND)).replace("-", "").replace(":", "")
 
 
-def span(lab: Lab, text: str, topics: frozenset[tuple[str, str]] | None = None, **options: NotFoundPolicy) -> TxidSpan:
+def span(
+    lab: Lab, text: str, topic_refs: frozenset[tuple[str, str]] | None = None, **options: NotFoundPolicy
+) -> TxidSpan:
     instance = lab.open()
     with open_log(instance) as log:
-        return resolve_bookmark_range(instance, log, parse_bookmark_range(text, lab.clock), topics, **options)
+        return resolve_bookmark_range(instance, log, parse_bookmark_range(text, lab.clock), topic_refs, **options)
 
 
 def txids(
-    lab: Lab, text: str, topics: frozenset[tuple[str, str]] | None = None, **options: NotFoundPolicy
+    lab: Lab, text: str, topic_refs: frozenset[tuple[str, str]] | None = None, **options: NotFoundPolicy
 ) -> list[int]:
     """The entries that a subscription begun here gets of what the journal holds."""
-    meant = span(lab, text, topics, **options)
+    meant = span(lab, text, topic_refs, **options)
     with open_log(lab.open()) as log:
         entries = [entry for block in log.iter_blocks() for entry in block.iter_entries()]
     return [
         entry.txid
         for entry in entries
-        if (topics is None or entry.topic in topics) and meant.contains_entry(entry.txid, entry.time)
+        if (topic_refs is None or entry.topic in topic_refs) and meant.contains_entry(entry.txid, entry.time)
     ]
 
 

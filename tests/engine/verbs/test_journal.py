@@ -57,8 +57,8 @@ def test_filters_narrow_the_dump(written: Lab) -> None:
     def txids(**wanted: object) -> list[object]:
         return [row["txid"] for row in _rows(written, **wanted)]
 
-    key = int(str(_rows(written, topics=("t",), limit=1)[0]["sow_key"]))
-    assert txids(topics=("own",)) == [3]
+    key = int(str(_rows(written, topic_names=("t",), limit=1)[0]["sow_key"]))
+    assert txids(topic_names=("own",)) == [3]
     assert txids(client="c") == [3]
     assert txids(keys=frozenset({key})) == [1, 4]
     assert txids(from_time=START + 10 * SECOND, to_time=START + 10 * SECOND) == [3]
@@ -83,16 +83,16 @@ def test_no_journal_is_an_error_of_its_own(lab: Lab) -> None:
 def test_a_topic_that_is_nowhere_is_an_error_and_one_without_entries_is_not(make_lab) -> None:  # type: ignore[no-untyped-def]
     lab = make_lab(config_xml(topic_xml("orders") + topic_xml("empty"), ("orders", "empty", "quiet", "^log")))
     lab.publish("orders", '{"id":1}')
-    assert [row["txid"] for row in _rows(lab, topics=("orders",))] == [1]
-    assert _rows(lab, topics=("empty",)) == _rows(lab, topics=("quiet",)) == []
-    assert _rows(lab, topics=("logbook",)) == []
+    assert [row["txid"] for row in _rows(lab, topic_names=("orders",))] == [1]
+    assert _rows(lab, topic_names=("empty",)) == _rows(lab, topic_names=("quiet",)) == []
+    assert _rows(lab, topic_names=("logbook",)) == []
     for name, near in (("order", "did you mean orders?"), ("nope", "sowctl info")):
         with pytest.raises(MissingError) as caught:
-            _rows(lab, topics=(name,))
+            _rows(lab, topic_names=(name,))
         assert (caught.value.code, caught.value.exit_status) == ("SOW-ENG-012", 10)
         assert near in (caught.value.hint or "")
     with pytest.raises(MissingError):
-        _rows(lab, topics=("[fix].[orders]",))
+        _rows(lab, topic_names=("[fix].[orders]",))
 
 
 def test_a_topic_that_only_the_journal_knows_is_found(make_lab) -> None:  # type: ignore[no-untyped-def]
@@ -101,11 +101,11 @@ def test_a_topic_that_only_the_journal_knows_is_found(make_lab) -> None:  # type
     lab.publish("gone", '{"id":1}')
     lab.publish("news/a", '{"id":2}')
     lab.config.write_text(config_xml(topic_xml("other"), ("other",)))
-    assert [row["txid"] for row in _rows(lab, topics=("gone",))] == [1]
-    assert [row["txid"] for row in _rows(lab, topics=("all",))] == [2]
-    assert [row["txid"] for row in _rows(lab, topics=("news/a",))] == [2]
+    assert [row["txid"] for row in _rows(lab, topic_names=("gone",))] == [1]
+    assert [row["txid"] for row in _rows(lab, topic_names=("all",))] == [2]
+    assert [row["txid"] for row in _rows(lab, topic_names=("news/a",))] == [2]
     with pytest.raises(MissingError):
-        _rows(lab, topics=("news/b",))
+        _rows(lab, topic_names=("news/b",))
 
 
 def test_every_entry_has_a_bookmark_that_is_found_again(written: Lab) -> None:

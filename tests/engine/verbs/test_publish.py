@@ -36,8 +36,8 @@ def test_composite_keys(make_lab) -> None:  # type: ignore[no-untyped-def]  # C0
 
 def test_topics_have_their_own_keys_unless_they_share_a_domain(make_lab) -> None:  # type: ignore[no-untyped-def]  # C04, C05, seed 37
     domain = "<KeyDomain>shared</KeyDomain>"
-    topics = topic_xml("a") + topic_xml("b") + topic_xml("c", domain) + topic_xml("d", domain)
-    lab = make_lab(config_xml(topics, ("a", "b", "c", "d")))
+    topics_xml = topic_xml("a") + topic_xml("b") + topic_xml("c", domain) + topic_xml("d", domain)
+    lab = make_lab(config_xml(topics_xml, ("a", "b", "c", "d")))
     keys = {}
     for topic in "abcd":
         lab.publish(topic, '{"id":1}')

@@ -78,7 +78,7 @@ def test_a_name_that_the_log_matches_is_enough(lab: Lab) -> None:
 def test_dump_shows_entries_without_keys(lab: Lab) -> None:
     _publish(lab, "events", message(id=1), expiration=5, client="c")
     lab.publish("t", message(id=1))
-    (batch,) = dump_entries(lab.open(), EntryFilter(topics=("events",)))
+    (batch,) = dump_entries(lab.open(), EntryFilter(topic_names=("events",)))
     row = build_metadata(batch, batch.records[0])
     assert (row["topic"], row["sow_key"], row["operation"], row["client"]) == ("events", None, "publish", "c")
     assert row["expiration"] == "2026-01-05T08:00:05.000000Z"

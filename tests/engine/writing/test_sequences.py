@@ -18,10 +18,10 @@ from tests.support.faults import FailAt
 from tests.support.instances import Lab, topic_xml
 
 
-def _send(lab: Lab, seam: Seam, topics: str) -> tuple[int, int]:
+def _send(lab: Lab, seam: Seam, topic_names: str) -> tuple[int, int]:
     """One numbered message per letter, to t or to alone; published and duplicates."""
     names = {"t": "t", "a": "alone"}
-    rows = [{"topic": names[letter], "sequence": n, "data": {"id": n}} for n, letter in enumerate(topics, start=1)]
+    rows = [{"topic": names[letter], "sequence": n, "data": {"id": n}} for n, letter in enumerate(topic_names, start=1)]
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
     source = FrameReader(io.BytesIO(lines), "envelope")
     report = publish_messages(lab.open(seam=seam), None, [("in", source)], PublishOptions(client="c", batch=4))
@@ -33,18 +33,18 @@ def _ids(lab: Lab, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("call", range(1, 7))
-@pytest.mark.parametrize("topics", ["tata", "atta", "aatt", "ttaa", "tatatata"])
-def test_a_failure_between_journal_and_store_loses_nothing_on_repetition(lab: Lab, topics: str, call: int) -> None:
+@pytest.mark.parametrize("topic_names", ["tata", "atta", "aatt", "ttaa", "tatatata"])
+def test_a_failure_between_journal_and_store_loses_nothing_on_repetition(lab: Lab, topic_names: str, call: int) -> None:
     lab.publish("t", '{"id":99}')
     lab.publish("alone", '{"id":99}')
     try:
-        _send(lab, FailAt(call, errno.EIO, points=("lmdb.commit", "file.sync")), topics)
+        _send(lab, FailAt(call, errno.EIO, points=("lmdb.commit", "file.sync")), topic_names)
     except StorageError:
-        published, duplicates = _send(lab, SEAM, topics)
-        assert published + duplicates == len(topics)
-    expected = [[n for n, letter in enumerate(topics, start=1) if letter == which] + [99] for which in "ta"]
+        published, duplicates = _send(lab, SEAM, topic_names)
+        assert published + duplicates == len(topic_names)
+    expected = [[n for n, letter in enumerate(topic_names, start=1) if letter == which] + [99] for which in "ta"]
     assert [_ids(lab, "t"), _ids(lab, "alone")] == expected
-    assert _send(lab, SEAM, topics) == (0, len(topics))
+    assert _send(lab, SEAM, topic_names) == (0, len(topic_names))
 
 
 def test_a_silent_publisher_is_never_forgotten_and_the_manual_says_so(tmp_path: Path) -> None:

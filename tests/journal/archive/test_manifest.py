@@ -51,8 +51,10 @@ def test_what_they_say() -> None:
         assert segment.last_txid == header - 1
         blocks = [block for block in journal.iter_blocks() if block.last_txid < header]
         assert sum(map(len, blocks)) == segment.entries
-        assert {topic.topic for block in blocks for topic in block.map.topics} == {row[:2] for row in segment.topics}
-        assert found.build_end_state().topics == journal.read_state_before(header).topics
+        assert {topic.topic for block in blocks for topic in block.map.topic_rows} == {
+            row[:2] for row in segment.topics
+        }
+        assert found.build_end_state().topic_states == journal.read_state_before(header).topic_states
         assert found.build_end_state().publishers == journal.read_state_before(header).publishers
     assert (
         found.find_segment(101) is segment

@@ -241,7 +241,7 @@ def test_the_receipt_knows_what_a_sound_map_told(tmp_path: Path) -> None:
     assert (facts["first_txid"], facts["last_txid"], facts["topics"]) == (2, 2, [["trades", "fix"]])
     assert facts["publishers"] == [["me", 1]] and facts["lineage"] == bytes(range(16)).hex()
     (gap,) = read(log, 3)[1]
-    assert (gap.topics, gap.receipt) == ((("trades", "fix"),), receipt.name)
+    assert (gap.topic_refs, gap.receipt) == ((("trades", "fix"),), receipt.name)
     # Who reads a topic that is not concerned is told nothing, who reads the other one is.
     for topic, told in ((("orders", "json"), 0), (("trades", "fix"), 1)):
         with Journal.open(log, INSTANCE) as journal:

@@ -90,7 +90,7 @@ def test_the_archive_is_read_as_the_journal(log: Path, target: RemotePath) -> No
         assert [file.first_txid for file in journal.list_files()] == [file.first_txid for file in whole.list_files()][
             :-1
         ]
-        assert journal.read_topic_states() == whole.read_state_before(109).topics
+        assert journal.read_topic_states() == whole.read_state_before(109).topic_states
 
 
 def test_a_plan_asks_for_the_manifest_and_nothing_else(log: Path, target: RemotePath, lake: ObjectStore) -> None:

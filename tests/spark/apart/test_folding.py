@@ -351,8 +351,8 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
     size = rng.choice((3000, 20_000, 1 << 20))
 
     def lab_of(key: str) -> Lab:
-        topics = topic_xml("log", key=key), topic_xml("past", versions, key=key), topic_xml("other", key=key)
-        return Lab(tmp_path, config_xml("".join(topics), ("log", "past", "other")), journal_size=size)
+        topics_xml = topic_xml("log", key=key), topic_xml("past", versions, key=key), topic_xml("other", key=key)
+        return Lab(tmp_path, config_xml("".join(topics_xml), ("log", "past", "other")), journal_size=size)
 
     # A record has another key under the definition that comes where its b is not its a: mostly one in a run, or a few.
     lab, planted = lab_of("/a"), rng.choice((0, 1, 1, 1, 2, 6))
@@ -368,8 +368,8 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
         rows = [(number, number + 1000 * (number in wrong)) for number in range(first, first + count)]
         lab.publish(name, *[message(a=a, b=b, v=step) for a, b in rows])
     instance = lab_of("/b").open()
-    topics = [topic for topic in instance.topics if rng.random() < 0.8] or list(instance.topics)
-    rng.shuffle(topics)
+    topics_xml = [topic for topic in instance.topics if rng.random() < 0.8] or list(instance.topics)
+    rng.shuffle(topics_xml)
     into = tmp_path / "new"
     until = rng.choice((None, None, rng.randrange(1, 300)))
     options = ReplayOptions(into=str(into), until_txid=until)
@@ -385,11 +385,11 @@ def test_a_fold_refuses_the_keys_that_a_replay_refuses(
         shutil.rmtree(into, ignore_errors=True)
         return told, stores
 
-    wanted = outcome(lambda: replay_topics(instance, topics, options))
+    wanted = outcome(lambda: replay_topics(instance, topics_xml, options))
     for here, gathered in ((True, 0), (True, 1 << 20), (False, 0), (False, 1 << 20)):
         monkeypatch.setattr(JOB_LIMITS, "max_gather_txids", gathered)
         spark = cast(Any, Session(rng.choice((1, 2, 7)), history))
-        assert outcome(lambda: rebuild(spark, instance, topics, options)) == wanted, (here, gathered)  # noqa: B023
+        assert outcome(lambda: rebuild(spark, instance, topics_xml, options)) == wanted, (here, gathered)  # noqa: B023
 
 
 def test_a_topic_that_is_named_twice_is_rebuilt_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

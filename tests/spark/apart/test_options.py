@@ -176,7 +176,7 @@ def test_rows_of_which_no_message_can_be_made() -> None:
 def test_bounds_that_exclude_each_other_are_empty() -> None:
     assert ReadBounds().restrict_txids(5, None).restrict_txids(None, 9) == ReadBounds(txids=NumberRange(5, 9))
     assert ReadBounds().restrict_txids(5, 5).restrict_txids(6, 6).is_empty
-    assert ReadBounds().restrict_names("topics", ["a"]).restrict_names("topics", ["b"]).is_empty
+    assert ReadBounds().restrict_names("topic_names", ["a"]).restrict_names("topic_names", ["b"]).is_empty
     assert ReadBounds().restrict_names("operations", ["publish"]).restrict_names("operations", ["delete"]).is_empty
     assert not ReadBounds().is_empty
 

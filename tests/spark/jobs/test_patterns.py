@@ -81,12 +81,12 @@ def test_a_rebuild_keeps_names_and_passes_over_what_has_no_key(spark: SparkSessi
         assert len(lab.query("/a")) == len(lab.query("/b")) == 8
 
 
-@pytest.mark.parametrize("topics", ["", "/a", "events", "/a events", "all plain"])
-def test_entries(spark: SparkSession, lab: Lab, tmp_path: Path, topics: str) -> None:
-    named = [line for name in topics.split() or [""] for line in call(lab, dumped(name)).decode().splitlines()]
-    call(lab, f"pipeline export {topics} --journal --output {tmp_path}/n --output-format ndjson")
+@pytest.mark.parametrize("topic_names", ["", "/a", "events", "/a events", "all plain"])
+def test_entries(spark: SparkSession, lab: Lab, tmp_path: Path, topic_names: str) -> None:
+    named = [line for name in topic_names.split() or [""] for line in call(lab, dumped(name)).decode().splitlines()]
+    call(lab, f"pipeline export {topic_names} --journal --output {tmp_path}/n --output-format ndjson")
     assert sorted(read_lines(tmp_path / "n")) == sorted(named)
-    call(lab, f"pipeline export {topics} --journal --output {tmp_path}/p")
+    call(lab, f"pipeline export {topic_names} --journal --output {tmp_path}/p")
     rows = spark.read.parquet(str(tmp_path / "p")).collect()
     assert len(rows) == len(named)
     for row in rows:

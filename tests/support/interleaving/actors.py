@@ -107,8 +107,8 @@ class Query(Actor):
     name = "query"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        topics = "jqa" if self.small else [self.chance.choice("jhqab") for _ in range(6)]
-        for topic in [*topics, *topics[:1]]:
+        topic_names = "jqa" if self.small else [self.chance.choice("jhqab") for _ in range(6)]
+        for topic in [*topic_names, *topic_names[:1]]:
             baton.say(asks=topic)
             try:
                 rows = [record.payload.decode() for record in instance.topic(topic).query(batch_size=2).records()]
@@ -123,8 +123,8 @@ class Subscribe(Actor):
     name = "subscribe"
 
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        topics = "ja" if self.small else "jhqab"
-        target = f"^[{topics}]$"
+        topic_names = "ja" if self.small else "jhqab"
+        target = f"^[{topic_names}]$"
         folded = Folded(oof=True)
         options = SubscribeOptions(oof=True, events=False, filter="/id < 2")
         asked = subscribe_topics(
@@ -137,20 +137,20 @@ class Subscribe(Actor):
             folded.take(lines_of(subscription.ready()))
             for text in ["/id >= 0"] if self.small else ["/id >= 0", "/id > 2", "/id IN (0, 3)", "/id >= 0"]:
                 whole = text == "/id >= 0"
-                for topic in topics if whole else "":
+                for topic in topic_names if whole else "":
                     baton.say(asks=topic)
                 folded.take(lines_of(subscription.replace(replace_struct(options, filter=text))))
                 if whole:
-                    self._tell(folded, topics, baton)
-            for topic in topics:
+                    self._tell(folded, topic_names, baton)
+            for topic in topic_names:
                 baton.say(asks=topic)
             folded.take(lines_of(subscription.ready()))
-            self._tell(folded, topics, baton)
+            self._tell(folded, topic_names, baton)
 
     @staticmethod
-    def _tell(folded: Folded, topics: str, baton: Baton) -> None:
+    def _tell(folded: Folded, topic_names: str, baton: Baton) -> None:
         assert folded.wrong == [], folded.wrong
-        for topic in topics:
+        for topic in topic_names:
             rows = [row for (name, _), row in folded.held.items() if name == topic]
             texts = {row["id"]: json.dumps(row, separators=(",", ":")) for row in rows}
             baton.say(found=topic, rows=texts, count=len(rows))

@@ -36,10 +36,10 @@ class Owner:
             if log_of(topic) == log
         }
 
-    def counts(self, found: State, log: str, now: int, topics: Iterable[str] | None = None) -> list[int]:
-        """After how many messages the contents (of ``topics``) are these."""
+    def counts(self, found: State, log: str, now: int, topic_names: Iterable[str] | None = None) -> list[int]:
+        """After how many messages the contents (of ``topic_names``) are these."""
         part = self.part(found, log)
-        wanted = set(part) if topics is None else set(topics)
+        wanted = set(part) if topic_names is None else set(topic_names)
         counts = []
         for count in sorted(self.book.ends[log]):
             state = self.book.state(log, count, now)

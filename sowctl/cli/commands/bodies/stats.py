@@ -121,11 +121,11 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
             client=counting.client,
         )
-        topics = [_format_target(counted.target, counted.message_type)] if counted.target else []
+        topic_names = [_format_target(counted.target, counted.message_type)] if counted.target else []
         # A person sees no interval in which nothing happened; a program gets each, unless it asked for fewer.
         asked = counting.interval is not None or sink.format == "table"
         most = MAX_ASKED_INTERVALS if asked else MAX_INTERVALS
-        report = count_rates(instance, topics, within, interval=interval, most=most)
+        report = count_rates(instance, topic_names, within, interval=interval, most=most)
     invocation.note(f"{report.messages:,} messages")
     if report.interval != report.wanted:
         length = format_interval(1000 * report.interval)

@@ -133,7 +133,7 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
     times = [one.snapshot.meta.last_time for one in pinned]
     if journal is not None and state is not None:
         part = LogPart(journal.lineage, journal.first_txid, state.end, files, journal.histories)
-        times += [topic.last_time for topic in state.topics.values()]
+        times += [topic.last_time for topic in state.topic_states.values()]
     return BackupInstant(max(times, default=0) or instance.now, part, pinned)
 
 
@@ -216,15 +216,15 @@ class _BackupRun:
                 self._note_linked_file(file)
             # Small ones first: a state that is held keeps its store from using pages again, so the fewer the better.
             done = {one.path: self._copy_store(one, instant) for one in sorted(instant.stores, key=_count_store_bytes)}
-            topics = tuple(done[one.path] for one in instant.stores)
-        manifest = self._build_manifest(instant, topics)
+            backup_topics = tuple(done[one.path] for one in instant.stores)
+        manifest = self._build_manifest(instant, backup_topics)
         copied = {file.path for file in manifest.files if file.role == "store" and file.how == "copied"}
         # The backup gets its name only when it has been opened and every digest was that of the instant.
         with link_probe_tree(self.tree, manifest, self.path / "probe", self.seam) as place:
             verify_topics(instance, manifest, place, copied)
         return self._verify_files(manifest)
 
-    def _build_manifest(self, instant: BackupInstant, topics: tuple[BackupTopic, ...]) -> BackupManifest:
+    def _build_manifest(self, instant: BackupInstant, backup_topics: tuple[BackupTopic, ...]) -> BackupManifest:
         instance, config, log = self.instance, self.config, instant.log
         place = instance.log
         archive = place.local_archive if place is not None else None
@@ -253,7 +253,7 @@ class _BackupRun:
             journal=None if place is None else self._format_tree_path(place.directory),
             archive=None if archive is None else self._format_tree_path(archive),
             formats={"journal": FILE_VERSION, "store": FORMAT_VERSION},
-            topics=topics,
+            topics=backup_topics,
             files=tuple(sorted(self.files, key=lambda file: file.path)),
         )
 

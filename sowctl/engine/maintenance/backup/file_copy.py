@@ -91,6 +91,7 @@ def read_pipe(pipe: int) -> Iterator[bytes]:
 def write_file(chunks: Iterable[bytes], target: Path, seam: Seam, mode: int, *, rest: bool) -> tuple[int, str]:
     """Write a new file; on disk when this returns. Its size and digest. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    # Writable for the owner even if the source is not: a restore opens copied stores for writing.
     out = seam.call("file.open", os.open, target, flags, mode | 0o200)
     try:
         digest, done, unsynced = xxh3_128(), 0, 0

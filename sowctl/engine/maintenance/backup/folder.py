@@ -150,6 +150,7 @@ def create_draft(directory: Path, now: Micros, seam: Seam) -> Iterator[Path]:
             number += 1
             name = f"{stem}-{number}"
         path = directory / f".{name}{_DRAFT_SUFFIX}"
+        # read_backups ignores names that start with a dot, so a draft is never taken for a backup.
         seam.call("dir.make", os.mkdir, path, 0o750)
         seam.call("dir.make", os.mkdir, path / TREE_NAME, 0o750)
     try:
@@ -166,6 +167,7 @@ def find_final_name(path: Path) -> str:
 
 def install_backup(path: Path, manifest: BackupManifest, seam: Seam) -> Path:
     """Write the manifest of a draft, whose files are on disk, and give it its name; the name. Raises OSError."""
+    # Order: files, manifest, rename. A directory with the final name is complete, whenever the machine stops.
     write_synced(path / codec.MANIFEST_NAME, codec.encode_manifest(manifest), seam)
     sync_tree(path, seam)
     final = path.with_name(find_final_name(path))

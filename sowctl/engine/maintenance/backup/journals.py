@@ -59,18 +59,18 @@ class CutChoice(Struct, frozen=True):
 class LeftOutEntries(Struct, frozen=True):
     """Entries that a restore to a time leaves out although they are not later, and the txids that take some or all."""
 
-    topics: tuple[TopicLeftOut, ...] = ()
+    topic_counts: tuple[TopicLeftOut, ...] = ()
     choices: tuple[CutChoice, ...] = ()
 
     @property
     def entry_count(self) -> int:
         """The number of entries of all topics."""
-        return sum(topic.entries for topic in self.topics)
+        return sum(topic.entries for topic in self.topic_counts)
 
     @property
     def empty_topics(self) -> tuple[str, ...]:
         """The names of the topics of which no entry stands before the cut."""
-        return tuple(topic.topic for topic in self.topics if topic.is_empty)
+        return tuple(topic.topic for topic in self.topic_counts if topic.is_empty)
 
 
 def find_end_at(log: Journal, txid: int) -> tuple[Position, Position]:
@@ -130,8 +130,8 @@ def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
             choices = [*choices[:1], CutChoice(header.last_txid, counts.total(), later, names)]
         group_counts, group_later = Counter(), 0
     kept = _find_topics_before(log, end, set(counts))
-    topics = tuple(TopicLeftOut(*topic, counts[topic], topic not in kept) for topic in sorted(counts))
-    return LeftOutEntries(topics, tuple(choices))
+    topic_counts = tuple(TopicLeftOut(*topic, counts[topic], topic not in kept) for topic in sorted(counts))
+    return LeftOutEntries(topic_counts, tuple(choices))
 
 
 def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
@@ -139,9 +139,9 @@ def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
     if ref.header.earliest > at:
         return Counter()
     block = ref.load()
-    columns, topics = block.decode_columns(), block.topics
-    indexes = Counter(index for index, time in zip(columns.topics, columns.times, strict=True) if time <= at)
-    return Counter({topics[index]: count for index, count in indexes.items()})
+    columns, topic_refs = block.decode_columns(), block.topic_refs
+    indexes = Counter(index for index, time in zip(columns.topic_indexes, columns.times, strict=True) if time <= at)
+    return Counter({topic_refs[index]: count for index, count in indexes.items()})
 
 
 def _find_topics_before(log: Journal, end: Position, refs: set[TopicRef]) -> set[TopicRef]:
@@ -150,7 +150,7 @@ def _find_topics_before(log: Journal, end: Position, refs: set[TopicRef]) -> set
     for ref in log.iter_block_refs() if refs - found else ():
         if ref.header.first_txid > end.txid or found == refs:
             break
-        found.update(row.topic for row in ref.read_map().topics if row.topic in refs)
+        found.update(row.topic for row in ref.read_map().topic_rows if row.topic in refs)
     return found
 
 
@@ -187,6 +187,7 @@ def copy_journal(
 def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam, told: Callable[[int], None]) -> int:
     file = JournalFile(require_local(info.path), info.number, seam)
     try:
+        # Offset 0 means that no block is kept (find_end_before). The header and the checkpoint are copied in any case.
         offset = max(end.offset, file.header.blocks_offset)
         if not info.is_compressed:
             return file_copy.copy_file(require_local(info.path), target, seam, offset, on_read=told)[0]

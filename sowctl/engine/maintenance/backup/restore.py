@@ -270,6 +270,7 @@ def _find_highest_txid(found: Sequence[Backup], manifest: BackupManifest) -> int
     if manifest.origin.journal is not None:
         place = Path(manifest.origin.journal)
         archive = None if manifest.origin.archive is None else Path(manifest.origin.archive)
+        # The instance may be gone or damaged (it is being restored), so read errors are ignored.
         with suppress(SowError, OSError):
             txids.append(read_last_known_txid(place, manifest.instance))
         with suppress(SowError, OSError), Journal.open(place, manifest.instance, archive=archive) as log:
@@ -311,6 +312,7 @@ def run_restore(
         make_directories(to.parent, seam)
         with _create_work_directory(to, seam) as work:
             done = _RestoreRun(plan, work, open_instance, seam, now, lineage, watch).run()
+            # Synced before the rename: after a crash, the complete instance exists or nothing.
             sync_tree(work, seam)
             # A directory takes the place of an empty one in one step; of one that is not empty it does not.
             seam.call("file.rename", os.rename, work, to)
@@ -325,6 +327,7 @@ def _create_work_directory(to: Path, seam: Seam) -> Iterator[Path]:
         pid = left.name.split(".")[-2]
         if pid.isdigit() and not Path("/proc", pid).exists():
             shutil.rmtree(left, ignore_errors=True)
+    # Next to `to`, because a rename works only within one file system.
     work = to.with_name(f".{to.name}.{os.getpid()}.restore")
     if work.exists():
         shutil.rmtree(work)
@@ -397,6 +400,7 @@ class _RestoreRun:
             return None
         tree = plan.backup.tree
         for file in manifest.files:
+            # Verified before copying: the copy ends at the cut, so its digest matches no file of the backup.
             if file.role == "journal" and file_copy.read_digest(tree / file.path, self.seam, self.told) != (
                 file.size,
                 file.digest,
@@ -439,6 +443,7 @@ class _RestoreRun:
             if one.source is None or one.topic.file is None or not one.topic.journalled:
                 continue
             with Store.open(self.work / one.topic.file, write=True, seam=self.seam, durable=True) as store:
+                # Only the lineage changes: a copied store has applied no entry after the cut (_plan_store).
                 meta = store.read_meta()
                 # A store that follows another journal stays as it is: it was of no use before either.
                 if meta.lineage in former:
@@ -453,6 +458,7 @@ class _RestoreRun:
             state = QueueFile(self.work / file.path, self.seam, boot=None, lock_wait=0.0)
             try:
                 with state.begin_change() as rows:
+                    # A state of another history is left as it is: the queue rebuilds it from the journal.
                     if not rows.is_new and rows.state.lineage == ended.lineage:
                         rows.state.lineage = self.lineage
             finally:

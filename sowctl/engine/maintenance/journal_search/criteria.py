@@ -58,8 +58,8 @@ class Criteria(DescribedStruct, frozen=True):
             return False
         # Logical topics stand in the entries, not in the map.
         if self.names is not None and not header.flags & LOGICAL_TOPICS_FLAG:
-            return any(self._matches_topic(row.topic) for row in names.topics)
-        return self.message_type is None or any(row.topic.message_type == self.message_type for row in names.topics)
+            return any(self._matches_topic(row.topic) for row in names.topic_rows)
+        return self.message_type is None or any(row.topic.message_type == self.message_type for row in names.topic_rows)
 
     @property
     def needs_columns(self) -> bool:
@@ -108,15 +108,15 @@ class Criteria(DescribedStruct, frozen=True):
     def _mask_topics(self, block: Block, columns: Any) -> Any:
         import numpy as np
 
-        kinds = [self.message_type in (None, kind) for _, kind in block.topics]
+        kinds = [self.message_type in (None, kind) for _, kind in block.topic_refs]
         if self.names is None:
-            return np.array(kinds)[columns.topics]
+            return np.array(kinds)[columns.topic_indexes]
         # Named by its topic, or by its logical topic: both have to be of the type.
-        found = np.array([self._matches_topic(topic) for topic in block.topics])[columns.topics]
+        found = np.array([self._matches_topic(topic) for topic in block.topic_refs])[columns.topic_indexes]
         if columns.logical_topics is not None:
             named = {name.encode() for name in self.names}
             found = found | np.array([text in named for text in columns.logical_topics])
-        return found & np.array(kinds)[columns.topics]
+        return found & np.array(kinds)[columns.topic_indexes]
 
     def _mask_keys(self, block: Block, columns: Any) -> Any:
         import numpy as np
@@ -125,9 +125,9 @@ class Criteria(DescribedStruct, frozen=True):
         # Keys are compared as they lie in memory: numpy's search does not take numbers of another byte order.
         keys = columns.keys.view("=u8")
         found = np.isin(keys, _encode_key_numbers(self.keys))
-        for index, topic in enumerate(block.topics):
+        for index, topic in enumerate(block.topic_refs):
             if topic in self.named:
-                found |= (columns.topics == index) & np.isin(keys, _encode_key_numbers(self.named[topic]))
+                found |= (columns.topic_indexes == index) & np.isin(keys, _encode_key_numbers(self.named[topic]))
         # What an entry without a SOW key has in its place is no key.
         return found & ((columns.flags & UNKEYED_FLAG) == 0)
 

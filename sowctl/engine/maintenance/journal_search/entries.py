@@ -157,11 +157,11 @@ def require_topic(
 def require_logical_topic(instance: Instance, log: Journal, name: str, message_type: str | None) -> None:
     """Refuse a name that :func:`require_topic` does not know and that no entry has as its logical topic."""
     try:
-        topics = log.read_topic_states()
+        topic_states = log.read_topic_states()
     except DamageError:
         return  # which topics there are cannot be told; reading on says what is wrong, and where
     try:
-        require_topic(instance, topics, name, message_type)
+        require_topic(instance, topic_states, name, message_type)
     except MissingError:
         # What the journal knows at its end are physical topics; logical ones stand in the entries.
         for block in log.iter_blocks():
@@ -196,22 +196,22 @@ def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, 
 
 
 def resolve_topic_names(
-    instance: Instance, log: Journal, topics: Sequence[tuple[str, str | None]]
+    instance: Instance, log: Journal, topic_names: Sequence[tuple[str, str | None]]
 ) -> tuple[frozenset[str] | None, str | None]:
     """Names, and the message type, of topics that are asked for; None each for all.
 
     Raises MissingError ``SOW-ENG-012`` for one that does not exist, UsageError ``SOW-CLI-086`` for several types.
     """
-    for name, message_type in topics:
+    for name, message_type in topic_names:
         require_logical_topic(instance, log, name, message_type)
-    kinds = {message_type for _, message_type in topics}
+    kinds = {message_type for _, message_type in topic_names}
     if len(kinds) > 1:
         raise UsageError(
             "SOW-CLI-086",
             "the topics have different message types",
             hint="search them one by one, or remove the types",
         )
-    return (frozenset(name for name, _ in topics), kinds.pop()) if topics else (None, None)
+    return (frozenset(name for name, _ in topic_names), kinds.pop()) if topic_names else (None, None)
 
 
 def decode_logical_topic(entry: Entry) -> str | None:

@@ -78,13 +78,13 @@ class PayloadTest:
         return [place for place in places if pattern.is_found(payloads[place])]
 
     def _match_filter(self, block: Block, places: list[int]) -> list[int]:
-        columns, topics = block.decode_columns(), block.topics
+        columns, topic_refs = block.decode_columns(), block.topic_refs
         by_topic: dict[int, list[int]] = {}
         for place in places:
-            by_topic.setdefault(columns.topics[place], []).append(place)
+            by_topic.setdefault(columns.topic_indexes[place], []).append(place)
         found: list[int] = []
         for index, some in by_topic.items():
-            found += self._match_topic(block, topics[index], some)
+            found += self._match_topic(block, topic_refs[index], some)
         return sorted(found)
 
     def _match_topic(self, block: Block, topic: TopicRef, places: list[int]) -> list[int]:

@@ -124,6 +124,7 @@ def run_actions(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False
         for action in list_actions(instance):
             yield from _run_steps(instance, action, verbs, dry_run=True) if _is_due(action, instance.now) else ()
         return
+    # Held for the whole run: otherwise two runs would both execute an action that is due.
     with action_log.hold_actions(path, instance):
         # Read under the lock: another run has noted down by now what it did.
         actions = list_actions(instance)

@@ -65,6 +65,7 @@ def archive_files(
         chosen = _choose_files(list_journal_files(instance), target, older_than, keep, instance.now)
         for number, path, size, file in chosen:
             if not dry_run:
+                # No writer lock: these files are finished, and readers list the journal directory before the archive.
                 move_file(path, target, instance.seam)
             yield ArchivedFile(number, path, target / path.name, size, file.first_txid, file.last_txid, dry_run)
 

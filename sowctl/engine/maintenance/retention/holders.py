@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class EntryHolder(DescribedStruct, frozen=True):
-    """A holder of entries behind the txid ``after``: those of ``topics``, None for all.
+    """A holder of entries behind the txid ``after``: those of ``topic_refs``, None for all.
 
     ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries
     that it needs no more are removed; ``topic`` the topic whose store it is, None for a kept state.
@@ -45,7 +45,7 @@ class EntryHolder(DescribedStruct, frozen=True):
     kind: str
     name: str
     after: int
-    topics: tuple[TopicRef, ...] | None
+    topic_refs: tuple[TopicRef, ...] | None
     why: str
     release: str | None = None
     file: Path | None = None
@@ -59,9 +59,9 @@ class EntryHolder(DescribedStruct, frozen=True):
     def holds(self, file: SurveyedFile) -> bool:
         """Return whether a finished file has entries that it needs, or stands behind one that has."""
         assert file.last_txid is not None
-        if self.topics is None:
+        if self.topic_refs is None:
             return file.last_txid > self.after
-        return any(file.find_last_txid(topic) > self.after for topic in self.topics)
+        return any(file.find_last_txid(topic) > self.after for topic in self.topic_refs)
 
     def sync(self, instance: Instance) -> None:
         """Bring what it has applied to the disk, meta page included. Raises what opening for writing raises."""
@@ -160,11 +160,11 @@ def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTo
 
     if not is_recorded(instance, entry):
         return None
-    topics = tuple(list_topic_refs(instance, entry))
+    topic_refs = tuple(list_topic_refs(instance, entry))
     conflate = f"sowctl conflate {shlex.quote(entry.name)}"
     if not isinstance(find_entry(instance, entry.source), TopicConfig):
         why = "its state is computed from the start of the journal, because its source is not a topic"
-        return EntryHolder("conflated topic", entry.name, 0, topics, why)
+        return EntryHolder("conflated topic", entry.name, 0, topic_refs, why)
     path = find_cache_path(instance, entry)
     kept = None
     if path is not None and path.exists():
@@ -175,9 +175,9 @@ def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTo
             kept = None
     if kept is None or kept.lineage != log.lineage.hex() or kept.definition != definition_digest(instance, entry):
         why = "it has no saved state for this journal, and is computed from its start"
-        return EntryHolder("conflated topic", entry.name, 0, topics, why, conflate)
+        return EntryHolder("conflated topic", entry.name, 0, topic_refs, why, conflate)
     why = f"its saved state has applied entries up to txid {kept.applied}"
-    return EntryHolder("conflated topic", entry.name, kept.applied, topics, why, conflate, path)
+    return EntryHolder("conflated topic", entry.name, kept.applied, topic_refs, why, conflate, path)
 
 
 def _build_archive_holder(instance: Instance, files: Sequence[SurveyedFile]) -> EntryHolder | None:
@@ -213,6 +213,7 @@ def _list_queue_holders(instance: Instance) -> Iterator[EntryHolder]:
             why = f"its oldest message that is pending, or a dead letter not purged yet, has txid {oldest}"
             name = shlex.quote(config.name)
             release = f"sowctl queue run {name} -- COMMAND processes it, sowctl queue purge {name} removes it"
+            # None means all topics: messages and acknowledgements of a queue are entries of several topics.
             yield EntryHolder("queue", config.name, oldest - 1, None, why, release)
 
 

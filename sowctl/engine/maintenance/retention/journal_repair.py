@@ -71,6 +71,7 @@ def repair_journal(instance: Instance, *, dry_run: bool = False) -> JournalRepai
             raise write_error(error, lock.path, None) from error
         finally:
             lock.close()
+        # The lock was released above, because JournalWriter.open takes it itself (flock does not nest).
         tail = found.tail
         if tail is not None and not found.left:
             tail = _repair_tail(instance) or tail

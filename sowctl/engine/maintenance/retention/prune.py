@@ -105,7 +105,10 @@ class _PrunePlan(DescribedStruct):
         if not self.free:
             return []
         last = self.free[-1]
-        return [one for one in self.holders if one.file is not None and any(map(last.find_last_txid, one.topics or ()))]
+        # 0 means that the files to be removed have no entry of the topic, so nothing depends on its sync.
+        return [
+            one for one in self.holders if one.file is not None and any(map(last.find_last_txid, one.topic_refs or ()))
+        ]
 
 
 def prune_files(
@@ -224,7 +227,7 @@ def _find_first_instant(instance: Instance, log: Journal, topic: TopicConfig, la
     ref = topic.ref
     try:
         removed = read_meta(topic.file, instance).removal_mark if can_expire(topic.expiration) else 0
-        since = max(last.behind.topics[ref].last_time, removed)
+        since = max(last.behind.topic_states[ref].last_time, removed)
         return format_time(find_provable_start(log, ref, since, last.last_txid)[0])
     except SowError:
         return None

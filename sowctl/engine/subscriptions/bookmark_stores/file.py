@@ -136,6 +136,7 @@ class FileStore(BookmarkStore):
         try:
             with without_interrupts(), self._lock_store_file() as fd:
                 self._apply_appended(fd)
+                # Order: write, sync, then change memory, so that memory never has a position that is not on disk.
                 self._write_content(fd, block, self._end)
                 self._seam.call("file.sync", os.fsync, fd)
                 self._end += len(block)
@@ -151,11 +152,14 @@ class FileStore(BookmarkStore):
     def _apply_appended(self, fd: int) -> None:
         """Under the lock: take in what others have appended, cut off what is not whole at the end, begin a new file."""
         size = os.fstat(fd).st_size
+        # A change by another process makes the file longer, or replaces it (_is_file_current), so an equal length means
+        # no change.
         if size == self._end > 0:
             return
         raw: bytes = self._seam.call("file.read", os.pread, fd, size, 0)
         self._end = self._load_content(raw)
         if self._end < size:
+            # An incomplete block was never synced, so nobody was told that it is stored.
             self._seam.call("file.truncate", os.ftruncate, fd, self._end)
         if not self._end:
             content = codec.encode_header()
@@ -204,6 +208,7 @@ class FileStore(BookmarkStore):
             try:
                 self._write_content(fd, content, 0)
                 self._seam.call("file.sync", os.fsync, fd)
+                # The new file keeps the permissions of the old one.
                 os.fchmod(fd, self.path.stat().st_mode & 0o777)
             finally:
                 os.close(fd)

@@ -78,6 +78,7 @@ class SubscriptionPlace:
     def close(self) -> None:
         """Store what is acknowledged, and leave the place to others."""
         try:
+            # Stored before the lock is released: the next run starts at the stored position.
             self._progress.close()
         finally:
             self._claim.close()

@@ -95,6 +95,7 @@ class SubscriptionProgress(ABC):
             return False
         text = None if self._place == self._stored else self._format_place(self._place)
         self._store.advance_place(self._who, PlaceAdvance(text, self._passed, beyond))
+        # Updated only after the store has it: after an error, the next commit stores everything again.
         self._stored, self._passed = self._place, {}
         for mark in beyond:
             del self._new[mark]

@@ -1,8 +1,8 @@
 """The protocol of bookmark stores, and the values that they take and give (``behaviour`` 9).
 
 A store keeps for each :class:`Subscriber` one place, as a text that ``--bookmark`` takes. It is asked by
-:class:`~sowctl.engine.subscriptions.bookmark_stores.progress.Progress` while a subscription runs, and by ``sowctl
-bookmark``.
+:class:`~sowctl.engine.subscriptions.bookmark_stores.progress.SubscriptionProgress` while a subscription runs, and by
+``sowctl bookmark``.
 """
 
 from __future__ import annotations

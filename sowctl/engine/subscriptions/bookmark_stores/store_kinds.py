@@ -52,12 +52,12 @@ def open_bookmark_store(instance: Instance, text: str, verbs: RowWriter, *, begu
 def _make_missing_store_error(instance: Instance, text: str, words: str, hint: str) -> MissingError:
     from difflib import get_close_matches
 
-    topics = [] if instance.config is None else [topic.name for topic in instance.config.topics]
+    names = [] if instance.config is None else [topic.name for topic in instance.config.topics]
     directory = (instance.working / text).parent
     front = text[: len(text) - len(Path(text).name)]
     with suppress(OSError):
-        topics += [front + found.name for found in directory.glob(f"*{STORE_FILE_SUFFIX}")]
-    near = get_close_matches(text, topics, n=3, cutoff=0.6)
+        names += [front + found.name for found in directory.glob(f"*{STORE_FILE_SUFFIX}")]
+    near = get_close_matches(text, names, n=3, cutoff=0.6)
     return MissingError("SOW-BKM-001", words, hint=f"did you mean {' or '.join(near)}?" if near else hint)
 
 

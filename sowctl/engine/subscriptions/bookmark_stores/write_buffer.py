@@ -102,6 +102,7 @@ class BufferedBookmarkStore(BookmarkStore):
 
     def _write_place(self, who: Subscriber) -> None:
         self._store.advance_place(who, self._pending[who])
+        # Forgotten only after it is written: after an error, it is written again.
         self._forget_buffered(who)
 
     def _forget_buffered(self, who: Subscriber) -> None:
@@ -113,4 +114,5 @@ class BufferedBookmarkStore(BookmarkStore):
 def _combine_steps(first: PlaceAdvance, second: PlaceAdvance) -> PlaceAdvance:
     """Two steps as one."""
     beyond: list[Bookmark] = [*first.beyond, *second.beyond]
+    # Sequence numbers of a publisher increase with the log, so those of the second step are higher.
     return PlaceAdvance(second.bookmark or first.bookmark, {**first.passed, **second.passed}, beyond)

@@ -99,6 +99,7 @@ class AggregatedFeed(FocusFeed):
             return ()
         digests, parts = self._compute_contributions([key] * len(values), values)
         signs = [-1, 1] if len(values) == 2 else [1 if before is None else -1]
+        # Remove and add before rendering: a record that stays in its group causes one message.
         for digest, part, sign in zip(digests, parts, signs, strict=True):
             self._update_group(key, digest, part, sign)
         rows: list[FocusEvent] = []

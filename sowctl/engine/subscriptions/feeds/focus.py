@@ -110,6 +110,7 @@ class FocusFeed(Feed):
         rows: list[FocusEvent] = []
         for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
             txid, time = read_stamps(value)
+            # A lifetime that ended before the change is reported before the change.
             if self._ends and self._ends[0][0] <= time:
                 rows += self._expire_at(time)
             rows += self._process_change(key, value, txid, time, place, matches=place in matching)

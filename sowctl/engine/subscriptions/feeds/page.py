@@ -222,6 +222,7 @@ class PageFeed(FocusFeed):
         self._moved = False
         shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}
         rows: list[FocusEvent] = []
+        # Records that leave the page come first, so that the subscriber never holds more than a page.
         for one in (item[-1] for item in old if item[-1] not in shows):
             change = changed.get(one)
             if change is not None:

@@ -329,14 +329,14 @@ class EntryRange(DescribedStruct, frozen=True):
 
 def count_rates(
     instance: Instance,
-    topics: Sequence[str],
+    topic_names: Sequence[str],
     within: EntryRange,
     *,
     interval: int = MINUTE_MICROS,
     most: int = MAX_INTERVALS,
     directory: FilePath | None = None,
 ) -> RatesReport:
-    """The messages of ``topics``, of all where none is named, per ``interval`` of microseconds, by topic and client.
+    """The messages of ``topic_names`` (none: of all topics) per ``interval`` of microseconds, by topic and client.
 
     The interval becomes longer where there would be more than ``most`` from the first message to the last.
 
@@ -347,7 +347,7 @@ def count_rates(
 
     found = RateCounter(interval, most)
     with open_whole_log(instance, directory) as log:
-        names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topics])
+        names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topic_names])
         wanted = Criteria(
             names=names,
             message_type=message_type,

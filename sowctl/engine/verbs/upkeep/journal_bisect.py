@@ -201,8 +201,8 @@ def _find_last_txid(log: Journal, ref: TopicRef, time: int, first: int) -> int:
         if not unread.read_map().has_topic(ref) or unread.header.earliest > time:
             continue
         block = unread.load()
-        index, columns = block.topics.index(ref), block.decode_columns()
-        for place, number in enumerate(columns.topics):
+        index, columns = block.topic_refs.index(ref), block.decode_columns()
+        for place, number in enumerate(columns.topic_indexes):
             if number == index:
                 # Times do not go back within a topic.
                 if columns.times[place] > time:

@@ -38,12 +38,12 @@ OPERATION_CODES = {word: code for code, word in OPERATIONS.items()}
 class SearchOptions(Struct, frozen=True):
     """Criteria of a search for entries; all that is given has to hold, None and empty ask for nothing.
 
-    ``topics``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key fields, or
+    ``topic_names``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key fields, or
     publishers' keys; ``sow_keys``: SOW keys as decimals; any of either. ``operations``: any of these words. Times in
     microseconds UTC, bounds inclusive. ``pattern``: PCRE2, looked for in payloads. ``limit``: the first so many.
     """
 
-    topics: tuple[str, ...] = ()
+    topic_names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     sow_keys: tuple[str, ...] = ()
     client: str | None = None
@@ -70,7 +70,7 @@ class JournalSearch:
         self._directory = directory
         # Texts are refused before anything is opened.
         self._test = PayloadTest(instance, options.filter, options.pattern)
-        self._topics = [split_target(text) for text in options.topics]
+        self._topic_names = [split_target(text) for text in options.topic_names]
         self._sow_keys = frozenset(map(_parse_sow_key, options.sow_keys))
         self._operations = bytes(map(_parse_operation, options.operations)) or None
 
@@ -101,7 +101,7 @@ class JournalSearch:
     def _build_criteria(self, log: Journal) -> Criteria | None:
         """Build the criteria of the search; None where no entry can have one of the keys."""
         options = self._options
-        names, message_type = resolve_topic_names(self._instance, log, self._topics)
+        names, message_type = resolve_topic_names(self._instance, log, self._topic_names)
         named = self._find_named_keys()
         asked = bool(options.keys or options.sow_keys)
         if asked and not self._sow_keys and not named:
@@ -151,10 +151,10 @@ class JournalSearch:
         """The topics of the configuration in which keys have texts."""
         from sowctl.engine.topics.targets import find_publish_topic
 
-        if not self._topics:
+        if not self._topic_names:
             return [topic for topic in self._instance.topics if topic.journalled]
         found = []
-        for name, message_type in self._topics:
+        for name, message_type in self._topic_names:
             try:
                 found.append(find_publish_topic(self._instance, name, message_type))
             except SowError:

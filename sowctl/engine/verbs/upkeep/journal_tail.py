@@ -27,22 +27,22 @@ FIRST_STRETCH_TXIDS = 4096
 
 
 def read_journal_tail(
-    instance: Instance, topics: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
+    instance: Instance, topic_names: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
 ) -> Iterator[EntryBatch]:
-    """The last ``count`` entries of all ``topics`` together, logical ones too; none named: of all.
+    """The last ``count`` entries of all ``topic_names`` together, logical ones too; none named: of all.
 
     Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
     what reading the journal raises.
     """
     with open_whole_log(instance, directory) as log:
-        wanted = _build_criteria(instance, log, topics)
+        wanted = _build_criteria(instance, log, topic_names)
         yield from _read_last_entries(instance, log, wanted, log.read_last_txid(), count, data=data)
         notify_skipped_tail(instance, log)
 
 
 def follow_journal(
     instance: Instance,
-    topics: Sequence[str],
+    topic_names: Sequence[str],
     count: int,
     *,
     data: bool = True,
@@ -64,7 +64,7 @@ def follow_journal(
         end = 0
         if has_log(instance):
             with open_whole_log(instance) as log:
-                wanted, end = _build_criteria(instance, log, topics), log.read_last_txid()
+                wanted, end = _build_criteria(instance, log, topic_names), log.read_last_txid()
                 yield from _read_last_entries(instance, log, wanted, end, count, data=data)
                 notify_skipped_tail(instance, log)
         tail.start_after(end)
@@ -74,7 +74,7 @@ def follow_journal(
                 found = True
                 if wanted is None:
                     with open_log(instance) as log:
-                        wanted = _build_criteria(instance, log, topics)
+                        wanted = _build_criteria(instance, log, topic_names)
                 places = wanted.find_places(block) if wanted.matches_map(block.header, block.map) else []
                 yield from iterate_batches(instance, block, places, data=data)
             if found:
@@ -84,8 +84,8 @@ def follow_journal(
             waker.wait(None)
 
 
-def _build_criteria(instance: Instance, log: Journal, topics: Sequence[str]) -> Criteria:
-    names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topics])
+def _build_criteria(instance: Instance, log: Journal, topic_names: Sequence[str]) -> Criteria:
+    names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topic_names])
     return Criteria(names=names, message_type=message_type)
 
 

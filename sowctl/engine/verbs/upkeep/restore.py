@@ -114,18 +114,18 @@ def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
         what = f"topic {names[0]} would be empty" if len(names) == 1 else f"topics {', '.join(names)} would be empty"
         raise RefusedError(
             "SOW-BAK-008",
-            f"{what}: {describe_left_out(left_out.topics, format_time(at))}",
+            f"{what}: {describe_left_out(left_out.topic_counts, format_time(at))}",
             place=str(plan.backup.path),
             hint=f"{describe_choices(left_out.choices)}; --force restores without them",
-            entries_left_out=[asdict(topic) for topic in left_out.topics],
+            entries_left_out=[asdict(topic) for topic in left_out.topic_counts],
             choices=[asdict(choice) for choice in left_out.choices],
         )
 
 
-def describe_left_out(topics: Sequence[TopicLeftOut], at: str) -> str:
+def describe_left_out(topic_counts: Sequence[TopicLeftOut], at: str) -> str:
     """Describe how many entries of which topics a restore to a time leaves out, and why, in one clause."""
-    count = sum(topic.entries for topic in topics)
-    shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topics)
+    count = sum(topic.entries for topic in topic_counts)
+    shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topic_counts)
     return (
         f"{format_count(count, 'entry', 'entries')} up to {at} cannot be restored ({shares}): "
         f"{'it is' if count == 1 else 'they are'} in a group with later entries, or in a later group, and the journal "
@@ -137,7 +137,7 @@ def _explain_empty(plan: RestorePlan, last_txid: int) -> str:
     """Why the restored instance has no records, where its journal is cut before the first entry; else nothing."""
     if plan.end is None or last_txid:
         return ""
-    if plan.entries_left_out.topics:
+    if plan.entries_left_out.topic_counts:
         return ": the first group has entries after this time, and a group is restored completely or not at all"
     return ": all entries in the backup are later than this time"
 
@@ -157,7 +157,7 @@ def describe_choices(choices: Sequence[CutChoice]) -> str:
 
 def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, seconds: float) -> RestoreReport:
     manifest = plan.manifest
-    topics = []
+    restored = []
     for one in plan.stores:
         shown = done.digests.get(one.topic.ref) if done is not None else None
         records: int | None
@@ -170,7 +170,7 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
         else:
             records, versions = one.topic.records, one.topic.versions
         source = f"backup {one.source.path.name}" if one.source is not None else "journal"
-        topics.append(
+        restored.append(
             RestoredTopic(
                 one.topic.topic, one.topic.message_type, source, records, versions, shown[0] if shown else None
             )
@@ -185,7 +185,7 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
             f"; the group with txid {last - plan.beyond} ends at txid {last} and is restored "
             f"completely; --txid {plan.before} excludes it"
         )
-    if done is not None and topics and not any(topic.records for topic in topics):
+    if done is not None and restored and not any(topic.records for topic in restored):
         note += f"; it has no records{_explain_empty(plan, last)}"
     if outside:
         files = (
@@ -194,7 +194,7 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
             else f"{len(outside):,} files with absolute paths are"
         )
         note += f"; {files} in 'outside': correct the paths in the configuration before using it"
-    if any(topic.records is None for topic in topics):
+    if any(topic.records is None for topic in restored):
         note += "; its records are counted during the restore"
     return RestoreReport(
         action="to restore" if done is None else "restored",
@@ -208,14 +208,14 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
         former_history=manifest.lineage,
         history=None if done is None or done.lineage is None else done.lineage.hex(),
         next_txid=plan.above + 1 if plan.end is not None else 0,
-        records=_sum_counts(topic.records for topic in topics),
-        versions=_sum_counts(topic.versions for topic in topics),
+        records=_sum_counts(topic.records for topic in restored),
+        versions=_sum_counts(topic.versions for topic in restored),
         bytes=done.bytes if done is not None else 0,
         seconds=round(seconds, 3),
         configuration=str(to / manifest.configuration),
-        restored=tuple(topics),
+        restored=tuple(restored),
         left_out=plan.left_out,
-        entries_left_out=plan.entries_left_out.topics,
+        entries_left_out=plan.entries_left_out.topic_counts,
         choices=plan.entries_left_out.choices,
         outside=outside,
         note=note,

@@ -215,9 +215,11 @@ class ConflationStore:
         puts = sorted((key, outputs.build_value(change)) for key, change in shown.items() if change.value is not None)
         gone = [key for key, change in shown.items() if change.value is None]
         fresh = self._build_state(due, seen.source if seen is not None else "")
+        # In a separate transaction (WriteTxn.open_tables): handles opened by an aborted transaction must not be used.
         store.open_tables(STATE_TABLES)
 
         def write(txn: WriteTxn) -> None:
+            # One transaction for messages, pending messages and position, because they must match.
             txn.put_records([key for key, _ in puts], [value for _, value in puts])
             txn.delete_records(gone)
             write_pending(txn, before, conflation.pending)

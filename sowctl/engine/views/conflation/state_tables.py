@@ -71,14 +71,16 @@ def read_state(reader: Reader) -> ConflationState | None:
 
 def is_recorded(instance: Instance, entry: ConflatedTopic) -> bool:
     """Return whether a journal records every topic that a conflated topic is made of."""
-    topics = [find_entry(instance, ref) for ref in list_topic_refs(instance, entry)]
-    return all(topic.journalled for topic in topics if isinstance(topic, TopicConfig))
+    entries = [find_entry(instance, ref) for ref in list_topic_refs(instance, entry)]
+    return all(topic.journalled for topic in entries if isinstance(topic, TopicConfig))
 
 
 def definition_digest(instance: Instance, entry: ConflatedTopic) -> str:
     """A digest of what a conflated topic shows besides the messages of its topics."""
     assert instance.config is not None
     config = instance.config
+    # Must contain every setting that changes what is shown: if one is missing, a state made with its old value stays in
+    # use.
     parts: list[Any] = [STATE_VERSION, config.name, config.group, config.functions]
     waiting: list[Any] = [entry]
     while waiting:

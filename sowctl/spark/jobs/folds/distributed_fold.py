@@ -97,7 +97,7 @@ class FoldPlan(DescribedStruct, frozen=True):
     ``origin`` is the journal's."""
 
     origin: Origin
-    topics: tuple[TopicRef, ...]
+    topic_refs: tuple[TopicRef, ...]
     rules: tuple[Retention | None, ...]
     after: int
     until: int
@@ -135,15 +135,16 @@ class Fold(DescribedStruct):
     @property
     def topic_count(self) -> int:
         """Number of topics that are folded."""
-        return len(self.plan.topics)
+        return len(self.plan.topic_refs)
 
     def write_files(self, directory: Place) -> FoldResult:
         """Sorted files of records, and of versions, that the reduce tasks leave in ``directory``; and which records a
         replay would look at, where the fold is ``marked``."""
-        files: list[list[FoldedFile]] = [[] for _ in self.plan.topics]
+        files: list[list[FoldedFile]] = [[] for _ in self.plan.topic_refs]
         entries, newest, last = ([0] * self.topic_count for _ in range(3))
         if self.runs is not None:
             with translate_errors():
+                # Spark returns the result of one attempt per task, so files of other attempts are never named.
                 found = self.runs.mapPartitionsWithIndex(_Reducer(self.plan, directory)).collect()
             for folded, facts in found:
                 topic = folded.topic
@@ -341,7 +342,7 @@ class _Mapper:
 
         plan = self.plan
         buckets = plan.shape.buckets if plan.shape.slices == 1 else plan.shape.coarse
-        for number, (ref, rule) in enumerate(zip(plan.topics, plan.rules, strict=True)):
+        for number, (ref, rule) in enumerate(zip(plan.topic_refs, plan.rules, strict=True)):
             taken = (build_entry_batch(block, ref, plan.after, plan.until, plan.at) for block in blocks)
             batches = [found for found in taken if found is not None]
             if not batches:
@@ -415,6 +416,7 @@ class _Combiner:
                 for _, table in spool.read_parts(topic):
                     some = select_latest(table) if self.plan.rules[topic] is None else table
                     for bucket, places in iterate_parts(some["key"].to_numpy(), shape.buckets):
+                        # As in a map task, only the first run carries the counts.
                         yield bucket, Run(found.first[topic], facts, encode_stream(some.take(pa.array(places))), topic)
                         facts = RunFacts(0, facts.latest, facts.last_txid)
 

@@ -213,6 +213,7 @@ def gather_records(
 
 def _winner_path(directory: str | Path, topic: int) -> Path:
     """The file of a topic's txids whose entries count, ascending."""
+    # No attempt in the name: the driver writes this file before the tasks start.
     return Path(directory) / f"last-{topic}"
 
 
@@ -265,13 +266,13 @@ class _KeyScanner:
     def __call__(self, stretch: PlannedStretch) -> list[_Look]:
         plan = self.plan
         span = EntrySpan(plan.after, plan.until, plan.at)
-        found = [LastPerKey() for _ in plan.topics]
+        found = [LastPerKey() for _ in plan.topic_refs]
         sizes: list[int] = [0] * len(found)
         starts: list[list[int]] = [[] for _ in found]
         with open_journal(plan.origin, task=stretch) as log:
             log.on_gap = lambda gap: self.gaps.add([gap])
             for block in stretch.read_blocks(log, plan.after, plan.until):
-                for number, ref in enumerate(plan.topics):
+                for number, ref in enumerate(plan.topic_refs):
                     # The block's own list of topics says whether it has any; else its columns are never unpacked.
                     if block.map.has_topic(ref):
                         sizes[number] += found[number].add_block(block, ref, span)

@@ -261,6 +261,7 @@ class ProvenTree:
         values = [self._tree.look_up(key) for key in keys]
         if any(value is None and self._find_gap(key) is None for key, value in zip(keys, values, strict=True)):
             return None
+        # Raises an error if the transaction has ended: the pages just read may have been written again since.
         self._txn.id()
         return [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
 
@@ -361,6 +362,7 @@ class ProvenCursor:
         if key := self._cursor.key():
             self._tree.verify_deletion(key)
             self._owner.begin_change(self._tree)
+            # LMDB reads the next entry at once, and that may be in another leaf.
             self._tree.verify_neighbour(key, forward=True)
         return bool(self._cursor.delete())
 

@@ -33,7 +33,7 @@ def found(lab: Lab, **wanted: object) -> tuple[list[int], JournalSearch]:
 
 
 def test_blocks_are_passed_over_by_the_cheapest_question(filled: Lab) -> None:
-    txids, one = found(filled, topics=("t",), client="a", keys=("6",), from_time=START + 10 * SECOND)
+    txids, one = found(filled, topic_names=("t",), client="a", keys=("6",), from_time=START + 10 * SECOND)
     assert txids == [7]
     report = one.report
     assert (report.by_header, report.by_map, report.by_columns, report.payloads_read) == (1, 5, 3, 1)
@@ -71,7 +71,7 @@ def test_keys_of_fields_of_publishers_and_as_numbers(filled: Lab) -> None:
         number = int.from_bytes(next(key).key, "big")
     assert found(filled, sow_keys=(str(number),))[0] == [1]
     assert found(filled, sow_keys=(str(number),), keys=("abc",))[0] == [1, 41]
-    assert found(filled, keys=("3",), topics=("u",))[0] == []
+    assert found(filled, keys=("3",), topic_names=("u",))[0] == []
 
 
 def test_texts_that_mean_nothing_are_refused_at_once(filled: Lab) -> None:
@@ -87,9 +87,9 @@ def test_texts_that_mean_nothing_are_refused_at_once(filled: Lab) -> None:
     with pytest.raises(ExpressionError):
         search_journal(filled.open(), SearchOptions(filter="/n ="))
     with pytest.raises(MissingError):
-        found(filled, topics=("nope",))
+        found(filled, topic_names=("nope",))
     with pytest.raises(UsageError) as caught:
-        found(filled, topics=("[json].[t]", "u"))
+        found(filled, topic_names=("[json].[t]", "u"))
     assert caught.value.code == "SOW-CLI-086"
 
 
@@ -97,7 +97,7 @@ def test_a_text_of_a_key_needs_a_topic_that_has_some(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t", "bare")))
     lab.publish("t", message(id=1))
     with pytest.raises(UsageError) as caught:
-        found(lab, keys=("1",), topics=("bare",))
+        found(lab, keys=("1",), topic_names=("bare",))
     assert caught.value.code == "SOW-CLI-087"
 
 

@@ -33,29 +33,29 @@ def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
     return lab
 
 
-def everything(lab: Lab, *topics: str) -> list[int]:
+def everything(lab: Lab, *topic_names: str) -> list[int]:
     """The txids of the entries of topics, physical or logical, as a dump has them."""
     records = [record for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
-    names = {topic.encode() for topic in topics}
+    names = {topic.encode() for topic in topic_names}
     return [
         record.txid
         for record in records
-        if not topics or record.entry.topic[0].encode() in names or record.entry.logical_topic in names
+        if not topic_names or record.entry.topic[0].encode() in names or record.entry.logical_topic in names
     ]
 
 
-def tailed(lab: Lab, *topics: str, count: int) -> list[int]:
-    return [record.txid for batch in read_journal_tail(lab.open(), topics, count) for record in batch.records]
+def tailed(lab: Lab, *topic_names: str, count: int) -> list[int]:
+    return [record.txid for batch in read_journal_tail(lab.open(), topic_names, count) for record in batch.records]
 
 
 def test_the_last_entries_are_those_of_a_dump(mixed: Lab) -> None:
     first = mixed.journals()[0]
     first.with_name(first.name + ".zst").write_bytes(zstandard.ZstdCompressor().compress(first.read_bytes()))
     first.unlink()
-    for topics in ((), ("t",), ("u",), ("news/a",), ("all",), ("news/b", "u")):
-        whole = everything(mixed, *topics)
+    for topic_names in ((), ("t",), ("u",), ("news/a",), ("all",), ("news/b", "u")):
+        whole = everything(mixed, *topic_names)
         for count in (0, 1, 3, 7, 20, 99, 1000):
-            assert tailed(mixed, *topics, count=count) == (whole[-count:] if count else []), (topics, count)
+            assert tailed(mixed, *topic_names, count=count) == (whole[-count:] if count else []), (topic_names, count)
 
 
 def test_no_journal_and_no_topic_are_errors(make_lab: MakeLab) -> None:
