@@ -73,7 +73,9 @@ def test_check_says_what_a_subscription_would_do(shop: Cli) -> None:
     lost = found.pop("2")
     assert lost[:2] == ("lost", None)
     assert lost[2].startswith("SOW-ENG-070 ") and "7|7|" in lost[2]
-    assert found == {"0": ("ready", 2, None), "1": ("ready", 5, None), "3": ("partly", 3, "not in the journals: 7|7|")}
+    partly = found.pop("3")
+    assert partly[:2] == ("partly", 3) and partly[2].endswith(": 7|7|")
+    assert found == {"0": ("ready", 2, None), "1": ("ready", 5, None)}
     assert shop("bookmark", "check", "a.bookmarks", "--sub-id", "0").status == 0
 
 

@@ -139,6 +139,6 @@ def test_json_stands_for_a_format() -> None:
     assert fold_flags(read, {"format": None, "json": True}) == {"format": "json"}
     assert fold_flags(read, {"format": "json", "json": True}) == {"format": "json"}
     assert fold_flags(read, {"format": "ndjson", "json": False}) == {"format": "ndjson"}
-    with pytest.raises(UsageError, match="--json and --format ndjson exclude each other") as refused:
+    with pytest.raises(UsageError, match=r"--json .*--format ndjson") as refused:
         fold_flags(read, {"format": "ndjson", "json": True})
     assert refused.value.code == "SOW-CLI-012"

@@ -61,7 +61,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["journal", "dmup"], "SOW-CLI-001", "did you mean journal dump?"),
         (["journal"], "SOW-CLI-002", "sowctl journal --help"),
         (["--confg", "x"], "SOW-CLI-001", "sowctl --help"),
-        (["--confg"], "SOW-CLI-003", "lists the global options"),
+        (["--confg"], "SOW-CLI-003", "global options"),
         (["query", "o", "--tpo-n", "3"], "SOW-CLI-003", "--top-n"),
         (["query", "o", "-/a + 5 < 0"], "SOW-CLI-003", "after the word --;"),
         (["eval", "-5 % 3"], "SOW-CLI-003", "after the word --;"),
@@ -72,7 +72,7 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
         (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
-        (["pipeline", "view", "v", "/a > 1", "--output", "x"], "SOW-CLI-003", "give a filter with --filter"),
+        (["pipeline", "view", "v", "/a > 1", "--output", "x"], "SOW-CLI-003", "--filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),
         (["replay", "--until", "-1h"], "SOW-CLI-015", "--into"),
@@ -154,7 +154,7 @@ def test_which_configuration(config_of: Callable[..., str]) -> None:
     Path("amps.xml").touch()
     assert config_of() == "amps.xml"
     Path("config.xml").touch()
-    assert config_of().startswith("2 error[SOW-CLI-004]: several configurations here: amps.xml, config.xml")
+    assert re.match(r"2 error\[SOW-CLI-004\]: .*: amps\.xml, config\.xml\n", config_of())
     assert config_of(environ={"SOWCTL_CONFIG": "env.xml"}) == "env.xml"
     assert config_of("--config", "option.xml", environ={"SOWCTL_CONFIG": "env.xml"}) == "option.xml"
 

@@ -49,7 +49,7 @@ def test_an_extra_that_is_not_installed_is_no_problem(cli: Cli, monkeypatch: pyt
     status, found = checks(cli, environ={"PATH": ""})
     assert status == 0
     assert [found[name]["state"] for name in ("spark", "bson", "protobuf", "java")] == ["absent"] * 4
-    assert found["bson"]["hint"].endswith("-m pip install 'sowctl[bson]'")
+    assert "sowctl[bson]" in found["bson"]["hint"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setattr("sowctl.spark.jvm.java._wheel_home", lambda: None)
     status, found = checks(cli, environ={"PATH": "", "JAVA_HOME": "/nowhere"})
     assert (status, found["java"]["state"]) == (1, "problem")
-    assert "JAVA_HOME=/nowhere: has no executable bin/java" in found["java"]["detail"]
+    assert "JAVA_HOME=/nowhere: " in found["java"]["detail"]
 
 
 def test_an_instance_that_can_be_used(cli: Cli) -> None:

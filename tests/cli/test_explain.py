@@ -17,7 +17,7 @@ def test_a_code(cli: Cli) -> None:
     lines = result.out.splitlines()
     assert lines[0] == f"SOW-JRN-030 {load_codes()['SOW-JRN-030'].title}"
     assert lines[1].startswith("exit status 11: ")
-    assert lines[3].startswith("Why: Another process is writing")
+    assert lines[3].startswith("Why: ") and " ".join(load_codes()["SOW-JRN-030"].why.split()[:5]) in lines[3]
     assert any(line.startswith("Do: ") for line in lines)
     assert lines[-1] == "See: sow-journal(5)"
     assert max(map(len, lines)) <= 100
@@ -35,7 +35,8 @@ def test_several_codes_in_the_order_given(cli: Cli) -> None:
 
 
 def test_a_finding_without_status(cli: Cli) -> None:
-    assert "\nreported as a finding; does not change the exit status\n" in cli("explain", "SOW-JRN-040").out
+    second = cli("explain", "SOW-JRN-040").out.splitlines()[1]
+    assert "finding" in second and not second.startswith("exit status")
 
 
 def test_a_beginning_lists_its_codes(cli: Cli) -> None:
@@ -92,7 +93,7 @@ def test_what_is_no_code_names_the_nearest(cli: Cli, word: str, hint: str) -> No
 
 def test_exit_statuses(cli: Cli) -> None:
     lines = cli("explain", "11").out.splitlines()
-    assert lines[0] == "exit status 11: Another process held a lock for longer than --lock-wait."
+    assert lines[0].startswith("exit status 11: ") and "--lock-wait" in lines[0]
     assert any(line.startswith("SOW-JRN-030  ") for line in lines[1:])
     rows = [json.loads(line) for line in cli("explain", "11", "--format", "json").out.splitlines()]
     assert {row["exit"] for row in rows} == {11} and len(rows) == len(lines) - 1

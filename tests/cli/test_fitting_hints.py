@@ -146,7 +146,7 @@ def test_a_directory_as_the_configuration(shop: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["compress"], ["prune", "--keep-for", "1d", "--dry-run"]])
 def test_a_journal_of_the_active_file_alone_says_so(shop: Cli, command: list[str]) -> None:
     done = shop("journal", *command)
-    assert (done.status, "only its active file" in done.err) == (0, True)
+    assert (done.status, "active file" in done.err) == (0, True)
 
 
 def test_an_archive_of_the_active_file_alone_says_so(shop: Cli, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_an_archive_of_the_active_file_alone_says_so(shop: Cli, tmp_path: Path) 
     archive = f"<JournalArchiveDirectory>{tmp_path / 'old'}</JournalArchiveDirectory></TransactionLog>"
     config.write_text(config.read_text().replace("</TransactionLog>", archive))
     done = shop("journal", "archive")
-    assert (done.status, "only its active file" in done.err) == (0, True)
+    assert (done.status, "active file" in done.err) == (0, True)
 
 
 @pytest.mark.parametrize("tty", ["", "out"])
@@ -189,7 +189,7 @@ def test_an_empty_restore_says_why(shop: Cli) -> None:
     assert done.status == 0
     assert shop("backup", "bak").status == 0
     early = shop("restore", "bak", "--to", "early", "--at", "2001-01-01")
-    assert "all entries in the backup are later" in early.err
+    assert "has no records" in early.err and " later " in early.err
     late = shop("restore", "bak", "--to", "late", "--at", "2026-01-06T01:00:00Z", "--force")
     assert "has no records" not in late.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def damage(lab: Lab) -> Path:
 def test_check_says_what_it_read(rolled: Lab, cli: Cli) -> None:
     done = cli("journal", "check")
     assert (done.status, done.out) == (0, "")
-    assert "no damage found" in done.err and "40 entries in 20 groups; all of it was read" in done.err
+    assert "no damage found" in done.err and "40 entries in 20 groups" in done.err
+    assert "not verified" not in done.err
     row = json.loads(cli("journal", "check", "--summary", "json").out)
     assert (row["entries"], row["errors"], row["not_verified"]) == (40, 0, [])
     path = damage(rolled)
@@ -75,7 +77,7 @@ def test_a_journal_of_which_no_file_is_left(rolled: Lab, cli: Cli) -> None:
         path.unlink()
     for command in (("list",), ("dump",), ("check",), ("tail",), ("search", "--key", "3"), ("dump", "journal")):
         done = cli("journal", *command)
-        assert done.status == 5 and "SOW-JRN-013" in done.err and "txids up to 40" in done.err, command
+        assert done.status == 5 and "SOW-JRN-013" in done.err and " 40\n" in done.err, command
     assert cli("query", "t", "--at", "5").status == 5
     done = cli("check", "--format", "json")
     (row,) = map(json.loads, done.out.splitlines())
@@ -123,7 +125,7 @@ def test_bisect_prints_the_entry_and_the_counts(rolled: Lab, cli: Cli) -> None:
     assert done.status == 0
     row = json.loads(done.out)
     assert (row["txid"], row["client"], row["data"]["id"]) == (10, "feed", 104)
-    assert "4 records matched before it, 5 after it" in done.err
+    assert re.search(r": 4 records .*\b5 after\b", done.err)
     entry, found = map(json.loads, cli("journal", "bisect", "--key", "7", "--summary", "json").out.splitlines())
     assert (entry["txid"], found["before"]["count"], found["after"]["count"]) == (15, 0, 1)
     assert cli("journal", "bisect", "--filter", "/id > 9000").status == 1
@@ -144,7 +146,7 @@ def test_repair_asks_and_says_what_it_did(rolled: Lab, cli: Cli) -> None:
     finding, summary = map(json.loads, done.out.splitlines())
     assert (done.status, finding["rule"], summary["gaps"], summary["warnings"]) == (0, "SOW-JRN-071", 1, 1)
     done = cli("journal", "dump", "--no-data")
-    assert done.status == 0 and "cut out of the journal" in done.err
+    assert done.status == 0 and f"txids {row['first_txid']} to {row['last_txid']} " in done.err
     assert len(done.out.splitlines()) == 40 - (row["last_txid"] - row["first_txid"] + 1)
 
 
@@ -159,8 +161,8 @@ def test_a_txid_that_was_pruned_or_cut_out_is_told_so(rolled: Lab, cli: Cli) -> 
     damage(rolled)
     (gap,) = json.loads(cli("journal", "repair", "--yes", "--format", "json").out)
     hidden = cli("query", "t", "--at", str(gap["first_txid"]))
-    assert (hidden.status, "a repair removed txids" in hidden.err) == (10, True)
-    assert f"{gap['first_txid']} to {gap['last_txid']}" in hidden.err
+    assert (hidden.status, "SOW-ENG-070" in hidden.err) == (10, True)
+    assert f"txids {gap['first_txid']} to {gap['last_txid']};" in hidden.err.partition("hint: ")[2]
     never = cli("query", "t", "--at", "1767614400")
     assert (never.status, "1767614400s" in never.err) == (10, True)
     # The oldest file goes, as a prune or the hand of an operator takes it.

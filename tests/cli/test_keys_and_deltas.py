@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.expressions.functions.table import ADDED_TITLES
 from tests.cli.conftest import Cli
 
 CONFIG = """\
@@ -150,7 +151,7 @@ def test_functions_of_a_configuration(shop: Cli) -> None:
     assert "DATE_UTC" not in plain.out
     added = shop("functions", "-c", "sowctl.xml")
     assert added.out.startswith(plain.out)
-    assert "Functions of the configuration's modules:" in added.out
+    assert f"{ADDED_TITLES['module']}:" in added.out and ADDED_TITLES["module"] not in plain.out
     assert "DATE_UTC(n)" in added.out
     assert "SOW-ENG-060" in added.err
     assert shop("functions", "date_utc").status == 1
@@ -186,10 +187,8 @@ def test_get_says_where_the_keys_of_a_key_generator_are_to_be_seen(shop: Cli) ->
     shop("publish", "chains", stdin=b'{"id":7}\n')
     missed = shop("get", "chains", "7")
     assert missed.status == 1
-    assert missed.err.splitlines() == [
-        "chains: no record with key 7",
-        "SOW keys of chains come from a key generator; query --meta prints them",
-    ]
+    key, way = missed.err.splitlines()
+    assert key.startswith("chains: ") and key.endswith(" 7") and "query --meta" in way
     key = json.loads(shop("query", "chains", "--meta").out)["sow_key"]
     assert shop("get", "chains", key).out == '{"id":7}\n'
     assert "key generator" not in shop("get", "texts", "7").err

@@ -158,7 +158,7 @@ def test_bugs_are_ours(cli: Cli, planted: Plant) -> None:
     planted(raising(ZeroDivisionError("secret \x1b")))
     result = cli("completion")
     assert result.status == 70
-    assert "this is a bug in sowctl: ZeroDivisionError: secret \\x1b" in result.err
+    assert result.err.startswith("error[SOW-CLI-070]: ") and ": ZeroDivisionError: secret \\x1b\n" in result.err
     assert "Traceback" not in result.err
     traced = cli("completion", "--debug")
     assert "Traceback" in traced.err
@@ -201,7 +201,7 @@ def test_arguments_that_are_not_utf8_are_named_where_they_do_not_fit(cli: Cli, p
     new = str(tmp_path / "new.xml")
     result = cli("config", "init", new, "--topic", "orders", "--key", "/t\udcff")
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("error[SOW-CLI-078]: the argument '/t\\udcff' is not UTF-8\n")
+    assert result.err.startswith("error[SOW-CLI-078]: ") and "'/t\\udcff'" in result.err
     assert not Path(new).exists()
     planted(raising(UnicodeEncodeError("utf-8", "x\udcff", 1, 2, "surrogates not allowed")))
     assert cli("completion").status == 70, "where no argument is to blame, it is a bug"

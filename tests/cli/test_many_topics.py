@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,9 @@ def test_expiring_by_an_expression_counts_per_topic_and_in_all(shop: Cli) -> Non
 def test_a_pattern_without_the_option_is_told_of_the_option(shop: Cli) -> None:
     deleted = shop("delete", "^/orders/s", "--filter", "/id = 1", "--yes")
     assert (deleted.status, "SOW-ENG-012" in deleted.err) == (10, True)
-    assert (
-        "hint: use --regex for a pattern, which matches /orders/special, logical topics of all-orders\n" in deleted.err
-    )
+    assert re.search(r"hint: .*--regex .* /orders/special, logical topics of all-orders\n", deleted.err)
     many = shop("expire", "^(/orders/|x|all)")
-    assert "hint: use --regex for a pattern, which matches /orders/special, all-orders, x, ...\n" in many.err
+    assert re.search(r"hint: .*--regex .* /orders/special, all-orders, x, \.\.\.\n", many.err)
     # What is no expression is a wrong name; replay takes no patterns at all.
     for arguments in (("expire", "(x"), ("expire", "x*("), ("replay", "^x")):
         wrong = shop(*arguments)

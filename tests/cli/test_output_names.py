@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -142,10 +143,7 @@ def test_the_hint_names_the_file_to_write(
     options: tuple[str, ...], name: str, label: str, wanted: str, shop: Cli
 ) -> None:
     done = shop("query", "t", *options, "--output", name)
-    assert (
-        f"{label} output cannot be written to a .{Path(name).suffix[1:]} file" in done.err
-        and f"use {wanted};" in done.err
-    )
+    assert re.search(rf": {re.escape(label)} .* \.{Path(name).suffix[1:]} ", done.err) and f"use {wanted};" in done.err
     assert shop("query", "t", *options, "--output", wanted).status == 0
 
 

@@ -91,7 +91,7 @@ def test_a_subscription_says_that_its_output_is_closed(tmp_path: Path) -> None:
     config.write_text(config_xml(topic_xml("t"), ("t",)))
     closed = run(shell=f"sowctl subscribe t -c {config} --until-now >&-")
     assert closed.returncode == 6
-    assert b"standard output is closed" in closed.stderr
+    assert closed.stderr.startswith(b"error[SOW-CLI-060]: ") and b"standard output" in closed.stderr
 
 
 @pytest.mark.parametrize(("number", "status"), ENDINGS)
@@ -166,4 +166,4 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     done = run(shell=f"mkdir '{gone}'; cd '{gone}'; rmdir '{gone}'; sowctl query orders")
     assert (done.returncode, done.stdout) == (6, b"")
-    assert done.stderr.decode().startswith(f"error[SOW-CLI-060]: {gone}: the working directory was removed\n")
+    assert done.stderr.decode().startswith(f"error[SOW-CLI-060]: {gone}: ")

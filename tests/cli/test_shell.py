@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import string
 import sys
@@ -162,8 +163,8 @@ def test_a_mark_that_stays_open_is_not_looked_for_anew_with_every_line(monkeypat
 def test_a_command_that_is_not_finished_is_shown_with_its_line(cli: Cli, here: Path) -> None:
     done = cli("shell", stdin=b'query orders --count\nquery "orders\nhash orders\nhash orders\n')
     said = done.err.splitlines()
-    assert said[0].endswith("a backslash; it includes 2 more lines")
-    assert said[1].strip() == 'query "orders' and said[-1] == "line 2 ended with status 2"
+    assert said[0].startswith("error[SOW-CLI-102]: ") and said[0].endswith(" 2 more lines")
+    assert said[1].strip() == 'query "orders' and re.findall(r"\d+", said[-1]) == ["2", "2"]
 
 
 def test_a_batch_runs_to_its_end_with_the_status_of_the_first_failure(cli: Cli, here: Path) -> None:
@@ -178,8 +179,8 @@ sowctl query orders "/side = 'buy it'" \\
     done = cli("shell", stdin=script)
     assert done.out == '1\n{"id":"A1","side":"buy it"}\n1\n'
     assert done.status == 1
-    assert "line 4 ended with status 1" in done.err
-    assert "line 5 ended with status 10" in done.err
+    ended = [re.findall(r"\d+", line) for line in done.err.splitlines() if line.startswith("line ")]
+    assert ended == [["4", "1"], ["5", "10"]]
     stopped = cli("shell", "--stop-on-error", "--quiet", stdin=script)
     assert (stopped.status, stopped.out.count("\n"), stopped.err) == (1, 2, "")
 
@@ -272,7 +273,7 @@ def test_without_the_package_the_terminal_says_which_extra_to_install(
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     done = cli("shell", tty="in out err", environ={"TERM": "dumb"})
     assert done.status == 12
-    assert "-m pip install 'sowctl[tui]'" in done.err
+    assert "sowctl[tui]" in done.err
     assert cli("shell", stdin=b"query orders --count\n").out == "1\n"
 
 
@@ -372,7 +373,7 @@ def test_without_a_place_for_it_no_history_is_kept(talk: Talk, here: Path) -> No
     (here / "file").touch()
     status, out, err = talk(f"query orders --count\r{CTRL_D}", {"SOWCTL_HISTORY": str(here / "file" / "history")})
     assert (status, out) == (0, "1\n")
-    assert "the command history is not saved" in err
+    assert f": {here / 'file' / 'history'}: " in err
     assert talk(f"query orders --count\r{CTRL_D}", {"SOWCTL_HISTORY": ""})[1] == "1\n"
 
 

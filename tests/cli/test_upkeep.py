@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -91,13 +92,13 @@ def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:
     assert no.status == 8 and f"remove {files - 1} journal files" in no.err and len(lab.journals()) == files
     dry = cli("journal", "prune", "--keep-size", "0", "--dry-run", *where)
     assert dry.status == 0 and "would be removed" in dry.err and len(lab.journals()) == files
-    assert "past states of topic t would be available from 2026-01-05T08:0" in dry.err
+    assert re.search(r"\btopic t .* 2026-01-05T08:0", dry.err)
     (lab.directory / "shop.bookmarks").unlink(missing_ok=True)
     # A subscription that has had nothing yet keeps everything.
     told = cli("bookmark", "set", "shop.bookmarks", "0", "--client", "billing", "--sub-id", "1", *where)
     assert told.status == 0, told.err
     held = cli("journal", "prune", "--keep-size", "0", "--yes", *where)
-    assert held.status == 0 and "billing/1 needs the files from 0000000000 on" in held.err
+    assert held.status == 0 and re.search(r"\bbilling/1 .* 0000000000 ", held.err)
     assert "sowctl bookmark purge" in held.err and len(lab.journals()) == files
     assert [row["removed"] for row in rows(held.out)] == [False] * (files - 1)
     Path("shop.bookmarks").unlink()
@@ -117,7 +118,8 @@ def test_prune_takes_exactly_one_rule(cli: Cli, lab: Lab) -> None:
     where = ("--config", str(lab.config), "--now", NOW, "--dry-run")
     for options in ((), ("--keep-for", "1d", "--before", "7"), ("--keep-size", "1MB", "--keep-for", "1d")):
         assert "SOW-UPK-002" in cli("journal", "prune", *options, *where).err
-    assert "no file to remove" in cli("journal", "prune", "--keep-for", "1d", *where).err
+    kept = cli("journal", "prune", "--keep-for", "1d", *where)
+    assert (kept.status, kept.out, "no file " in kept.err) == (0, "", True)
     assert rows(cli("journal", "prune", "--before", "40", *where).out)[0]["removable"] is True
     assert rows(cli("journal", "prune", "--before", NOW, *where).out)[-1]["removable"] is True
     assert cli("journal", "prune", "--before", "12|99|", *where).status == 10
@@ -135,7 +137,7 @@ def test_upkeep_run_and_list(cli: Cli, lab: Lab) -> None:
     done = cli("upkeep", "run", *where)
     assert done.status == 0 and [row["outcome"] for row in rows(done.out)] == ["done"] * 3
     again = cli("upkeep", "run", *where)
-    assert (again.status, again.out) == (0, "") and "no action is due" in again.err
+    assert (again.status, again.out, again.err.count("\n")) == (0, "", 1)
     after = rows(cli("upkeep", "list", *where).out)
     assert after[0]["last"] == "2026-01-05T08:05:00.000000Z" and after[0]["next"] == "2026-01-05T09:05:00.000000Z"
     assert after[2]["next"] == "2026-01-11T04:00:00.000000Z"

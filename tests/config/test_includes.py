@@ -42,7 +42,9 @@ class TestVariables:
         assert document is not None
         assert [(finding.id, finding.place.line) for finding in findings] == [("X009", 2), ("X009", 3), ("X009", 3)]
         # publish, query and the like have no -D, and their error has this hint, too.
-        assert findings[0].hint == "set it in the environment; validate, lint and config show also have -DA=VALUE"
+        before, commands = str(findings[0].hint).split("; ")
+        assert "environment" in before and commands.endswith(" -DA=VALUE")
+        assert all(name in commands for name in ("validate", "lint", "config show"))
 
 
 class TestInclude:

@@ -141,5 +141,6 @@ def test_loading_for_a_command_and_for_checks_gives_one_document(write: Callable
 
     assert told(loaded) == told(checked)
     broken = write("<AMPSConfig><Name>a & b</Name></AMPSConfig>", "broken.xml")
-    with pytest.raises(ConfigError, match="not well-formed XML: xmlParseEntityRef: no name"):
+    with pytest.raises(ConfigError, match="xmlParseEntityRef") as caught:
         read_document(broken, environment={})
+    assert (caught.value.code, str(caught.value.place).startswith(f"{broken}:1:")) == ("SOW-CFG-001", True)

@@ -123,7 +123,7 @@ def test_a_cut_journal_is_damage_wherever_anything_proves_it(
             if isinstance(found, list):
                 assert set(found) <= set(complete)
             torn = not (size == len(whole) or whole.startswith(BLOCK_MAGIC, size))
-            assert any("bytes at the end" in note for note in written.notes) == torn, size
+            assert any(note.startswith(f"{path}@") for note in written.notes) == torn, size
             assert findings is None or any(one.id == "SOW-JRN-040" for one in findings) == torn, size
             report = put(written, "log", message(id=1000))
             assert report.first_txid == len(txids) + 1

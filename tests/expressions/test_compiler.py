@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -352,7 +353,7 @@ def test_contexts(context: Context) -> None:
 def test_a_match_beyond_the_limit_knows_the_record() -> None:
     rows = [("aaa",), ("a" * 40 + "!",), ("b",)]
     for wanted in (compile_filter("/s LIKE '^(a|aa)+$'"), compile_filter("REGEXP_MATCH(/s, '^(a|aa)+$') = 'x'")):
-        with pytest.raises(LimitError, match=r"exceeded the match limit$") as caught:
+        with pytest.raises(LimitError, match=re.escape("'^(a|aa)+$'")) as caught:
             wanted.find_matches(rows, ENV)
         assert (caught.value.code, caught.value.exit_status, caught.value.facts["index"]) == ("SOW-EXP-030", 7, 1)
     assert compile_filter("/s LIKE '^(a|b)*$'").find_matches([("ab" * 200_000,)], ENV) == [0]

@@ -90,10 +90,10 @@ def test_what_belongs_to_a_journal() -> None:
 def test_fields_of_rows_are_texts_and_numbers_and_nothing_like_them() -> None:
     assert (fmt.require_text("x"), fmt.require_number(0), fmt.require_number(1 << 63)) == ("x", 0, 1 << 63)
     for value in (b"x", 1, None, ["x"]):
-        with pytest.raises(ValueError, match="a text was expected"):
+        with pytest.raises(ValueError, match="text"):
             fmt.require_text(value)
     for value in (True, 1.0, "1", None):
-        with pytest.raises(ValueError, match="a number was expected"):
+        with pytest.raises(ValueError, match="number"):
             fmt.require_number(value)
 
 

@@ -153,7 +153,8 @@ def test_metadata_without_a_column_are_told() -> None:
     rendered: RenderResult = make_renderer("parquet", OutputOptions(meta=True)).write(
         iter([batch(b'{"_txid":1}')]), io.BytesIO()
     )
-    assert rendered.notes == ("no column for this metadata, because messages have fields of these names: _txid",)
+    (note,) = rendered.notes
+    assert note.endswith(": _txid")
 
 
 def test_no_records_are_a_file_without_rows() -> None:

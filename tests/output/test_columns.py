@@ -74,7 +74,7 @@ def test_unknown_column() -> None:
     with pytest.raises(UsageError, match="'price' is neither") as caught:
         parse_columns("/id,price")
     assert caught.value.code == "SOW-OUT-001"
-    assert caught.value.hint == "paths begin with a slash: /price"
+    assert str(caught.value.hint).endswith(" /price")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_record_with_too_many_members_is_refused_by_its_key(name: str) -> None
     within = f'{{"m1":[{items}],"m2":{{{",".join(members)}}}}}'
     assert shown(within) and shown(f" {{{','.join(members[:-1])}}}") and shown(f"[{items}]")
     for text in (f"{{{','.join(members)}}}", f" \n{{ {', '.join(members)}}}"):
-        with pytest.raises(InputError, match="record 7 has more than 16,384 members") as caught:
+        with pytest.raises(InputError, match=f"record 7 .* {MAX_MEMBERS:,} members") as caught:
             shown(text)
         assert (caught.value.code, caught.value.place) == ("SOW-OUT-013", "orders")
         assert "--format ndjson" in (caught.value.hint or "")

@@ -135,4 +135,4 @@ def test_a_total_has_no_file_of_its_own() -> None:
     assert (row["action"], row["path"], row["note"], row["records"]) == (None, None, None, 3)
     same = sum_reports([one, replace(one, topic="b")])
     assert same is not None
-    assert (same["action"], same["note"]) == ("left", "a copy would not be smaller")
+    assert (same["action"], same["note"]) == ("left", one.note)

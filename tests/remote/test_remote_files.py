@@ -211,7 +211,7 @@ def test_a_store_that_is_not_reached_is_no_wrong_url(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(remote_files, "_connect_filesystem", connected)
     error = error_of(parse_url("s3://far/file"))
     assert (error.code, error.exit_status, error.place) == ("SOW-RMT-005", 6, "s3://far/file")
-    assert "cannot be reached: the store does not answer" in error.message and "Could not resolve" in error.message
+    assert error.message.endswith("Could not resolve hostname")
 
 
 @pytest.mark.parametrize(

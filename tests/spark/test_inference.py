@@ -208,7 +208,7 @@ def test_a_source_looks_at_everything_or_says_what_did_not_fit(lab: Lab, spark: 
         for samples in (None, "all"):
             found = read(make(lab, topic="orders", payload="struct", columns="payload", samples=samples), spark)
             assert sorted((one["payload"] for one in found), key=lambda one: one["id"]) == rows
-        with pytest.raises(InputError, match="does not match the inferred fields") as caught, translate_errors():
+        with pytest.raises(InputError) as caught, translate_errors():
             read(make(lab, topic="orders", payload="struct", columns="payload", samples=2), spark)
         assert caught.value.code == "SOW-SPK-082" and "samples=all" in str(caught.value.hint)
 
@@ -224,7 +224,8 @@ def test_spark_carries_the_mark_of_what_was_inferred(lab: Lab, spark: SparkSessi
     options = {"config": str(lab.config), "topic": "orders", "payload": "struct", "now": format_time(lab.clock.at)}
     frame = spark.read.format("sow").options(**options).load()
     assert frame.where("payload.x LIKE 'text%'").count() == 3 and frame.where("payload.late = 1").count() == 3
-    with pytest.raises(InputError, match=r"record \d+ of topic orders: field"), translate_errors():
+    with pytest.raises(InputError, match=r"record \d+ of topic orders\b") as caught, translate_errors():
         spark.read.format("sow").options(**options, samples="1").load().collect()
+    assert caught.value.code == "SOW-SPK-082"
     declared = spark.read.format("sow").options(**options).schema("payload STRUCT<id BIGINT, x BIGINT>").load()
     assert declared.where("payload.x IS NULL").count() == 3

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.store import integrity
 from sowctl.store.env import Store
 from sowctl.store.integrity import Marks
 from sowctl.store.limits import STORE_LIMITS
-from tests.support.stores import START, batch, key_of, new_store
+from tests.support.stores import START, batch, key_of, new_store, tamper
 
 
 def test_reading(tmp_path: Path) -> None:
@@ -36,12 +36,14 @@ def test_reading(tmp_path: Path) -> None:
         assert list(snapshot.scan_records(b"\xff" * 8)) == []
 
 
-def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = new_store(tmp_path / "x.sow", 30)
-    monkeypatch.setattr(integrity, "VALUE_OVERHEAD_BYTES", 300)
+def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path) -> None:
+    """A value with a sound checksum that has not even a header."""
+    path, key, rest = new_store(tmp_path / "x.sow", 30), key_of(7), b"short"
+    tamper(path, b"records", key, rest + crc32(rest, crc32(key)).to_bytes(4, "little"))
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
-        with pytest.raises(DamageError, match="record 0 is damaged"):
+        with pytest.raises(DamageError, match=f"record {int.from_bytes(key)} ") as caught:
             list(snapshot.scan_records())
+        assert caught.value.code == "SOW-STO-001"
         assert [len(keys) for keys, _, _ in snapshot.scan_runs()] == [30], "that is left to whoever takes them apart"
 
 

@@ -238,8 +238,9 @@ def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any]
 def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
     with pytest.raises(TypeError, match=r"type binary .* dict"):
         build_encoder(get_type("binary"))({"id": 1})
-    with pytest.raises(sowctl.InputError, match=r"field v is a list, .* type fix"):
+    with pytest.raises(sowctl.InputError, match=r"\bv\b.*\bfix\b") as caught:
         build_encoder(get_type("fix"))({"v": [1]})
+    assert caught.value.code == "SOW-MSG-009"
 
 
 def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:
@@ -247,8 +248,9 @@ def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:
     for number, lifetime in enumerate([90, 90.0, timedelta(seconds=90), "90s", "1.5m"]):
         topic.publish([{"id": number}], expiration=lifetime, timestamp=EIGHT)
     assert {record.expiration for record in topic.query().records()} == {START + 90 * SECOND}
-    with pytest.raises(sowctl.UsageError, match="expiration: 'soon' is not an interval"):
+    with pytest.raises(sowctl.UsageError, match=r"^expiration: 'soon'") as caught:
         topic.publish([{"id": 1}], expiration="soon")
+    assert caught.value.code == "SOW-CLI-006"
 
 
 def test_help_names_every_option_of_open() -> None:

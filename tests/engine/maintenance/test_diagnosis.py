@@ -131,10 +131,8 @@ def test_a_store_that_is_damaged_and_files_that_lie_about(lab: Lab) -> None:
     lab.store("t").chmod(0o644)
     overwrite(lab.store("u"), 0, b"no store" * 2000)
     rows = found(lab)
-    assert (rows["leftovers of t"].state, rows["leftovers of t"].hint) == (
-        "warning",
-        "sowctl store clean t removes them",
-    )
+    left = rows["leftovers of t"]
+    assert (left.state, "sowctl store clean t" in str(left.hint)) == ("warning", True)
     assert rows["kept of t"].state == "warning"
     assert rows["permissions of t"].hint == f"chmod o-rwx {lab.store('t')}"
     assert rows["store of u"].state == "problem"
@@ -167,7 +165,7 @@ def test_locks(lab: Lab, tmp_path: Path) -> None:
     with Child(hold) as child:
         child.wait_for(b"held")
         (row,) = diagnose_lock("lock", path, ": process 5", child.pid)
-        assert (row.state, row.detail) == ("ok", "held at the moment: process 5")
+        assert row.state == "ok" and row.detail.endswith(": process 5")
         os.utime(path, (time.time() - 500, time.time() - 500))
         assert [one.state for one in diagnose_lock("lock", path, "", child.pid)] == ["warning"]
         assert [one.state for one in diagnose_lock("lock", path, "", child.pid, dated=False)] == ["ok"]

@@ -70,7 +70,7 @@ def test_c132_a_barrier_waits_for_all_before_it_and_holds_up_all_behind(queues: 
     assert lab.lease(5) == []
     info = lab.info()
     assert info.blocked_by == lab.peek()[1].bookmark
-    assert info.waiting_for == f"txid {first[0].txid} and others before it"
+    assert str(info.waiting_for).startswith(f"txid {first[0].txid} ")
     lab.ack(first[0])
     assert lab.states() == [(9, "ready"), (3, "blocked")]
     (barrier,) = lab.lease(5)

@@ -327,14 +327,12 @@ def test_no_such_queue(queues: MakeQueueLab) -> None:
     assert caught.value.hint == "did you mean work?"
     with pytest.raises(MissingError) as caught:
         lab.open().queue("work", "xml")
-    assert (caught.value.message, caught.value.hint) == (
-        "queue 'work' of type xml does not exist in this configuration",
-        "it is of type json",
-    )
+    assert caught.value.code == "SOW-QUE-001" and str(caught.value.hint).endswith(" json")
+    assert "'work'" in caught.value.message and " xml " in caught.value.message
     many = queues(xml=lab_xml(*(queue_xml(name=f"q{number}") for number in range(20))))
     with pytest.raises(MissingError) as caught:
         many.open().queue("none")
-    assert caught.value.hint == "sowctl queue list lists the queues"
+    assert "sowctl queue list" in str(caught.value.hint) and "q1" not in str(caught.value.hint)
 
 
 def test_a_queue_before_anything_was_published(queues: MakeQueueLab) -> None:

@@ -203,9 +203,8 @@ def test_what_keeps_a_worker_from_ending_is_said_once(queues: MakeQueueLab, monk
     lab.put(1)
     lab.lease(1, "somebody")
     assert work(lab, "cat").acknowledged == 1
-    assert [note for note in lab.notes if "waiting" in note] == [
-        "waiting for messages of queue 'work': 1 leased to others"
-    ]
+    (note,) = [note for note in lab.notes if "'work'" in note]
+    assert ": 1 leased" in note
 
 
 def test_commands_are_stopped_though_nothing_can_be_written(

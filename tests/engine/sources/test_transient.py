@@ -46,7 +46,7 @@ def test_one_that_recovers_from_now_begins_empty(lab: Lab) -> None:
 def test_there_is_no_store_to_verify(lab: Lab, topic: str) -> None:
     lab.publish(topic, '{"id":1}')
     report = lab.open().topic(topic).replay(verify=True)
-    assert (report.action, report.note) == ("skipped", "the topic is transient: it has no file")
+    assert report.action == "skipped" and "transient" in str(report.note)
 
 
 def test_one_that_nothing_retains_takes_messages_only_when_told(lab: Lab) -> None:  # C47

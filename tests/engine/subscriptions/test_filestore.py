@@ -360,8 +360,9 @@ def test_damage_before_the_last_block_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("raw", [b"x", b"{}" * 50, b"SOWRUN\0\0" + bytes(60), b"\0" * 17, b"SOWBKM\0\1"])
 def test_other_files_are_refused(path: Path, raw: bytes) -> None:
     path.write_bytes(raw)
-    with pytest.raises(DamageError, match="not a bookmark store"):
+    with pytest.raises(DamageError) as caught:
         opened(path)
+    assert (caught.value.code, caught.value.place) == ("SOW-BKM-002", str(path))
     assert path.read_bytes() == raw
 
 

@@ -332,8 +332,11 @@ def test_entries_of_other_topics_may_be_gone(rolled: Lab) -> None:
 
 def test_an_empty_rest_names_a_txid(rolled: Lab) -> None:
     prune(rolled, len(rolled.journals()) - 1)
-    with pytest.raises(MissingError, match=r"has bookmark .* and txid"):
+    with pytest.raises(MissingError) as caught:
         span(rolled, "1")
+    facts = caught.value.facts
+    assert caught.value.code == "SOW-ENG-071" and facts["first_txid"] > 1
+    assert facts["first_bookmark"] in caught.value.message and f"txid {facts['first_txid']}," in caught.value.message
 
 
 def test_another_name_of_the_instance_has_no_bookmarks_of_its_own(lab: Lab) -> None:

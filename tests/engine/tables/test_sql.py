@@ -183,8 +183,9 @@ def test_topics_that_differ_in_capitals_alone_are_not_mixed_up(tmp_path: Path) -
     instance.topic("orders").publish([b'{"id":1,"x":1}'])
     instance.topic("Orders").publish([b"id=9\x01x=3\x01"])
     assert rows(instance, 'SELECT x FROM orders; SELECT x FROM "Orders"') == [[(1,)], [(3,)]]
-    with pytest.raises(UsageError, match="differ only in case"):
+    with pytest.raises(UsageError, match=r"'orders' and 'Orders'") as caught:
         rows(instance, 'SELECT * FROM orders, "Orders"')
+    assert caught.value.code == "SOW-EXC-020"
 
 
 def test_files_are_read_where_that_is_asked_for(shop: InstanceHandle, tmp_path: Path) -> None:

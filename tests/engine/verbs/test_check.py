@@ -43,7 +43,8 @@ def test_a_store_that_is_gone_is_a_warning_with_the_way_back(lab: Lab) -> None:
     lab.forget("t")
     run = check_instance(lab.open(), resolve_targets(lab.open(), "t"))
     (finding,) = run
-    assert (finding.id, finding.level, finding.hint) == ("SOW-CHK-001", Level.WARNING, "sowctl replay t rebuilds it")
+    assert (finding.id, finding.level) == ("SOW-CHK-001", Level.WARNING)
+    assert str(finding.hint).startswith("sowctl replay t ")
     assert (run.status, run.report.not_verified) == (0, ("t: no store",))
 
 

@@ -8,6 +8,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.keyhistory import VersionRecord
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.history import read_key_versions
+from sowctl.engine.verbs.journal import list_files
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.hashes import hash_client_name
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
@@ -180,4 +181,5 @@ def test_journals_that_do_not_reach_back_are_said_to(make_lab) -> None:  # type:
         file.unlink()
     records, _ = _versions(lab, "t", journal=True)
     assert 0 < len(records) < 14
-    assert any("older journals were removed" in note for note in lab.notes)
+    (first,) = [file.first_txid for file in list_files(lab.open())]
+    assert any("'t'" in note and f"txid {first} " in note for note in lab.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_rekeyed_records_are_one_group_and_the_journal_alone_says_the_same(chang
     assert len(_rows(changed)) == 3
     report = _replay(changed, rekey=True)
     assert report.action == "re-keyed"
-    assert "3 old keys deleted, 2 records published" in str(report.note)
+    assert re.findall(r"\d+", str(report.note)) == ["3", "2", "1"]
     assert _rows(changed) == [{"id": 3, "k": 2}, {"id": 5, "k": 6}]
     with open_log(changed.open()) as log:
         group = [e for b in log.iter_blocks() for e in b.iter_entries() if b.header.group == 5 and e.topic[0] == "x"]

@@ -94,17 +94,19 @@ def test_what_was_spent_is_forgotten_with_the_rows_and_the_definition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "changed", "why"),
+    ("given", "changed", "facts"),
     [
-        ({}, 1, "no rows and groups are cached yet"),
-        ({"spent": 7.04}, 1, "rows are cached after computing without them has cost 2 min 20 s; so far 7.0 s"),
-        ({"spent": 140.1}, 1, "to cache rows from now on, after 2 min 20 s without them"),
-        ({"spent": 140.1}, 300_000, "that is cheaper than an incremental update"),
-        ({"kept": True}, 300_000, "that is cheaper than an incremental update"),
+        ({}, 1, ["rows"]),
+        ({"spent": 7.04}, 1, ["rows", " 2 min 20 s", " 7.0 s"]),
+        ({"spent": 140.1}, 1, ["rows", " 2 min 20 s"]),
+        ({"spent": 140.1}, 300_000, ["cheaper"]),
+        ({"kept": True}, 300_000, ["cheaper"]),
     ],
 )
-def test_why_everything_is_computed_is_said(given: dict[str, Any], changed: int, why: str) -> None:
-    assert explain_compute(state(**given), changed, RECORDS) == why
+def test_why_everything_is_computed_is_said(given: dict[str, Any], changed: int, facts: list[str]) -> None:
+    why = explain_compute(state(**given), changed, RECORDS)
+    told = [fact for fact in ("rows", "cheaper", " 2 min 20 s", " 7.0 s") if fact in why]
+    assert told == facts
 
 
 def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
@@ -135,7 +137,7 @@ def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
         for number in range(5):
             lab.publish("orders", message(id=0, client="c0", qty=number + 1))
             if number == 3:
-                assert plan_refresh(instance, entry).why == "to cache rows from now on, after 2.7 s without them"
+                assert " 2.7 s " in str(plan_refresh(instance, entry).why)
             found.append(refreshed())
         # One of 30 records changed each time, which costs a tenth of computing everything.
         assert found == [

@@ -73,7 +73,7 @@ def test_what_is_below_is_computed_too(lab: Lab) -> None:
 
 
 def test_only_what_can_be_computed_again(lab: Lab) -> None:
-    for name, words in (("orders", "not computed from topics"), ("loose", "its source has no journal")):
-        with pytest.raises(UsageError, match=words) as error:
+    for name in ("orders", "loose"):
+        with pytest.raises(UsageError, match=f"'{name}'") as error:
             lab.query(name, fresh=True)
         assert error.value.code == "SOW-QRY-019"

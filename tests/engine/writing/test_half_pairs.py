@@ -28,7 +28,7 @@ def test_no_two_keys_become_one(lab: Lab, topic: str, batch: int) -> None:
     report = lab.publish(topic, *HALVES, MEANT, message(id=1), batch=batch, on_error="skip")
     assert (report.inserted, report.updated, report.rejected) == (2, 0, 3)
     assert lab.query(topic, "/v IS NOT NULL") == [MEANT]
-    with pytest.raises(InputError, match="key field /id holds half a surrogate pair") as caught:
+    with pytest.raises(InputError, match="/id ") as caught:
         lab.publish(topic, HALVES[0])
     assert (caught.value.code, caught.value.exit_status) == (CODE, 3)
     assert caught.value.hint
@@ -46,8 +46,9 @@ def test_every_verb_that_makes_keys(lab: Lab) -> None:
     topic = instance.topic("t")
     told, refused = KeyFinder(instance, topic.config, PublishOptions()).find_keys([HALVES[0].encode(), MEANT.encode()])
     assert ([one.texts for one in told], [one.code for one in refused]) == ([("\ufffdk",)], [CODE])
-    with pytest.raises(InputError, match="half a surrogate pair"):
+    with pytest.raises(InputError, match=r"/id .*surrogate") as caught:
         topic.delete(data=[HALVES[0].encode()])
+    assert caught.value.code == "SOW-DEL-004"
     assert lab.query("t") == [MEANT]
     assert [record.payload.decode() for record in topic.get("\ufffdk", fields=True)] == [MEANT]
 

@@ -41,18 +41,19 @@ def test_a_name_that_ends_like_a_unit_stands_in_brackets(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
+    ("field", "value", "code", "words"),
     [
-        ("/ts", 1640642400123, "--timestamp-field /ts:ms"),
-        ("/ts:ms", AT, "not a number of milliseconds"),
-        ("/ts:s", 1640642400123, "outside the years"),
-        ("/ts:ms", -1, "before 1970"),
-        ("/ts", "1969-12-31", "before 1970"),
+        ("/ts", 1640642400123, "SOW-PUB-004", "--timestamp-field /ts:ms"),
+        ("/ts:ms", AT, "SOW-PUB-004", "milliseconds"),
+        ("/ts:s", 1640642400123, "SOW-PUB-004", "outside the years"),
+        ("/ts:ms", -1, "SOW-PUB-006", "before 1970"),
+        ("/ts", "1969-12-31", "SOW-PUB-006", "before 1970"),
     ],
 )
-def test_the_refusal_says_what_is_wrong(lab: Lab, field: str, value: object, words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_the_refusal_says_what_is_wrong(lab: Lab, field: str, value: object, code: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
         lab.publish("t", message(id=1, ts=value), timestamp_field=field)
+    assert caught.value.code == code
 
 
 def test_an_unknown_unit_is_part_of_the_path(lab: Lab) -> None:

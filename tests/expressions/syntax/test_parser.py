@@ -281,7 +281,7 @@ def test_order_by() -> None:
             parse_order_by(text)
     with pytest.raises(ExpressionError) as caught:
         parse_order_by("/b, /a text desc")
-    assert caught.value.hint == "TEXT stands behind the direction: DESC TEXT"
+    assert str(caught.value.hint).endswith(": DESC TEXT")
 
 
 def test_fields_and_projections() -> None:

@@ -208,11 +208,11 @@ def test_msgpack_refusals_name_the_byte(payload: bytes, offset: int | None, word
     ("payload", "offset", "words"),
     [
         (b"\x05", 1, "at least"),
-        (b"\x06\0\0\0\0", 0, "says that it has 6"),
+        (b"\x06\0\0\0\0", 0, " 6"),
         (b"\x0c\0\0\0\x10a\0\1\0\0\0\1", 12, "no end"),
         (b"\x0a\0\0\0\x7ea\0xx\0", 4, "0x7e"),
         (b"\x0e\0\0\0\x02a\0\2\0\0\0\xff\0\0", 11, "UTF-8"),
-        (b"\x0e\0\0\0\x02a\0\x7f\0\0\0x\0\0", 7, "length of a string"),
+        (b"\x0e\0\0\0\x02a\0\x7f\0\0\0x\0\0", 7, "length"),
         (b"\x08\0\0\0\x10a\0\0", 7, "fit"),
     ],
 )

@@ -132,7 +132,7 @@ def test_changes_keep_their_deletions_in_another_topic_and_entries_do_not(
     # as in a batch of a stream, which has deletions of records of earlier batches alone
     only = write(lab, "b", entries, [row for row in found if row["_operation"] == "delete"])
     assert (counts["missing"], counts["deleted"], only["missing"]) == (2, 0, 2)
-    assert caplog.text.count("topic b has no record for any of the 2 deletes") == 2
+    assert sum("topic b " in one and " 2 deletes" in one for one in caplog.messages) == 2
     lab.open().topic("b").delete(filter="/id > 0")
     caplog.clear()
     feed = StructType(entries.fields[:2]).add("_change_type", StringType())

@@ -88,19 +88,20 @@ def test_what_is_no_number_is_its_name_as_to_json_writes_it(value: str, format: 
 
 
 @pytest.mark.parametrize(
-    ("ddl", "words", "hint"),
+    ("ddl", "facts", "hint"),
     [
-        ("v INTERVAL DAY TO SECOND", "field v cannot be written as INTERVAL DAY TO SECOND", "CAST(v AS STRING)"),
-        ("v INTERVAL YEAR TO MONTH", "field v cannot be written as INTERVAL YEAR TO MONTH", "CAST(v AS STRING)"),
-        ("s STRUCT<l: ARRAY<GEOMETRY(4326)>>", "field s.l cannot be written as GEOMETRY", "AS STRING"),
-        ("payload STRUCT<a: MAP<STRUCT<x: INT>, INT>>", "field a cannot be written as MAP<STRUCT", "strings or"),
-        ("m MAP<ARRAY<INT>, INT>", "field m cannot be written as MAP<ARRAY", "strings or numbers"),
+        ("v INTERVAL DAY TO SECOND", ("field v ", " INTERVAL DAY TO SECOND"), "CAST(v AS STRING)"),
+        ("v INTERVAL YEAR TO MONTH", ("field v ", " INTERVAL YEAR TO MONTH"), "CAST(v AS STRING)"),
+        ("s STRUCT<l: ARRAY<GEOMETRY(4326)>>", ("field s.l ", " GEOMETRY"), "AS STRING"),
+        ("payload STRUCT<a: MAP<STRUCT<x: INT>, INT>>", ("field a ", " MAP<STRUCT"), "strings or"),
+        ("m MAP<ARRAY<INT>, INT>", ("field m ", " MAP<ARRAY"), "strings or numbers"),
     ],
 )
-def test_types_that_no_message_has_are_refused_before_a_task_runs(ddl: str, words: str, hint: str) -> None:
+def test_types_that_no_message_has_are_refused_before_a_task_runs(ddl: str, facts: tuple[str, str], hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         encoder_of(ddl)
-    assert caught.value.code == "SOW-SPK-113" and words in caught.value.message and hint in str(caught.value.hint)
+    assert caught.value.code == "SOW-SPK-113" and hint in str(caught.value.hint)
+    assert all(fact in caught.value.message for fact in facts)
 
 
 def test_columns_that_are_passed_over_may_have_any_type() -> None:
@@ -163,8 +164,9 @@ def test_flat_messages_have_base64_and_all_digits_and_no_lists() -> None:
     types = {"38": pa.decimal128(38, 9), "44": pa.decimal128(5, 2), "96": pa.binary(), "9": pa.int8()}
     row = {"38": Decimal("12345678901234567.123456789"), "44": Decimal("1.50"), "96": b"\x01=", "9": None}
     assert message(row, types, "nvfix") == b"38=12345678901234567.123456789\x0144=1.50\x0196=AT0=\x01"
-    with pytest.raises(UsageError, match="field v is a list"):
+    with pytest.raises(UsageError, match=r"\bv\b.*\bnvfix\b") as caught:
         one([1, 2], pa.list_(pa.int8()), "nvfix")
+    assert caught.value.code == "SOW-SPK-030"
 
 
 ORDER = {"order": pa.struct([("id", pa.int64()), ("@a", pa.string()), ("d", pa.decimal128(5, 2))])}
@@ -186,7 +188,7 @@ def test_columns_without_one_root_are_refused_before_any_task(names: list[str], 
         with pytest.raises(UsageError, match="one root element") as caught:
             RowEncoder(schema, get_type("xml"), keep_stamps=False, by_key=False, own_keys=False, root=root)
         assert caught.value.code == "SOW-SPK-081"
-        assert caught.value.hint == f"make them one column: select(struct(...).alias({root or 'ROOT'!r}))"
+        assert f"select(struct(...).alias({root or 'ROOT'!r}))" in str(caught.value.hint)
     text = t.StructType([t.StructField("payload", t.StringType()), t.StructField("b", t.LongType())])
     RowEncoder(text, get_type("xml"), keep_stamps=False, by_key=False, own_keys=False, root=root)
 

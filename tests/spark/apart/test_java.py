@@ -28,7 +28,7 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     java = find_java({"JAVA_HOME": str(home), "PATH": str(onpath / "bin")}, wheel=tmp_path / "none")
     assert (java.home, java.source, java.version, java.passed_over) == (home, "JAVA_HOME", "21.0.1", ())
     assert not java.is_generated
-    assert java.why.startswith("set by JAVA_HOME; Java 21.0.1 is supported by Spark")
+    assert "JAVA_HOME" in java.why and "Java 21.0.1 " in java.why
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "26", ""])

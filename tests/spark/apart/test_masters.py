@@ -56,16 +56,15 @@ def test_only_standalone_masters_have_addresses() -> None:
     "master", ["spark://", "spark://host", "spark://host:", "spark://host:x", "spark://host:99999"]
 )
 def test_an_address_without_a_port_is_refused(master: str) -> None:
-    with pytest.raises(ConfigError, match="not the address of a master") as caught:
+    with pytest.raises(ConfigError) as caught:
         require_master(master)
-    assert caught.value.code == "SOW-SPK-004"
+    assert (caught.value.code, caught.value.place) == ("SOW-SPK-004", master)
+    assert f"'{master.removeprefix('spark://')}'" in caught.value.message
 
 
 def test_one_of_several_masters_is_enough(closed: str, mute: str) -> None:
     require_master(f"spark://{closed},{mute}")
-    with pytest.raises(
-        ConfigError, match=r"the master does not answer \(127.0.0.1:\d+: Connection refused; 127.0.0.1:\d+: "
-    ) as caught:
+    with pytest.raises(ConfigError, match=rf"\({closed}: Connection refused; {closed}: ") as caught:
         require_master(f"spark://{closed},{closed}")
     assert (caught.value.code, caught.value.exit_status) == ("SOW-SPK-004", 4)
 
@@ -87,10 +86,7 @@ def ended(master: str, where: Path) -> tuple[int, str, float]:
 def test_a_command_ends_at_once(closed: str, tmp_path: Path) -> None:
     status, said, seconds = ended(closed, tmp_path)
     assert status == 4 and seconds < 30
-    assert (
-        said.startswith("error[SOW-SPK-004]: ")
-        and f": the master does not answer ({closed}: Connection refused)\n" in said
-    )
+    assert said.startswith(f"error[SOW-SPK-004]: spark://{closed}: ") and f" ({closed}: Connection refused)\n" in said
     assert len(said.splitlines()) == 2
     assert not list(tmp_path.glob("sowctl-spark-*"))
 
@@ -100,5 +96,5 @@ def test_a_master_that_takes_no_application_is_given_up(mute: str, tmp_path: Pat
         pytest.skip("Spark asks for a minute: the long form, with --deep")
     status, said, seconds = ended(mute, tmp_path)
     assert status == 4 and seconds < 180
-    assert said.startswith("error[SOW-SPK-003]: Spark did not start: ") and "Traceback" not in said
+    assert said.startswith("error[SOW-SPK-003]: ") and "Traceback" not in said
     assert not list(tmp_path.glob("sowctl-spark-*"))

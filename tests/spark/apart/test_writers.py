@@ -57,5 +57,6 @@ def test_counts_are_a_line_for_each_write(tmp_path: Path) -> None:
 def test_a_file_that_could_not_be_written_is_refused_before(tmp_path: Path) -> None:
     require_directory(None, "rejects")
     require_directory(tmp_path / "new", "rejects")
-    with pytest.raises(MissingError, match="option rejects: the directory does not exist"):
+    with pytest.raises(MissingError, match="option rejects") as caught:
         require_directory(tmp_path / "none" / "file", "rejects")
+    assert (caught.value.code, caught.value.place) == ("SOW-ENG-013", str(tmp_path / "none"))

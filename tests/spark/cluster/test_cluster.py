@@ -263,5 +263,5 @@ def test_executors_with_an_older_release_are_refused(cluster: Cluster, tmp_path:
     before = lab.digest("orders")
     status, said = cluster.end(cluster.start(job, lab.directory, packed=cluster.older))
     assert status == 4 and "SOW-SPK-166: on " in said, said
-    assert "the executors run an older sowctl 0.0.9, but the driver runs sowctl" in said
+    assert " older sowctl 0.0.9," in said
     assert lab.digest("orders") == before and lab.findings() == []

@@ -98,14 +98,16 @@ def test_a_message_without_fields_ends_an_export_of_inferred_ones(spark: SparkSe
     lab.publish("chosen", "[1, 2]", sow_key="two")
     instance = lab.open()
     config = instance.topic("chosen").config
-    with pytest.raises(InputError, match=r"record \d+ of topic chosen: the message does not match .* is no object"):
+    with pytest.raises(InputError, match=r"record \d+ of topic chosen\b.*\[1, ?2\]") as misfit:
         export(spark, instance, [config], Output(str(tmp_path / "out"), fields=""))
+    assert misfit.value.code == "SOW-SPK-082"
     told = export(spark, instance, [config], Output(str(tmp_path / "out"), fields="a INT", force=True))
     assert told.records == 2
     # nor is there a file whose columns differ only in case; parts of the records are looked at apart
     lab.publish("chosen", '{"A":2}', sow_key="two")
-    with pytest.raises(UsageError, match=r"differ only in case: /[aA] and /[aA]"):
+    with pytest.raises(UsageError, match=r"/(a and /A|A and /a)\b") as caught:
         export(spark, lab.open(), [config], Output(str(tmp_path / "out"), fields="", force=True))
+    assert caught.value.code == "SOW-SPK-164"
 
 
 @pytest.mark.parametrize("point", ["behind", "epoch", "now"])
@@ -272,8 +274,9 @@ def test_a_format_whose_package_is_missing_is_named_and_one_that_is_there_is_use
     instance = lab.open()
     topic = instance.topic("log").config
     for kind, package in (("delta", "io.delta:delta-spark"), ("iceberg", "org.apache.iceberg:iceberg-spark-runtime")):
-        with pytest.raises(UsageError, match=f"requires the package {package}") as caught:
+        with pytest.raises(UsageError, match=package) as caught:
             export(spark, instance, [topic], Output(str(tmp_path / kind), kind))
+        assert caught.value.code == "SOW-SPK-114"
         assert "spark.jars.packages=" in str(caught.value.hint)
         assert not (tmp_path / kind).exists()
     spark.dataSource.register(stand_in(str(tmp_path / "written")))
@@ -284,8 +287,9 @@ def test_a_format_whose_package_is_missing_is_named_and_one_that_is_there_is_use
     spark.sql("DROP TABLE spark_catalog.default.lake")
     written = (tmp_path / "written").read_text().splitlines()
     assert sorted(written) == sorted(lab.query("log") * 2)
-    with pytest.raises(UsageError, match="a table has the records of one topic"):
+    with pytest.raises(UsageError) as caught:
         export(spark, instance, [topic, instance.topic("past").config], Output("a.b.c", "iceberg"))
+    assert caught.value.code == "SOW-SPK-065"
 
 
 def stand_in(path: str) -> type[DataSource]:

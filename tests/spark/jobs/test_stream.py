@@ -93,8 +93,9 @@ def test_fields_of_messages_make_directories(spark: SparkSession, tmp_path: Path
         (4, None, None),
     ]
     lake = replace(files, format="delta", partition_by=())
-    with pytest.raises(UsageError, match="requires the package io"):
+    with pytest.raises(UsageError, match=r"\bio\.delta:") as caught:
         stream(spark, instance, instance.topic("a").config, lake)
+    assert caught.value.code == "SOW-SPK-114"
 
 
 def test_partitions_that_there_cannot_be(tmp_path: Path) -> None:

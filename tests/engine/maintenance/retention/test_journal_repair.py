@@ -160,8 +160,8 @@ def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
         rows.flush()
     wrong, kept = [one for one in check_instance(lab.open()) if one.id == "SOW-QUE-020"]
     assert (wrong.level, kept.level) == (Level.ERROR, Level.WARNING)
-    assert wrong.message.startswith("1 messages of the journal are missing") and str(ack + 1) in wrong.message
-    assert wrong.hint is not None and "delivered again" in wrong.hint
+    assert wrong.message.startswith("1 ") and wrong.message.endswith(f" txid {ack + 1}")
+    assert wrong.hint is not None
     assert kept.message.endswith("txid 1")
 
 
@@ -238,14 +238,14 @@ def test_every_reader_names_a_gap(lab: Lab, reader: Callable[[Lab], object]) -> 
     assert gap.receipt is not None
     lab.notes.clear()
     reader(lab)
-    named = [note for note in lab.notes if "txid 6 was damaged and cut out" in note]
-    assert len(named) == 1 and gap.receipt.name in named[0], lab.notes
+    named = [note for note in lab.notes if gap.receipt.name in note]
+    assert len(named) == 1 and "txid 6 " in named[0], lab.notes
 
 
 def test_checks_name_a_gap(lab: Lab) -> None:
     repair_journal(lab.open())
     (finding,) = check_journal(lab.open())
-    assert "txid 6 was damaged and cut out" in finding.message
+    assert (finding.id, finding.level) == ("SOW-JRN-071", Level.WARNING) and "txid 6 " in finding.message
 
 
 def test_a_rebuild_that_would_lose_what_the_store_still_has_needs_force(lab: Lab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -241,7 +242,8 @@ def test_info_and_doctor_say_how_far_a_state_is_behind(tmp_path: Path, cli: Cli)
     assert row() == ("behind", 2, 1, None)
     told = cli("doctor", "-c", str(lab.config)).out
     assert "conflated topic c" in told
-    assert "2 messages, 0 pending, saved at 2026-01-05T08:00:05.000000Z, 1 txid behind the log" in told
+    (line,) = [line for line in told.splitlines() if "conflated topic c " in line]
+    assert re.findall(r"\d[^ ,]*", line) == ["2", "0", "2026-01-05T08:00:05.000000Z", "1"]
     unlogged = lab_of(tmp_path / "other", logged=False)
     unlogged.publish("t", message(id=1, v=1))
     tick(unlogged)
